@@ -1,0 +1,73 @@
+"""Rows read, counted while they pass: never by a pass of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odi_assets.increments.model import ReadPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+_PATIENCE = 10.0
+"""Seconds to wait for a count after the write; Spark delivers it asynchronously, normally within milliseconds."""
+
+
+@dataclass
+class RowCounts:
+    """Counts of a node's sources: from the table's log where it tells, by Spark's observed metrics elsewhere."""
+
+    known: dict[str, int] = field(default_factory=dict)
+    observed: dict[str, Observation] = field(default_factory=dict)
+
+    def watch(self, read: ReadPlan, rows: DataFrame) -> DataFrame:
+        """``rows``, counted on their way."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        if read.known_rows is not None:
+            self.known[read.name] = read.known_rows
+            return rows
+        observation = Observation(f"rows of {read.name}")
+        self.observed[read.name] = observation
+        return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
+
+    def keep_those_in(self, result: DataFrame) -> None:
+        """Forget counts of sources that the result does not use: they would be waited for in vain."""
+        if self.observed:
+            text = _plan_text(result)
+            self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
+
+    def total(self) -> int | None:
+        """All rows read; call it after the write. None if a count did not come."""
+        counts = [*self.known.values(), *(_await(observation) for observation in self.observed.values())]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def by_source(self) -> Mapping[str, int | None]:
+        """Rows read of each source."""
+        return {**self.known, **{name: _await(observation) for name, observation in self.observed.items()}}
+
+
+def _plan_text(frame: DataFrame) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        frame.explain("extended")
+    # Only the physical plan tells what will run; the optimizer may have dropped a source.
+    return text.getvalue().rpartition("== Physical Plan ==")[2]
+
+
+def _await(observation: Observation) -> int | None:
+    found: list[int] = []
+
+    def get() -> None:
+        found.append(int(observation.get["rows"]))
+
+    # A count that the optimizer dropped never comes, and Spark offers no other way to ask than to wait.
+    waiter = threading.Thread(target=get, daemon=True)
+    waiter.start()
+    waiter.join(_PATIENCE)
+    return found[0] if found else None

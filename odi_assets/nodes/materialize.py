@@ -1,0 +1,296 @@
+"""One materialization: read, transform, commit, advance, record. The plan was made before (see ``plan``)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import IncrementError, StateConflictError
+from odi_assets.increments.bounds import null_cursors
+from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
+from odi_assets.nodes.counting import RowCounts
+from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.plan import NodePlan, combined_hwm
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.transform import drop_views, transformed
+from odi_assets.sources.read import changed_rows, load, replaced_rows, upper_bound
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunRecord, RunStatus
+from odi_assets.state.values import encode
+from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.handle import partition_string
+from odi_assets.tables.protocol import Stamp, TableEngine, WriteResult, WriteSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A node's rows, not computed yet, with the plan they come from.
+
+    ``df`` is None when looking at the source showed that nothing is new.
+    """
+
+    plan: NodePlan
+    df: DataFrame | None
+    counts: RowCounts
+
+    @property
+    def nothing_new(self) -> bool:
+        return self.df is None
+
+
+def compute(plan: NodePlan, spark: SparkSession) -> Computed:
+    """Read and transform what ``plan`` names; lazily, but for a pass that fixes an upper bound nothing else tells.
+
+    Raises:
+        IncrementError: rows have no cursor.
+        ConfigError, TransformError, SourceError, TableError: the sources or the transform are not right.
+    """
+    if plan.nothing_new:
+        return Computed(plan, None, RowCounts())
+    plan = _with_partitions(_with_upper_bounds(plan, spark), spark)
+    if plan.nothing_new:
+        return Computed(plan, None, RowCounts())
+    counts = RowCounts()
+    sources = {read.name: counts.watch(read, load(spark, read)) for read in plan.reads}
+    df = transformed(spark, plan.node, plan.project.root, sources, str(plan.key))
+    counts.keep_those_in(df)
+    return Computed(plan, df, counts)
+
+
+def _with_upper_bounds(plan: NodePlan, spark: SparkSession) -> NodePlan:
+    pending = [read for read in plan.reads if read.window is not None and read.window.upper is UNKNOWN]
+    if not pending:
+        return plan
+    fixed = {read.name: _fixed(read, spark) for read in pending}
+    reads = tuple(fixed.get(read.name, read) for read in plan.reads)
+    following = [read for read in reads if read.incremental]
+    plan = replace(plan, reads=reads, nothing_new=bool(following) and all(read.nothing_new for read in following))
+    return replace(plan, hwm_after=plan.hwm_before if plan.nothing_new else combined_hwm(plan))
+
+
+def _fixed(read: ReadPlan, spark: SparkSession) -> ReadPlan:
+    if read.window is None:
+        return read
+    rows = load(spark, replace(read, window=None))
+    for column in filter(None, (read.window.column, read.window.fallback)):
+        if column not in rows.columns:
+            raise IncrementError(
+                f"{read.label} has no column `{column}`; it has {', '.join(rows.columns)}",
+                fix="correct `incremental.column` in the project file",
+                column=column,
+            )
+    upper, nulls = upper_bound(rows, read.window)
+    if nulls:
+        raise null_cursors(read.window.column, nulls, read.label)
+    if upper is None:
+        return replace(
+            read, nothing_new=True, hwm_after=read.hwm_before, summary=f"nothing after {hwm_text(read.hwm_before)}"
+        )
+    # With a lag the bound may lie below the HWM, which stays where it is.
+    after = upper if read.hwm_before is None or upper > read.hwm_before else read.hwm_before
+    return replace(read, window=replace(read.window, upper=upper), hwm_after=after)
+
+
+def _with_partitions(plan: NodePlan, spark: SparkSession) -> NodePlan:
+    pending = next((read.partitions for read in plan.reads if read.partitions and read.partitions.pending), None)
+    if pending is None:
+        return plan
+    column = pending.column
+    values: set[str | None] = set()
+    for read in plan.reads:
+        values |= _touched_values(read, column, spark)
+    ordered = tuple(sorted(values, key=lambda value: (value is not None, value or "")))
+    known = PartitionFilter(column, ordered)
+    reads = tuple(replace(read, partitions=known) if read.partitions else read for read in plan.reads)
+    return replace(plan, reads=reads, replace=tuple({column: value} for value in ordered))
+
+
+def _touched_values(read: ReadPlan, column: str, spark: SparkSession) -> set[str | None]:
+    if read.handle is None or read.gained is None:
+        return set()
+    frames = [changed_rows(spark, read.handle, read.gained)]
+    frames += [old for c in read.gained.commits if (old := replaced_rows(spark, read.handle, c)) is not None]
+    return {partition_string(row[0]) for frame in frames for row in frame.select(column).distinct().collect()}
+
+
+def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
+    """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state.
+
+    Raises:
+        FencedError: another run committed this increment first; nothing was written.
+        TableConflictError: the table changed meanwhile in a way this write was based on; it may be run again.
+        TableError: the target cannot take the rows.
+    """
+    plan = computed.plan
+    if computed.df is None:
+        return no_data(plan, state, run)
+    spec = WriteSpec(plan.mode, plan.node.write.keys, partition_columns(plan), plan.replace)
+    stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run))
+    try:
+        written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
+        rows_read = computed.counts.total()
+    finally:
+        drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})
+    advance(plan, state, written.version, run.run_id)
+    return _result(plan, run, written, rows_read, computed.df)
+
+
+def partition_columns(plan: NodePlan) -> tuple[str, ...]:
+    """Columns that the node's table is partitioned by."""
+    if plan.node.write.partition_by:
+        return plan.node.write.partition_by
+    return (plan.node.partition.column,) if plan.node.partition else ()
+
+
+def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
+    """What the commit says of itself: enough to repair state from the target's log alone."""
+    facts: dict[str, Any] = {
+        "node": str(plan.key),
+        "run_id": run.run_id,
+        "attempt": run.attempt,
+        "mode": plan.mode.value,
+        "increment": plan.summary,
+        "code_version": run.code_version,
+        "state_revision": plan.entry.revision if plan.entry else 0,
+    }
+    if plan.bounds is not None:
+        facts["bounds"] = [plan.bounds.start.isoformat(), plan.bounds.end.isoformat()]
+    if plan.moves_hwm:
+        after = encode(plan.hwm_after)
+        facts["hwm"] = {"value": after.json, "type": after.type}
+    return facts
+
+
+def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> None:
+    """Write the HWM that commit ``version`` carries into state, where it is an index: the commit is what counts."""
+    if not plan.moves_hwm or plan.hwm_after is None:
+        return
+    revision = plan.entry.revision if plan.entry else None
+    try:
+        state.compare_and_set(
+            plan.state_key, plan.hwm_after, expected_revision=revision, target_commit=version, run_id=run_id
+        )
+    except StateConflictError:
+        _log.warning(
+            "%s: its HWM was changed by somebody else while it ran; their value stays, and the commit of version %s "
+            "carries %s",
+            plan.key,
+            version,
+            hwm_text(plan.hwm_after),
+        )
+
+
+def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
+    """The result of a node with nothing new: no commit. Repairs state if the target's log was ahead of it."""
+    if plan.repaired:
+        stamp = plan.target.last_stamp(plan.app_id)
+        advance(replace(plan, hwm_after=plan.hwm_before), state, stamp.version if stamp else 0, run.run_id)
+    return NodeResult(
+        plan.key,
+        RunStatus.NO_DATA,
+        seconds=_seconds(run),
+        uri=plan.target.location.uri,
+        increment=plan.summary,
+        rows_read=0,
+        rows_written=0,
+        rows_total=plan.target.rows if plan.target.exists else None,
+        hwm_before=plan.hwm_before,
+        hwm_after=plan.hwm_before,
+        table_version=plan.target.version,
+    )
+
+
+def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException, uri: str = "") -> NodeResult:
+    """The result of a node that ended with ``error``."""
+    key = plan_or_key.key if isinstance(plan_or_key, NodePlan) else plan_or_key
+    before = plan_or_key.hwm_before if isinstance(plan_or_key, NodePlan) else None
+    target = plan_or_key.target.location.uri if isinstance(plan_or_key, NodePlan) else uri
+    return NodeResult(
+        key,
+        RunStatus.FAILURE,
+        seconds=_seconds(run),
+        uri=target,
+        hwm_before=before,
+        hwm_after=before,
+        error=f"{type(error).__name__}: {error}",
+    )
+
+
+def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None, df: DataFrame) -> NodeResult:
+    column = plan.node.partition.column if plan.node.partition else None
+    metrics: Mapping[str, Any] = {
+        "rows_updated": written.rows_updated,
+        "rows_total": written.rows_total,
+        "files_added": written.files_added,
+        "files_removed": written.files_removed,
+        "bytes_written": written.bytes_written,
+        "mode": plan.mode.value,
+    }
+    return NodeResult(
+        plan.key,
+        RunStatus.SUCCESS,
+        seconds=_seconds(run),
+        uri=plan.target.location.uri,
+        increment=plan.summary,
+        rows_read=rows_read,
+        rows_written=written.rows_written,
+        rows_total=written.rows_total,
+        hwm_before=plan.hwm_before,
+        hwm_after=plan.hwm_after if plan.moves_hwm else plan.hwm_before,
+        table_version=written.version,
+        columns=tuple((field.name, field.dataType.simpleString()) for field in df.schema.fields),
+        partitions=tuple(p[column] for p in written.partitions) if column else (),
+        metrics=metrics,
+    )
+
+
+def _seconds(run: RunInfo) -> float:
+    return max(0.0, time.time() - run.started_at.timestamp())
+
+
+def record(
+    project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
+) -> None:
+    """Write the node's row of run history."""
+    ended = datetime.now(UTC)
+    state.record_runs(
+        [
+            RunRecord(
+                run_id=run.run_id,
+                project=project.config.project,
+                pipeline_name=result.key.pipeline,
+                node_name=result.key.node,
+                status=result.status,
+                rows_processed=result.rows_written,
+                duration_ms=int(result.seconds * 1000),
+                metrics={
+                    **result.metrics,
+                    "rows_read": result.rows_read,
+                    "rows_written": result.rows_written,
+                    "increment": result.increment,
+                },
+                environment=project.environment,
+                timestamp=ended,
+                started_at=run.started_at,
+                partition_key=partition_key,
+                trigger=run.trigger,
+                attempt=run.attempt,
+                hwm_before=result.hwm_before,
+                hwm_after=result.hwm_after,
+                table_version=result.table_version,
+                code_version=run.code_version,
+                error=result.error,
+            )
+        ]
+    )

@@ -1,0 +1,341 @@
+"""The plan of one node: what it will read, how it will write, and the fence it will take. No Spark, no Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.models import FileFormat, NodeConfig, WriteMode
+from odi_assets.errors import ConfigError, IncrementError, TargetBehindStateError
+from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
+from odi_assets.increments.reads import SourceRead, SourceSpec, plan_source
+from odi_assets.nodes.bounds import Bounds, partition_values
+from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.widening import affected_partitions
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import HwmEntry
+from odi_assets.state.values import decode
+from odi_assets.tables.handle import CommittedStamp, TableHandle
+
+READ_VIEW = "df"
+"""What a node's ``read`` is called in its SQL and function; inputs go by their own names."""
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What one run of a node will do.
+
+    Attributes:
+        reads: one plan per source.
+        target: the node's table, at the version whose fence was checked.
+        mode: how the rows will be written, which is not always how the project file says: a full refresh, or a
+            source that has to be read whole, replaces the table.
+        replace: partitions to replace, for partition_overwrite; None: just those that rows are written to.
+        number: the fence of the commit.
+        entry: the HWM entry as read from state.
+        bounds: set for bounded runs, which never touch the HWM.
+        repaired: the target's log was ahead of state, and the HWM was taken from there.
+        nothing_new: no incremental source is ahead of its HWM: nothing is to be done.
+    """
+
+    project: Project
+    key: NodeKey
+    node: NodeConfig
+    reads: tuple[ReadPlan, ...]
+    target: TableHandle
+    mode: WriteMode
+    number: int
+    hwm_before: Any
+    hwm_after: Any
+    entry: HwmEntry | None
+    replace: tuple[Mapping[str, str | None], ...] | None = None
+    bounds: Bounds | None = None
+    full_refresh: bool = False
+    repaired: bool = False
+    nothing_new: bool = False
+
+    @property
+    def app_id(self) -> str:
+        return app_id(self.key)
+
+    @property
+    def state_key(self) -> str:
+        return state_key(self.key, self.node)
+
+    @property
+    def moves_hwm(self) -> bool:
+        """Whether a commit of this plan carries an HWM."""
+        return self.bounds is None and any(read.incremental for read in self.reads)
+
+    @property
+    def summary(self) -> str:
+        """What will be read, in words."""
+        if self.bounds is not None:
+            return f"{self.bounds}"
+        parts = [read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in self.reads]
+        return "; ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON-ready values, for ``odi plan --json`` and for the commit's metadata."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            "action": "nothing" if self.nothing_new else "write",
+            "mode": self.mode.value,
+            "summary": self.summary,
+            "hwm_before": hwm_text(self.hwm_before),
+            "hwm_after": hwm_text(self.hwm_after),
+            "table_version": self.target.version,
+            "full_refresh": self.full_refresh,
+            "bounds": str(self.bounds) if self.bounds else None,
+            "reads": [
+                {
+                    "name": read.name,
+                    "source": read.label,
+                    "format": read.format,
+                    "incremental": read.incremental,
+                    "summary": read.summary,
+                    "files": len(read.files) if read.files is not None else None,
+                    "rows": read.known_rows,
+                    "hwm_before": hwm_text(read.hwm_before),
+                    "hwm_after": hwm_text(read.hwm_after),
+                }
+                for read in self.reads
+            ],
+        }
+
+
+def app_id(key: NodeKey) -> str:
+    """The Delta app transaction that fences a node's commits."""
+    return f"odi_assets:{key}"
+
+
+def plan_node(
+    project: Project,
+    state: StateBackend,
+    key: NodeKey,
+    *,
+    full_refresh: bool = False,
+    bounds: Bounds | None = None,
+) -> NodePlan:
+    """Decide what a run of ``key`` will do: look at state, the target's fence and the sources. Changes nothing.
+
+    Raises:
+        ConfigError: no such node, or it cannot be run with these bounds.
+        TargetBehindStateError: state knows an HWM, and the target that should hold its rows is gone or older.
+        IncrementError, SourceError, TableError: a source cannot be planned.
+    """
+    node = project.node(key)
+    target = TableHandle.open(project.target(key))
+    entry = state.get_entry(state_key(key, node))
+    hwm, repaired = _trusted_hwm(key, entry, target)
+    if bounds is None and not full_refresh:
+        _require_target(key, state_key(key, node), hwm, entry, target)
+    start = None if full_refresh or bounds is not None else hwm
+    sources = {spec.name: plan_source(spec, _hwm_of(start, spec, key)) for spec in source_specs(project, key)}
+    plan = NodePlan(
+        project=project,
+        key=key,
+        node=node,
+        reads=tuple(source.plan for source in sources.values()),
+        target=target,
+        mode=node.write.mode,
+        number=target.transaction_number(app_id(key)) + 1,
+        hwm_before=hwm,
+        hwm_after=hwm,
+        entry=entry,
+        bounds=bounds,
+        full_refresh=full_refresh,
+        repaired=repaired,
+    )
+    if bounds is not None:
+        return _bounded(plan, bounds)
+    if full_refresh:
+        return _with_hwm(replace(plan, mode=WriteMode.OVERWRITE, reads=tuple(r.whole() for r in plan.reads)))
+    return _with_hwm(_incremental(plan, sources))
+
+
+def source_specs(project: Project, key: NodeKey) -> list[SourceSpec]:
+    """The sources of a node with their places resolved."""
+    node = project.node(key)
+    specs = []
+    if node.read is not None:
+        read = node.read
+        specs.append(
+            SourceSpec(
+                READ_VIEW,
+                f"{read.connection}:{read.path}",
+                read.format,
+                project.location(read.connection, ""),
+                read.path,
+                project.location(read.connection, read.path),
+                read.schema_ddl,
+                read.options,
+                read.incremental,
+            )
+        )
+    for name, item in node.inputs.items():
+        upstream = project.graph.resolve(key, item.node)
+        table = project.target(upstream)
+        specs.append(SourceSpec(name, str(upstream), FileFormat.DELTA, table, "", table, incremental=item.incremental))
+    return specs
+
+
+def _trusted_hwm(key: NodeKey, entry: HwmEntry | None, target: TableHandle) -> tuple[Any, bool]:
+    """The HWM to start from, and whether it came from the target's log because state had not got it yet."""
+    stamp = target.last_stamp(app_id(key)) if target.exists else None
+    if stamp is None or "hwm" not in stamp.facts or not _is_newer(stamp, entry):
+        return (entry.value if entry and not entry.deleted else None), False
+    committed = stamp.facts["hwm"]
+    return decode(committed["value"], committed["type"]), True
+
+
+def _is_newer(stamp: CommittedStamp, entry: HwmEntry | None) -> bool:
+    # The commit notes the state revision its plan saw. State is written after the commit, so a revision that did not
+    # move since means the run died in between; one that moved was either that advance or somebody's explicit change.
+    return (entry.revision if entry else 0) <= int(stamp.facts.get("state_revision") or 0)
+
+
+def _require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:
+    if hwm is None or entry is None:
+        return
+    behind = not target.exists or (
+        entry.target_commit is not None and target.version is not None and target.version < entry.target_commit
+    )
+    if behind:
+        found = f"stands at version {target.version}" if target.exists else "does not exist"
+        expected = "" if entry.target_commit is None else f", which version {entry.target_commit} of the table held"
+        raise TargetBehindStateError(
+            f"{key}: state says it was loaded up to {hwm_text(hwm)}{expected}; the table at {target.location.uri} {found}",
+            fix=f"rebuild it from its sources (odi run {key.pipeline} --node {key.node} --full-refresh), put the table back, "
+            f"or accept the table as it is (odi state set {state_name} VALUE)",
+            node=str(key),
+            hwm=hwm,
+            target=target.location.uri,
+        )
+
+
+def _hwm_of(hwm: Any, spec: SourceSpec, key: NodeKey) -> Any:
+    """The part of a node's HWM that belongs to one source: all of it for ``read``, by name for inputs."""
+    if hwm is None or spec.incremental is None or spec.name == READ_VIEW:
+        return hwm if spec.incremental is not None else None
+    if not isinstance(hwm, dict):
+        raise IncrementError(
+            f"{key}: its HWM {hwm!r} does not say which input it is of",
+            fix=f"set it as {{{spec.name!r}: …}} with odi state set, or run the node with --full-refresh",
+            node=str(key),
+        )
+    return hwm.get(spec.name)
+
+
+def _incremental(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
+    following = [read for read in plan.reads if read.incremental]
+    if not following:
+        return plan
+    if all(read.nothing_new for read in following):
+        return replace(plan, nothing_new=True)
+    if plan.mode is WriteMode.OVERWRITE:
+        # Such a node shows its sources as they are; its increment only decides whether there is anything to do.
+        return _read_whole(plan, plan.mode)
+    steps = [source.step for source in sources.values() if source.step is not None]
+    if plan.mode is WriteMode.PARTITION_OVERWRITE and steps:
+        return _widened(plan, sources)
+    if any(step.extent in {"table", "partitions"} for step in steps) and plan.target.exists:
+        return _read_whole(plan, WriteMode.OVERWRITE)
+    if len(following) > 1:
+        names = ", ".join(f"`{read.name}`" for read in following)
+        raise ConfigError(
+            f"{plan.key}: rows of {names} together make its rows, so {plan.mode.value} of one increment each would miss "
+            "those that meet rows read before",
+            fix="make one input incremental, or partition the node and write with partition_overwrite",
+            node=str(plan.key),
+        )
+    return plan
+
+
+def _read_whole(plan: NodePlan, mode: WriteMode) -> NodePlan:
+    return replace(plan, mode=mode, reads=tuple(_whole_files(plan, read.whole()) for read in plan.reads))
+
+
+def _whole_files(plan: NodePlan, read: ReadPlan) -> ReadPlan:
+    """A files increment read whole: every file up to the bound, not just the new ones."""
+    if read.files is None or plan.node.read is None:
+        return read
+    spec = next(spec for spec in source_specs(plan.project, plan.key) if spec.name == READ_VIEW)
+    everything = plan_source(replace(spec, incremental=None), None).plan
+    mark = read.hwm_after
+    files = tuple(
+        f for f in everything.files or () if not isinstance(mark, dict) or f.cursor <= (mark["mtime_ns"], mark["path"])
+    )
+    return replace(read, files=files, summary=f"whole: {len(files):,} file{'' if len(files) == 1 else 's'}")
+
+
+def _widened(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
+    column = _partition_column(plan)
+    affected = affected_partitions(sources, column, str(plan.key))
+    if affected is None or not plan.target.exists:
+        return _read_whole(plan, WriteMode.OVERWRITE)
+    reads = tuple(
+        replace(read, changes=None, partitions=affected, nothing_new=False, summary=_widened_text(read, affected))
+        if sources[read.name].step is not None
+        else read
+        for read in plan.reads
+    )
+    fixed = None if affected.pending else tuple({column: value} for value in affected.values)
+    return replace(plan, reads=reads, replace=fixed)
+
+
+def _widened_text(read: ReadPlan, affected: PartitionFilter) -> str:
+    if affected.pending:
+        return f"{read.summary}; the whole of each {affected.column} they touch"
+    count = len(affected.values)
+    return f"{read.summary}; the whole of {count:,} partition{'' if count == 1 else 's'} of {affected.column}"
+
+
+def _partition_column(plan: NodePlan) -> str:
+    if plan.node.partition is not None:
+        return plan.node.partition.column
+    return plan.node.write.partition_by[0]
+
+
+def _bounded(plan: NodePlan, bounds: Bounds) -> NodePlan:
+    if plan.node.partition is None:
+        raise ConfigError(
+            f"{plan.key} has no `partition`, so a range of it cannot be run",
+            fix="add `partition: {column: …, start: …}` to the node, or run it whole with --full-refresh",
+            node=str(plan.key),
+        )
+    column = plan.node.partition.column
+    values = partition_values(plan.node.partition, bounds)
+    wanted = PartitionFilter(column, values)
+    reads = []
+    for read in plan.reads:
+        whole = replace(_whole_files(plan, read.whole()), incremental=False)
+        if read.handle is not None and read.handle.exists and column in read.handle.columns:
+            whole = replace(whole, partitions=wanted, window=None, summary=f"{bounds}")
+        reads.append(whole)
+    return replace(
+        plan,
+        reads=tuple(reads),
+        mode=WriteMode.PARTITION_OVERWRITE,
+        replace=tuple({column: value} for value in values),
+    )
+
+
+def _with_hwm(plan: NodePlan) -> NodePlan:
+    return plan if plan.nothing_new else replace(plan, hwm_after=combined_hwm(plan))
+
+
+def combined_hwm(plan: NodePlan) -> Any:
+    """The node's HWM once all its reads are in the target; UNKNOWN while one of them is."""
+    following = [read for read in plan.reads if read.incremental]
+    if not following:
+        return plan.hwm_before
+    if any(read.hwm_after is UNKNOWN for read in following):
+        return UNKNOWN
+    if following[0].name == READ_VIEW and len(following) == 1:
+        return following[0].hwm_after
+    return {read.name: read.hwm_after for read in following if read.hwm_after is not None}

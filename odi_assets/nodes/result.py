@@ -1,0 +1,70 @@
+"""What became of one node in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.display import hwm_text
+from odi_assets.state.records import RunStatus
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """The run that a node is materialized in. ``run_id`` is Dagster's; ``attempt`` counts from 1."""
+
+    run_id: str
+    trigger: str = "manual"
+    attempt: int = 1
+    code_version: str | None = None
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """How a node ended.
+
+    Attributes:
+        rows_read: rows that came in from all sources; None where nothing counts them without a second pass.
+        rows_written: rows new or changed in the target, by Parquet footers.
+        rows_total: rows in the target afterwards.
+        partitions: values of the node's partition column that were written or replaced.
+        columns: name and Spark type of each column of the target.
+        seconds: from the start of the node's plan to its end.
+    """
+
+    key: NodeKey
+    status: RunStatus
+    seconds: float
+    uri: str
+    increment: str = ""
+    rows_read: int | None = None
+    rows_written: int | None = None
+    rows_total: int | None = None
+    hwm_before: Any = None
+    hwm_after: Any = None
+    table_version: int | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[str | None, ...] = ()
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON-ready values."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            "status": self.status.value,
+            "rows_read": self.rows_read,
+            "rows_written": self.rows_written,
+            "hwm_before": hwm_text(self.hwm_before),
+            "hwm_after": hwm_text(self.hwm_after),
+            "table_version": self.table_version,
+            "seconds": round(self.seconds, 3),
+            "increment": self.increment,
+            "uri": self.uri,
+            "error": self.error,
+        }

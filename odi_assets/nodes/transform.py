@@ -1,0 +1,159 @@
+"""A node's own logic: Spark SQL over views of its sources, or a Python function of DataFrames."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import NodeConfig, TransformConfig
+from odi_assets.errors import ConfigError, OdiError, TransformError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def transformed(
+    spark: SparkSession, node: NodeConfig, root: Path, sources: Mapping[str, DataFrame], label: str
+) -> DataFrame:
+    """The node's rows, lazily.
+
+    Raises:
+        ConfigError: the SQL file or the function does not exist, or the node cannot do without a transform.
+        TransformError: the SQL does not analyze, the function fails or returns something else than a DataFrame.
+    """
+    transform = node.transform
+    if transform is None:
+        return _only_source(sources, label)
+    if transform.function is not None:
+        return _call(load_function(transform.function, root, label), spark, transform, sources, label)
+    return _sql(spark, sql_text(transform, root), sources, label)
+
+
+def _only_source(sources: Mapping[str, DataFrame], label: str) -> DataFrame:
+    if len(sources) != 1:
+        raise ConfigError(
+            f"{label} has {len(sources)} sources ({', '.join(sources)}) and no transform that makes one table of them",
+            fix="add `transform: {sql: …}` to the node",
+            node=label,
+        )
+    return next(iter(sources.values()))
+
+
+def sql_text(transform: TransformConfig, root: Path) -> str:
+    """The SQL of a node, from the project file or from the file it names.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if transform.sql is not None:
+        return transform.sql
+    path = root / str(transform.sql_file)
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"`sql_file` {path} cannot be read: {error.strerror}", fix="correct the path") from error
+
+
+def _sql(spark: SparkSession, sql: str, sources: Mapping[str, DataFrame], label: str) -> DataFrame:
+    for name, frame in sources.items():
+        frame.createOrReplaceTempView(name)
+    try:
+        return spark.sql(sql)
+    except Exception as error:
+        raise TransformError(f"the SQL of {label} is not right: {error}", node=label) from error
+
+
+def drop_views(spark: SparkSession, names: Mapping[str, Any]) -> None:
+    """Forget the views of a node, once its rows are written (Spark Connect resolves them that late)."""
+    for name in names:
+        spark.catalog.dropTempView(name)
+
+
+def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
+    """The function that ``module:name`` names; modules beside the project file are found first.
+
+    Raises:
+        ConfigError: there is no such module or function in it.
+        TransformError: the module fails when it is imported.
+    """
+    module_name, _, name = reference.partition(":")
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not module_name.startswith(error.name):
+            raise TransformError(f"{label}: importing {module_name} failed: {error}", node=label) from error
+        raise ConfigError(
+            f"{label}: there is no module `{module_name}` (looked in {root} and the environment)",
+            fix="put it beside the project file, or install it",
+            node=label,
+        ) from error
+    except Exception as error:
+        raise TransformError(f"{label}: importing {module_name} failed: {error}", node=label) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [n for n, value in vars(module).items() if inspect.isfunction(value) and not n.startswith("_")]
+        raise ConfigError(
+            f"{label}: module `{module_name}` has no function `{name}`",
+            fix=f"it has: {', '.join(known) or 'none'}",
+            node=label,
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _call(
+    function: Callable[..., Any],
+    spark: SparkSession,
+    transform: TransformConfig,
+    sources: Mapping[str, DataFrame],
+    label: str,
+) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    arguments = _arguments(function, {**sources, "spark": spark, **transform.params}, sources, transform, label)
+    try:
+        result = function(**arguments)
+    except OdiError:
+        raise
+    except Exception as error:
+        raise TransformError(
+            f"{label}: {transform.function} failed: {type(error).__name__}: {error}", node=label
+        ) from error
+    if not isinstance(result, DataFrame):
+        raise TransformError(
+            f"{label}: {transform.function} returned {type(result).__name__}, not a Spark DataFrame",
+            fix="return the DataFrame that the node's table is to hold",
+            node=label,
+        )
+    return result
+
+
+def _arguments(
+    function: Callable[..., Any],
+    known: Mapping[str, Any],
+    sources: Mapping[str, DataFrame],
+    transform: TransformConfig,
+    label: str,
+) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return {name: value for name, value in known.items() if name != "spark"}
+    names = [parameter.name for parameter in parameters]
+    required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    unknown = [name for name in required if name not in known]
+    if len(sources) == 1 and len(unknown) == 1:
+        # One source and one parameter that nothing else fills: its name is the author's business.
+        return {unknown[0]: next(iter(sources.values())), **{n: known[n] for n in names if n in known}}
+    if unknown:
+        raise TransformError(
+            f"{label}: {transform.function} wants {', '.join(f'`{name}`' for name in unknown)}; "
+            f"the node offers {', '.join(sorted(known))}",
+            fix="name its parameters after the node's inputs, `df` for its `read`, `spark` or `transform.params`",
+            node=label,
+        )
+    return {name: known[name] for name in names if name in known}

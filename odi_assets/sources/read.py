@@ -1,0 +1,140 @@
+"""Plans of sources → lazy DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.errors import SourceError
+from odi_assets.increments.model import PartitionFilter, ReadPlan, Window
+from odi_assets.tables.handle import LiveFile, TableHandle
+from odi_assets.tables.log import CommitChange, TableChanges
+from odi_assets.tables.pruning import files_in_partitions
+from odi_assets.tables.reading import read_files, read_table, reader_options, spark_path
+from odi_assets.tables.upsert import same_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+STRICT_OPTIONS = {
+    # Spark's own default turns a line it cannot parse into NULLs, which loses it without a word.
+    "csv": {"mode": "FAILFAST", "enforceSchema": "false"},
+    "json": {"mode": "FAILFAST"},
+}
+"""Reader options unless the project file says otherwise."""
+
+
+def load(spark: SparkSession, plan: ReadPlan) -> DataFrame:
+    """The rows that ``plan`` names; nothing is read before an action asks for them."""
+    rows = _whole(spark, plan)
+    if plan.window is not None:
+        rows = rows.where(window_condition(plan.window))
+    return rows
+
+
+def _whole(spark: SparkSession, plan: ReadPlan) -> DataFrame:
+    if plan.handle is None:
+        return _files(spark, plan)
+    if plan.changes is not None:
+        return changed_rows(spark, plan.handle, plan.changes)
+    if plan.partitions is not None:
+        return _partitions(spark, plan.handle, plan.partitions)
+    return read_table(spark, plan.handle)
+
+
+def _files(spark: SparkSession, plan: ReadPlan) -> DataFrame:
+    reader = spark.read.format(plan.format).options(**reader_options(plan.location))
+    options = {**STRICT_OPTIONS.get(plan.format, {}), **plan.options}
+    if plan.schema_ddl:
+        reader = reader.schema(plan.schema_ddl)
+    else:
+        # Names of columns only make sense against a schema; inferring one takes Spark a pass of its own.
+        options = {**options, "enforceSchema": "true"} if plan.format == "csv" else options
+    paths = [spark_path(plan.location, file.path) for file in plan.files or ()]
+    if not paths:
+        if not plan.schema_ddl:
+            raise SourceError(f"{plan.label}: there is no file to take a schema from", path=plan.location.uri)
+        return spark.createDataFrame([], plan.schema_ddl)
+    return reader.options(**options).load(paths)
+
+
+def _partitions(spark: SparkSession, handle: TableHandle, wanted: PartitionFilter) -> DataFrame:
+    files = files_in_partitions(handle, wanted.column, wanted.values)
+    rows = read_files(spark, handle, files)
+    return rows.where(partition_condition(rows, wanted.column, wanted.values))
+
+
+def partition_condition(rows: DataFrame, column: str, values: Sequence[str | None]) -> Column:
+    """``column`` is one of ``values``, which are text as Delta writes partition values; NULL is a value too."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[column].dataType
+    filled = [F.lit(value).cast(kind) for value in values if value is not None]
+    name = F.col(f"`{column}`")
+    condition = name.isin(filled) if filled else F.lit(False)
+    return condition | name.isNull() if None in values else condition
+
+
+def window_condition(window: Window) -> Column:
+    """``lower < cursor <= upper``; rows without a cursor are never in a window."""
+    from pyspark.sql import functions as F
+
+    cursor = cursor_column(window)
+    condition = cursor.isNotNull()
+    if window.lower is not None:
+        condition &= cursor >= F.lit(window.lower) if window.lower_inclusive else cursor > F.lit(window.lower)
+    if window.upper is not None:
+        condition &= cursor <= F.lit(window.upper)
+    return condition
+
+
+def cursor_column(window: Window) -> Column:
+    """The cursor of a window: its column, or its fallback where that is NULL."""
+    from pyspark.sql import functions as F
+
+    column = F.col(f"`{window.column}`")
+    return F.coalesce(column, F.col(f"`{window.fallback}`")) if window.fallback else column
+
+
+def changed_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges) -> DataFrame:
+    """The rows that ``changes`` brought, each key once, as its newest commit has it."""
+    frames: list[DataFrame] = []
+    newer: DataFrame | None = None
+    for commit in reversed([commit for commit in changes.commits if commit.files]):
+        rows = read_files(spark, handle, commit.files)
+        keys = _keys_of_later(changes, commit)
+        if newer is not None and keys:
+            rows = rows.alias("t").join(newer.select(*keys).alias("b"), same_keys(keys), "left_anti")
+        frames.append(rows)
+        newer = rows if newer is None else newer.unionByName(rows)
+    if not frames:
+        return read_files(spark, handle, ())
+    return reduce(lambda left, right: left.unionByName(right), reversed(frames))
+
+
+def _keys_of_later(changes: TableChanges, commit: CommitChange) -> tuple[str, ...]:
+    later = (other.keys for other in changes.commits if other.version > commit.version and other.updated)
+    return next((keys for keys in later if keys), ())
+
+
+def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange) -> DataFrame | None:
+    """The rows that ``commit`` replaced, as they were before it; None if it replaced none."""
+    if not commit.removed or (commit.kind == "rows" and not commit.updated):
+        return None
+    old_files = [LiveFile(path, 0, None, dict(partition)) for path, partition in commit.removed]
+    old = read_files(spark, handle, old_files)
+    if commit.kind != "rows":
+        return old
+    new = read_files(spark, handle, commit.files)
+    return old.alias("t").join(new.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_semi")
+
+
+def upper_bound(rows: DataFrame, window: Window) -> tuple[Any, int]:
+    """The greatest cursor above the lower bound and the number of rows that have none, in one pass of Spark."""
+    from pyspark.sql import functions as F
+
+    cursor = cursor_column(window)
+    above = cursor if window.lower is None else F.when(cursor > F.lit(window.lower), cursor)
+    row = rows.agg(F.max(above).alias("upper"), F.count_if(cursor.isNull()).alias("nulls")).collect()[0]
+    return row["upper"], int(row["nulls"])

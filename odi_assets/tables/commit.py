@@ -1,0 +1,160 @@
+"""The one moment that counts: data, fence and facts in one Delta commit, on the handle that the plan was made on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deltalake import CommitProperties, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
+
+from odi_assets.errors import FencedError, TableConflictError, TableError
+from odi_assets.tables.handle import CommittedStamp, LiveFile, TableHandle
+from odi_assets.tables.protocol import METADATA_KEY, Stamp
+
+RowChanges = Literal["rows", "partitions", "table"]
+"""What a commit changed, told to downstream readers: single rows (all in the files added with ``dataChange``),
+whole partitions, or the whole table."""
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """The files a commit puts in and takes out.
+
+    Attributes:
+        new: files holding rows that are new or changed.
+        carried: files holding rows that only moved here from a removed file; committed without ``dataChange``.
+        removed: live files that leave the table.
+        kind: what downstream readers may conclude from ``new``.
+        replace_all: every live file leaves the table, and the schema becomes that of the new rows.
+    """
+
+    new: Sequence[AddAction]
+    kind: RowChanges
+    carried: Sequence[AddAction] = ()
+    removed: Sequence[LiveFile] = ()
+    replace_all: bool = False
+    rows_written: int = 0
+    rows_updated: int = 0
+    keys: tuple[str, ...] = ()
+
+
+def commit(
+    handle: TableHandle, schema_json: str, partition_by: Sequence[str], changes: FileChanges, stamp: Stamp
+) -> int:
+    """Commit, and return the version it made.
+
+    An answer that was lost on the way (the commit landed, the call failed) is found out and counts as done.
+
+    Raises:
+        FencedError: the fence number was taken by another run. Nothing was written to the table.
+        TableConflictError: another writer removed a file this commit removes, or the log moved in a way Delta refuses.
+        TableError: Delta refuses the commit for good.
+    """
+    properties = CommitProperties(
+        custom_metadata={METADATA_KEY: _facts(stamp, changes)},
+        app_transactions=[Transaction(stamp.app_id, stamp.number)],
+    )
+    try:
+        if handle.exists:
+            _commit_to(handle, schema_json, partition_by, changes, properties)
+        else:
+            create_table_with_add_actions(
+                handle.location.uri,
+                Schema.from_json(schema_json),
+                [*changes.new, *changes.carried],
+                mode="error",
+                partition_by=list(partition_by),
+                storage_options=dict(handle.location.storage_options) or None,
+                commit_properties=properties,
+            )
+    except (CommitFailedError, DeltaError, OSError) as error:
+        return _after_failure(handle, stamp, error)
+    return _own_stamp(handle.refreshed(), stamp).version
+
+
+def _commit_to(
+    handle: TableHandle,
+    schema_json: str,
+    partition_by: Sequence[str],
+    changes: FileChanges,
+    properties: CommitProperties,
+) -> None:
+    now = int(time.time() * 1000)
+    removals = [] if changes.replace_all else [_removal(file, now) for file in changes.removed]
+    handle.table.create_write_transaction(
+        [*removals, *changes.new, *changes.carried],
+        mode="overwrite" if changes.replace_all else "append",
+        schema=Schema.from_json(schema_json),
+        partition_by=list(partition_by),
+        commit_properties=properties,
+    )
+
+
+def _removal(file: LiveFile, now_ms: int) -> RemoveAction:
+    return RemoveAction(file.path, True, now_ms, file.size, dict(file.partition))
+
+
+def _facts(stamp: Stamp, changes: FileChanges) -> dict[str, Any]:
+    return {
+        **stamp.facts,
+        "fence": {"app_id": stamp.app_id, "number": stamp.number},
+        "write_id": stamp.write_id,
+        "changes": changes.kind,
+        "rows_written": changes.rows_written,
+        "rows_updated": changes.rows_updated,
+        "keys": list(changes.keys),
+    }
+
+
+def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
+    now = handle.refreshed()
+    rival = _stamp_numbered(now, stamp)
+    if rival is not None and rival.write_id == stamp.write_id:
+        return rival.version
+    if rival is not None or now.transaction_number(stamp.app_id) >= stamp.number:
+        winner = rival.facts.get("run_id") if rival else None
+        raise FencedError(
+            f"run {stamp.facts.get('run_id', stamp.write_id)} lost the fence of {stamp.app_id} at number {stamp.number}: "
+            f"run {winner or 'unknown'} committed it first; nothing was written",
+            fix="nothing is lost: the next run goes on from where the winner stopped",
+            node=stamp.facts.get("node"),
+            winner=winner,
+            run_id=stamp.facts.get("run_id"),
+        ) from error
+    if isinstance(error, CommitFailedError) or now.exists != handle.exists:
+        raise TableConflictError(
+            f"the commit to {handle.location.uri} met a concurrent change: {error}",
+            fix="run the node again; nothing was written",
+            uri=handle.location.uri,
+        ) from error
+    if isinstance(error, OSError):
+        raise error
+    raise TableError(f"Delta refused the commit to {handle.location.uri}: {error}", uri=handle.location.uri) from error
+
+
+def _own_stamp(handle: TableHandle, stamp: Stamp) -> CommittedStamp:
+    own = _stamp_numbered(handle, stamp)
+    if own is None or own.write_id != stamp.write_id:
+        raise TableError(
+            f"the commit {stamp.write_id} to {handle.location.uri} was acknowledged and is not in the table's log",
+            fix="something rewrote the table's log; look at its history before running the node again",
+            uri=handle.location.uri,
+        )
+    return own
+
+
+def _stamp_numbered(handle: TableHandle, stamp: Stamp) -> CommittedStamp | None:
+    for found in handle.stamps():
+        if found.app_id == stamp.app_id and found.number <= stamp.number:
+            return found if found.number == stamp.number else None
+    return None
+
+
+def removed_rows(files: Iterable[LiveFile]) -> int | None:
+    """Rows in ``files``; None if one of them carries no count."""
+    counts = [file.rows for file in files]
+    return None if None in counts else sum(count for count in counts if count is not None)

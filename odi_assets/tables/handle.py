@@ -1,0 +1,211 @@
+"""One Delta table at one version: what is read, checked and committed on the same handle.
+
+deltalake enforces an app transaction only between handles that were opened at one version, so the handle a plan
+checked is the one its commit goes through; opening a fresh one in between would lose the fence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from odi_assets.connections.location import Location
+from odi_assets.errors import TableError
+from odi_assets.tables.protocol import METADATA_KEY
+
+_HISTORY_PAGE = 32
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A data file of the table's current version."""
+
+    path: str
+    size: int
+    rows: int | None
+    partition: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class CommittedStamp:
+    """Our metadata as found in the table's log."""
+
+    version: int
+    app_id: str
+    number: int
+    write_id: str
+    facts: dict[str, Any]
+
+
+class TableHandle:
+    """A Delta table opened at one version, or the place where one may be created."""
+
+    def __init__(self, location: Location, table: DeltaTable | None) -> None:
+        self.location = location
+        self._table = table
+
+    @classmethod
+    def open(cls, location: Location, version: int | None = None) -> TableHandle:
+        """Open the table at ``version`` (latest if None); a missing table gives a handle with ``exists`` False.
+
+        Raises:
+            TableError: there is something, but not a table this version of deltalake can open.
+        """
+        options = dict(location.storage_options) or None
+        try:
+            return cls(location, DeltaTable(location.uri, version=version, storage_options=options))
+        except TableNotFoundError:
+            return cls(location, None)
+        except Exception as error:
+            at = "" if version is None else f" at version {version}"
+            raise TableError(
+                f"the Delta table at {location.uri} cannot be opened{at}: {error}",
+                fix="check that the path is right and its _delta_log is whole",
+                uri=location.uri,
+            ) from error
+
+    @property
+    def exists(self) -> bool:
+        return self._table is not None
+
+    @property
+    def table(self) -> DeltaTable:
+        """deltalake's table.
+
+        Raises:
+            TableError: there is no table here.
+        """
+        if self._table is None:
+            raise TableError(
+                f"there is no Delta table at {self.location.uri}",
+                fix="run the node that writes it first",
+                uri=self.location.uri,
+            )
+        return self._table
+
+    @property
+    def version(self) -> int | None:
+        return None if self._table is None else self._table.version()
+
+    @cached_property
+    def table_id(self) -> str:
+        """The id Delta gave the table at its creation; a table dropped and made again has another."""
+        return str(self.table.metadata().id)
+
+    @cached_property
+    def schema_json(self) -> str:
+        """The schema in Delta's JSON form, which is also Spark's."""
+        return str(self.table.schema().to_json())
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """Column name to Delta type: a string for simple types, a dict for nested ones."""
+        return {field["name"]: field["type"] for field in json.loads(self.schema_json)["fields"]}
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        return tuple(self.table.metadata().partition_columns)
+
+    def transaction_number(self, app_id: str) -> int:
+        """The last fence committed for ``app_id``; 0 if there is none."""
+        if self._table is None:
+            return 0
+        return int(self._table.transaction_version(app_id) or 0)
+
+    @cached_property
+    def add_actions(self) -> pa.Table:
+        """Live files with flattened statistics: ``path``, ``size_bytes``, ``num_records``, ``partition.X``, ``min.X`` …"""
+        return pa.table(self.table.get_add_actions(flatten=True))
+
+    @cached_property
+    def live_files(self) -> tuple[LiveFile, ...]:
+        """Every data file of this version."""
+        if self._table is None:
+            return ()
+        actions = self.add_actions
+        partitions = self._partition_strings(actions)
+        return tuple(
+            LiveFile(path, size, rows, partition)
+            for path, size, rows, partition in zip(
+                (unquote(p) for p in actions["path"].to_pylist()),
+                actions["size_bytes"].to_pylist(),
+                actions["num_records"].to_pylist(),
+                partitions,
+                strict=True,
+            )
+        )
+
+    def _partition_strings(self, actions: pa.Table) -> list[dict[str, str | None]]:
+        columns = {name: actions[f"partition.{name}"].to_pylist() for name in self.partition_columns}
+        return [
+            {name: partition_string(values[row]) for name, values in columns.items()} for row in range(actions.num_rows)
+        ]
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of this version by the files' statistics; None if a file has none."""
+        counts = [file.rows for file in self.live_files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def stamps(self) -> Iterator[CommittedStamp]:
+        """Our stamps in the table's log up to this version, newest first."""
+        if self._table is None:
+            return
+        seen, page = 0, _HISTORY_PAGE
+        while True:
+            commits = self._table.history(page)
+            for commit in commits[seen:]:
+                stamp = _stamp_of(commit)
+                if stamp is not None:
+                    yield stamp
+            if len(commits) < page:
+                return
+            seen, page = len(commits), page * 8
+
+    def last_stamp(self, app_id: str) -> CommittedStamp | None:
+        """The stamp of the last commit fenced for ``app_id`` that is still in the log."""
+        if self.transaction_number(app_id) == 0:
+            return None
+        return next((stamp for stamp in self.stamps() if stamp.app_id == app_id), None)
+
+    def refreshed(self) -> TableHandle:
+        """The same place, opened anew."""
+        return TableHandle.open(self.location)
+
+
+def partition_string(value: Any) -> str | None:
+    """A partition value as Delta's log writes it (protocol, "Partition Value Serialization")."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if hasattr(value, "hour"):
+        text = value.isoformat(sep=" ")
+        return text.removesuffix("+00:00")
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _stamp_of(commit: dict[str, Any]) -> CommittedStamp | None:
+    facts = commit.get(METADATA_KEY)
+    if isinstance(facts, str):
+        facts = json.loads(facts)
+    if not isinstance(facts, dict) or "fence" not in facts:
+        return None
+    fence = facts["fence"]
+    return CommittedStamp(
+        version=int(commit["version"]),
+        app_id=str(fence["app_id"]),
+        number=int(fence["number"]),
+        write_id=str(facts.get("write_id", "")),
+        facts=facts,
+    )

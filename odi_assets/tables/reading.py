@@ -1,0 +1,143 @@
+"""Delta tables as Spark DataFrames, by file list."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from odi_assets.connections.location import Location
+from odi_assets.tables.footers import WrittenFile
+from odi_assets.tables.gate import require_readable
+from odi_assets.tables.handle import LiveFile, TableHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+WRITE_FOLDER = "odi_write"
+"""Name of the folder level that keeps the files of one write together: ``odi_write=<write id>``.
+
+It looks like a partition so that Spark finds the real partition columns below it; it is never a column of a table.
+"""
+
+_GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
+
+
+def reader_options(location: Location) -> dict[str, str]:
+    """Credentials of a location as data source options."""
+    return {key.removeprefix("spark.hadoop."): value for key, value in location.spark_options.items()}
+
+
+def spark_path(location: Location, path: str = "") -> str:
+    """A path that Spark takes to the letter, characters of its globs included."""
+    uri = location.child(path).uri if path else location.uri
+    return uri.translate(_GLOB)
+
+
+def spark_schema(schema_json: str) -> StructType:
+    """A Delta schema as Spark's."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_json))
+
+
+def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
+    """The rows of the handle's version.
+
+    Raises:
+        TableError: there is no table, or its files alone do not tell its rows.
+    """
+    require_readable(handle)
+    return read_files(spark, handle, handle.live_files)
+
+
+def read_files(spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile]) -> DataFrame:
+    """The rows of some of the table's files, with the table's columns in the table's order."""
+    schema = spark_schema(handle.schema_json)
+    chosen = list(files)
+    if not chosen:
+        return spark.createDataFrame([], schema)
+    if not handle.partition_columns:
+        return _parquet(spark, handle.location, [file.path for file in chosen], schema)
+    if all(_is_hive_style(file) for file in chosen) and len({file.path.count("/") for file in chosen}) == 1:
+        frame = _parquet(spark, handle.location, [file.path for file in chosen], schema, base_path=True)
+        return frame.select(*[frame[name] for name in schema.fieldNames()])
+    return _read_by_partition(spark, handle, chosen, schema)
+
+
+def read_staged(
+    spark: SparkSession,
+    table: Location,
+    files: Sequence[WrittenFile],
+    schema_json: str,
+    partition_by: Sequence[str],
+) -> DataFrame:
+    """Rows of files that were written into the table's folder and are not committed yet."""
+    schema = spark_schema(schema_json)
+    if not files:
+        return spark.createDataFrame([], schema)
+    frame = _parquet(spark, table, [file.path for file in files], schema, base_path=bool(partition_by))
+    return frame.select(*[frame[name] for name in schema.fieldNames()])
+
+
+def _parquet(
+    spark: SparkSession, location: Location, paths: Sequence[str], schema: StructType, *, base_path: bool = False
+) -> DataFrame:
+    reader = spark.read.schema(schema).options(**reader_options(location))
+    if base_path:
+        reader = reader.option("basePath", location.uri)
+    return reader.parquet(*[spark_path(location, path) for path in paths])
+
+
+def _is_hive_style(file: LiveFile) -> bool:
+    folders = file.path.split("/")[:-1]
+    return all(any(folder.startswith(f"{name}=") for folder in folders) for name in file.partition) and all(
+        "=" in folder for folder in folders
+    )
+
+
+def _read_by_partition(
+    spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType
+) -> DataFrame:
+    # Folders of other writers need not be named after partitions; the log knows the values, so they are put in by hand.
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    stored = StructType([field for field in schema if field.name not in handle.partition_columns])
+    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = defaultdict(list)
+    for file in files:
+        groups[tuple(file.partition.items())].append(file.path)
+    frames = []
+    for partition, paths in groups.items():
+        values: Mapping[str, str | None] = dict(partition)
+        frame = _parquet(spark, handle.location, paths, stored)
+        frames.append(
+            frame.select(
+                *[
+                    F.lit(values[field.name]).cast(field.dataType).alias(field.name)
+                    if field.name in values
+                    else F.col(_quoted(field.name))
+                    for field in schema
+                ]
+            )
+        )
+    return reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, LiveFile]:
+    """Files under the URI that Spark's ``_metadata.file_path`` gives them (percent-encoded)."""
+    return {file_uri_key(quote(location.child(file.path).uri, safe="/:@=")): file for file in files}
+
+
+def file_uri_key(uri: str) -> str:
+    """A form of a file URI in which Spark's and ours agree: no ``file:`` scheme, no difference in encoding."""
+    text = unquote(uri)
+    return "/" + text.removeprefix("file:").lstrip("/") if text.startswith(("file:", "/")) else text

@@ -1,0 +1,43 @@
+"""Executors write Parquet into a fresh folder of the table; until a commit names its files they are not in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from odi_assets.connections.location import Location
+from odi_assets.tables.footers import WrittenFile, written_files
+from odi_assets.tables.reading import WRITE_FOLDER, reader_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def stage(
+    df: DataFrame,
+    table: Location,
+    write_id: str,
+    partition_by: Sequence[str] = (),
+    always_index: Iterable[str] = (),
+) -> list[WrittenFile]:
+    """Write ``df`` below ``<table>/odi_write=<write_id>/`` and return its files with their footers read.
+
+    A run that dies here leaves files that no version names; vacuum removes them.
+    """
+    folder = f"{WRITE_FOLDER}={write_id}"
+    writer = df.write.mode("errorifexists").options(**reader_options(table))
+    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    writer.parquet(table.child(folder).uri)
+    return [
+        WrittenFile(
+            file.path,
+            file.size,
+            file.modified_ms,
+            file.rows,
+            {name: file.partition[name] for name in partition_by},
+            file.stats,
+        )
+        for file in written_files(table, folder, always_index)
+    ]
