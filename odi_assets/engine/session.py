@@ -1,4 +1,4 @@
-"""Spark sessions as this project needs them: UTC, timestamps with statistics, and stopped only by whoever started them."""
+"""Spark sessions as this project needs them: in UTC, and stopped only by whoever started them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def stateful_window(increment: StatefulIncrement, hwm: Any, upper: Any, label: s
 
 
 def table_upper_bound(handle: TableHandle, increment: StatefulIncrement, label: str) -> Any | Unknown | None:
-    """The greatest cursor of a Delta table by its file statistics; None for an empty table, UNKNOWN if they cannot tell.
+    """The greatest cursor of a Delta table by its file statistics; None if it is empty, UNKNOWN if they cannot tell.
 
     Raises:
         IncrementError: the table has no such column, or rows whose cursor is NULL.
@@ -86,7 +86,8 @@ def is_ahead(upper: Any, hwm: Any, label: str, column: str) -> bool:
         return bool(upper > hwm)
     except TypeError as error:
         raise IncrementError(
-            f"the cursor `{column}` of {label} is {type(upper).__name__} now, and its HWM {hwm!r} is {type(hwm).__name__}",
+            f"the cursor `{column}` of {label} is {type(upper).__name__} now, "
+            f"and its HWM {hwm!r} is {type(hwm).__name__}",
             fix="if the column was changed on purpose, reset the HWM: odi state set, or odi run --full-refresh",
             column=column,
         ) from error

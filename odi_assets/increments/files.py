@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
@@ -62,7 +62,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
     if "mtime" in info and "ino" in info:
         # fsspec keeps seconds as a float, which loses the last digits; the file system has them.
-        return int(filesystem_stat_ns(info["name"]))
+        return Path(info["name"]).stat().st_mtime_ns
     modified = info.get("last_modified") or info.get("LastModified") or info.get("updated") or info.get("mtime")
     if isinstance(modified, str):
         modified = dt.datetime.fromisoformat(modified)
@@ -72,13 +72,6 @@ def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
     if isinstance(modified, int | float):
         return int(modified * 1_000_000_000)
     raise SourceError(f"{filesystem.protocol} gives no modification time for {info.get('name')}")
-
-
-def filesystem_stat_ns(path: str) -> int:
-    """A local file's modification time in nanoseconds since 1970."""
-    import os
-
-    return os.stat(path).st_mtime_ns
 
 
 def _is_hidden(path: str) -> bool:

@@ -166,7 +166,8 @@ def _plan_stateful_table(spec: SourceSpec, handle: TableHandle, increment: State
     upper = table_upper_bound(handle, increment, spec.label)
     window = stateful_window(increment, hwm, upper, spec.label)
     if upper is UNKNOWN:
-        nothing_new, after = False, UNKNOWN
+        nothing_new = False
+        after: Any = UNKNOWN
     else:
         ahead = is_ahead(upper, hwm, spec.label, increment.column)
         # With a lag, late rows may stand below an unmoved bound, so the window is read again.
@@ -211,4 +212,5 @@ def _window_text(window: Window) -> str:
 
 def _rolling_text(increment: RollingWindowIncrement, window: Window) -> str:
     plural = "" if increment.lookback == 1 else "s"
-    return f"{increment.column} >= {window.lower:%Y-%m-%d %H:%M:%S} UTC (last {increment.lookback} {increment.unit}{plural})"
+    span = f"last {increment.lookback} {increment.unit}{plural}"
+    return f"{increment.column} >= {window.lower:%Y-%m-%d %H:%M:%S} UTC ({span})"

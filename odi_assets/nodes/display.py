@@ -13,7 +13,7 @@ def hwm_text(hwm: Any) -> str | None:
     if hwm is None:
         return None
     if hwm is UNKNOWN:
-        return UNKNOWN.value
+        return str(UNKNOWN.value)
     if isinstance(hwm, dict):
         if set(hwm) == {"mtime_ns", "path"}:
             return str(hwm["path"])

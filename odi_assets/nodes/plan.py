@@ -209,9 +209,10 @@ def _require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | N
         found = f"stands at version {target.version}" if target.exists else "does not exist"
         expected = "" if entry.target_commit is None else f", which version {entry.target_commit} of the table held"
         raise TargetBehindStateError(
-            f"{key}: state says it was loaded up to {hwm_text(hwm)}{expected}; the table at {target.location.uri} {found}",
-            fix=f"rebuild it from its sources (odi run {key.pipeline} --node {key.node} --full-refresh), put the table back, "
-            f"or accept the table as it is (odi state set {state_name} VALUE)",
+            f"{key}: state says it was loaded up to {hwm_text(hwm)}{expected}; "
+            f"the table at {target.location.uri} {found}",
+            fix=f"rebuild it from its sources (odi run {key.pipeline} --node {key.node} --full-refresh), "
+            f"put the table back, or accept the table as it is (odi state set {state_name} VALUE)",
             node=str(key),
             hwm=hwm,
             target=target.location.uri,
@@ -248,7 +249,7 @@ def _incremental(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
     if len(following) > 1:
         names = ", ".join(f"`{read.name}`" for read in following)
         raise ConfigError(
-            f"{plan.key}: rows of {names} together make its rows, so {plan.mode.value} of one increment each would miss "
+            f"{plan.key}: rows of {names} together make its rows, so {plan.mode.value} of an increment would miss "
             "those that meet rows read before",
             fix="make one input incremental, or partition the node and write with partition_overwrite",
             node=str(plan.key),

@@ -38,7 +38,8 @@ def affected_partitions(sources: Mapping[str, SourceRead], column: str, node: st
 def _require_column(read: ReadPlan, column: str, node: str) -> None:
     if read.handle is not None and column not in read.handle.columns:
         raise ConfigError(
-            f"{node} is written by partitions of `{column}`, and its incremental input `{read.name}` has no such column",
+            f"{node} is written by partitions of `{column}`, and its incremental input "
+            f"`{read.name}` has no such column",
             fix=f"add `{column}` to {read.label}, or read the input whole (without `incremental`)",
             node=node,
             column=column,

@@ -118,7 +118,7 @@ def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
     if rival is not None or now.transaction_number(stamp.app_id) >= stamp.number:
         winner = rival.facts.get("run_id") if rival else None
         raise FencedError(
-            f"run {stamp.facts.get('run_id', stamp.write_id)} lost the fence of {stamp.app_id} at number {stamp.number}: "
+            f"run {stamp.facts.get('run_id', stamp.write_id)} lost fence {stamp.number} of {stamp.app_id}: "
             f"run {winner or 'unknown'} committed it first; nothing was written",
             fix="nothing is lost: the next run goes on from where the winner stopped",
             node=stamp.facts.get("node"),

@@ -23,6 +23,7 @@ from odi_assets.tables.schema import delta_schema, require_columns, require_same
 from odi_assets.tables.staging import stage
 
 if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -158,8 +159,9 @@ def _require_within(write: _Write, written: Sequence[PartitionValues]) -> None:
     outside = [p for p in written if not any(_is_in(p, allowed) for allowed in write.spec.replace or ())]
     if outside:
         raise TableError(
-            f"rows for partition {_label(outside[0])} of {write.handle.location.uri} came out of an increment that covers "
-            f"{', '.join(_label(p) for p in (write.spec.replace or ())[:5]) or 'none'}; replacing it would lose its other rows",
+            f"rows for partition {_label(outside[0])} of {write.handle.location.uri} came out of an increment that "
+            f"covers {', '.join(_label(p) for p in (write.spec.replace or ())[:5]) or 'none'}; "
+            "replacing it would lose its other rows",
             fix="let the transform keep the partition column of its input, or run the node with --full-refresh",
             uri=write.handle.location.uri,
         )
@@ -191,7 +193,7 @@ def _distinct(partitions: Sequence[PartitionValues]) -> list[PartitionValues]:
     return [unique[key] for key in sorted(unique, key=lambda items: [(v is not None, v or "") for _, v in items])]
 
 
-def _actions(files: Sequence[WrittenFile], *, data_change: bool = True) -> list[object]:
+def _actions(files: Sequence[WrittenFile], *, data_change: bool = True) -> list[AddAction]:
     return [file.add_action(data_change=data_change) for file in files]
 
 

@@ -101,7 +101,7 @@ def _read_footer(table: Location, folder: str, file: _Listed, keep: frozenset[st
 
 
 def partition_of(path: str) -> dict[str, str | None]:
-    """The partition values in a Hive-style path, unescaped: ``day=2013-01-01/x.parquet`` → ``{"day": "2013-01-01"}``."""
+    """Partition values of a Hive-style path, unescaped: ``{"day": "2013-01-01"}`` for ``day=2013-01-01/x.parquet``."""
     values: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, sign, value = part.partition("=")

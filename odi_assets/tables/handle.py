@@ -112,7 +112,7 @@ class TableHandle:
 
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:
-        return tuple(self.table.metadata().partition_columns)
+        return () if self._table is None else tuple(self.table.metadata().partition_columns)
 
     def transaction_number(self, app_id: str) -> int:
         """The last fence committed for ``app_id``; 0 if there is none."""
@@ -122,7 +122,7 @@ class TableHandle:
 
     @cached_property
     def add_actions(self) -> pa.Table:
-        """Live files with flattened statistics: ``path``, ``size_bytes``, ``num_records``, ``partition.X``, ``min.X`` …"""
+        """Live files with flat statistics: ``path``, ``size_bytes``, ``num_records``, ``partition.X``, ``min.X``."""
         return pa.table(self.table.get_add_actions(flatten=True))
 
     @cached_property
@@ -191,8 +191,8 @@ def partition_string(value: Any) -> str | None:
         return value.decode("utf-8", "surrogateescape")
     if hasattr(value, "hour"):
         text = value.isoformat(sep=" ")
-        return text.removesuffix("+00:00")
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+        return str(text).removesuffix("+00:00")
+    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
 
 
 def _stamp_of(commit: dict[str, Any]) -> CommittedStamp | None:

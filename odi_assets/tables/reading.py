@@ -35,7 +35,7 @@ def reader_options(location: Location) -> dict[str, str]:
 def spark_path(location: Location, path: str = "") -> str:
     """A path that Spark takes to the letter, characters of its globs included."""
     uri = location.child(path).uri if path else location.uri
-    return uri.translate(_GLOB)
+    return str(uri).translate(_GLOB)
 
 
 def spark_schema(schema_json: str) -> StructType:

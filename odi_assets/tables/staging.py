@@ -1,4 +1,4 @@
-"""Executors write Parquet into a fresh folder of the table; until a commit names its files they are not in the table."""
+"""Executors write Parquet into a fresh folder of the table; its files join the table when a commit names them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Touched:
 
 
 def require_unique_keys(batch: DataFrame, keys: Sequence[str], uri: str) -> None:
-    """Raises TableError if two rows of ``batch`` have the same keys; which of them should win is not for us to guess."""
+    """Raises TableError if two rows of ``batch`` have the same keys: which of them wins is not for us to guess."""
     from pyspark.sql import functions as F
 
     twice = batch.groupBy(*keys).agg(F.count(F.lit(1)).alias("__odi_count")).where("__odi_count > 1").limit(1).collect()

@@ -1,0 +1,161 @@
+"""Writing 1.5 million rows × 8 columns: the embedded engine against plain Parquet and against an Arrow IO manager.
+
+Each measure of memory is a process of its own: ``python -m benchmarks.write memory ours 1500000``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Benchmark, Row, alternate, in_child, timed_row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 1_500_000
+TENTH = ROWS // 10
+ROUNDS = 5
+MEMORY_MB = 30.0
+
+
+def rows(spark: SparkSession, count: int) -> DataFrame:
+    """``count`` rows of eight columns of the usual types, the same in every run."""
+    return spark.range(count).selectExpr(
+        "id",
+        "cast(id % 1000 AS INT) AS customer",
+        "concat('order-', id) AS name",
+        "cast(id % 100000 AS DECIMAL(12,2)) / 100 AS price",
+        "timestamp_micros(1356998400000000 + id * 1000000) AS ordered_at",
+        "date_add(DATE'2013-01-01', cast(id % 365 AS INT)) AS day",
+        "id % 7 = 0 AS gift",
+        "cast(hash(id) AS DOUBLE) AS score",
+    )
+
+
+def _session() -> SparkSession:
+    from odi_assets.config.models import SparkConfig
+    from odi_assets.engine.session import open_session
+
+    return open_session(SparkConfig(conf={"spark.driver.memory": "4g"}), app_name="benchmarks").spark
+
+
+def _ours(spark: SparkSession, count: int, target: Path) -> None:
+    from odi_assets.connections.location import resolve
+
+    from odi_assets.config.models import LocalConnection, WriteMode
+    from odi_assets.tables.embedded import EmbeddedEngine
+    from odi_assets.tables.protocol import Stamp, WriteSpec
+
+    engine = EmbeddedEngine()
+    handle = engine.open(resolve(LocalConnection(base_path=str(target.parent)), target.name, target.parent))
+    stamp = Stamp("benchmark", handle.transaction_number("benchmark") + 1)
+    engine.write(rows(spark, count), handle, WriteSpec(WriteMode.APPEND), stamp)
+
+
+def _parquet(spark: SparkSession, count: int, target: Path) -> None:
+    rows(spark, count).write.mode("append").parquet(str(target))
+
+
+def _arrow(spark: SparkSession, count: int, target: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(str(target), rows(spark, count).toArrow(), mode="append")
+
+
+WRITERS: dict[str, Callable[[SparkSession, int, Path], None]] = {"ours": _ours, "parquet": _parquet, "arrow": _arrow}
+
+
+def run(say: Callable[[str], None]) -> list[Row]:
+    """Seconds of each writer in turn in one session, then the driver's memory in a process each."""
+    import deltalake
+    import pyspark
+
+    folder = Path(tempfile.mkdtemp(prefix="odi-benchmark-"))
+    try:
+        spark = _session()
+        say(f"{ROUNDS} rounds of {ROWS:,} rows, each writer in turn")
+        seconds = alternate(
+            {name: lambda name=name, write=write: write(spark, ROWS, folder / name) for name, write in WRITERS.items()},
+            ROUNDS,
+        )
+        spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    parquet = f"df.write.parquet, pyspark {pyspark.__version__}"
+    arrow = f"toArrow() + write_deltalake {deltalake.__version__}"
+    result = [
+        timed_row("seconds for 1.5 M rows, against Parquet", seconds["ours"], seconds["parquet"], parquet, 1.15),
+        timed_row("seconds for 1.5 M rows, against Arrow", seconds["ours"], seconds["arrow"], arrow, 2.0),
+    ]
+    memory = {}
+    for name in ("ours", "arrow"):
+        for count in (TENTH, ROWS):
+            say(f"driver memory of {name} at {count:,} rows")
+            memory[name, count] = in_child("benchmarks.write", "memory", name, str(count))["mb"]
+    grown = memory["ours", ROWS] - memory["ours", TENTH]
+    result.append(
+        Row(
+            "driver Python MB at 1.5 M rows, against a tenth of them",
+            memory["ours", ROWS],
+            memory["ours", TENTH],
+            "itself at 150 k rows",
+            grown,
+            f"difference <= {MEMORY_MB:g} MB",
+            grown <= MEMORY_MB,
+        )
+    )
+    ratio = memory["ours", ROWS] / memory["arrow", ROWS]
+    result.append(
+        Row(
+            "driver Python MB at 1.5 M rows, against Arrow",
+            memory["ours", ROWS],
+            memory["arrow", ROWS],
+            arrow,
+            ratio,
+            "ratio <= 1",
+            ratio <= 1,
+        )
+    )
+    return result
+
+
+def peak_memory_mb(name: str, count: int) -> float:
+    """Peak resident memory of this Python process while it writes; the JVM is another process and not counted."""
+    import psutil
+
+    folder = Path(tempfile.mkdtemp(prefix="odi-benchmark-"))
+    spark = _session()
+    process, peak, done = psutil.Process(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            peak[0] = max(peak[0], process.memory_info().rss / 2**20)
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        WRITERS[name](spark, count, folder / name)
+    finally:
+        done.set()
+        watcher.join()
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return peak[0]
+
+
+BENCHMARK = Benchmark(
+    "write", "1.5 M rows into Delta, against plain Parquet and an Arrow IO manager: seconds, memory", run
+)
+
+if __name__ == "__main__":
+    _, _, contender, size = sys.argv
+    print(json.dumps({"mb": peak_memory_mb(contender, int(size))}))
