@@ -1,0 +1,107 @@
+"""Positions in the change logs of databases, each with the order its database gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from odi_assets.cursors.order import UNMOVED, Move, Verdict, ordered
+
+
+@dataclass(frozen=True)
+class BinlogPosition:
+    """MySQL: a binary log file and the byte in it, and the replica id under which OLake reads it.
+
+    The files are numbered, and the number grows past six digits, so file names do not sort as text.
+    """
+
+    prefix: str
+    number: int
+    offset: int
+    file: str
+    server_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+
+@dataclass(frozen=True)
+class PostgresLsn:
+    """PostgreSQL: a byte of the write-ahead log, as the 64-bit number that ``high/low`` in hexadecimal stands for."""
+
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
+
+
+@dataclass(frozen=True)
+class SqlServerLsn:
+    """SQL Server: a log sequence number of 10 bytes, as lower-case hexadecimal digits."""
+
+    digits: str
+
+    def __str__(self) -> str:
+        return self.digits
+
+
+@dataclass(frozen=True)
+class ResumeToken:
+    """MongoDB: a change stream's token, as upper-case hexadecimal digits. The server makes them so that they sort."""
+
+    digits: str
+
+    def __str__(self) -> str:
+        return self.digits
+
+
+@dataclass(frozen=True)
+class ConsumerGroup:
+    """Kafka: the group whose offsets the brokers keep; the document itself holds no position."""
+
+    group_id: str
+
+    def __str__(self) -> str:
+        return f"consumer group {self.group_id}"
+
+
+@dataclass(frozen=True)
+class UnknownPosition:
+    """A position of a shape this package does not know, as canonical JSON: equal or not, never ordered."""
+
+    json: str
+
+    def __str__(self) -> str:
+        return self.json if len(self.json) <= 60 else f"{self.json[:60]}…"
+
+
+LogPosition: TypeAlias = BinlogPosition | PostgresLsn | SqlServerLsn | ResumeToken | ConsumerGroup | UnknownPosition
+
+
+def compare_positions(old: LogPosition | None, new: LogPosition | None) -> Verdict:
+    """How a log position moved. None is a stream that has not begun to read its log, and lies before every position."""
+    if old == new:
+        return UNMOVED
+    what = f"log position {old or 'none'} → {new or 'none'}"
+    if old is None or new is None:
+        return ordered(old is not None, new is not None, what)
+    if isinstance(old, BinlogPosition) and isinstance(new, BinlogPosition):
+        return _compare_binlogs(old, new, what)
+    if isinstance(old, PostgresLsn) and isinstance(new, PostgresLsn):
+        return ordered(old.value, new.value, what)
+    if isinstance(old, ResumeToken) and isinstance(new, ResumeToken):
+        return ordered(old.digits, new.digits, what)
+    if isinstance(old, SqlServerLsn) and isinstance(new, SqlServerLsn) and len(old.digits) == len(new.digits):
+        return ordered(old.digits, new.digits, what)
+    return Verdict(Move.INCOMPARABLE, f"{what}: these have no order")
+
+
+def _compare_binlogs(old: BinlogPosition, new: BinlogPosition, what: str) -> Verdict:
+    if old.server_id is not None and new.server_id is not None and old.server_id != new.server_id:
+        return Verdict(
+            Move.INCOMPARABLE,
+            f"{what}: server_id changed from {old.server_id} to {new.server_id}, a reading begun anew",
+        )
+    if old.prefix != new.prefix:
+        return Verdict(Move.INCOMPARABLE, f"{what}: logs of two names have no order")
+    return ordered((old.number, old.offset), (new.number, new.offset), what)

@@ -1,0 +1,91 @@
+"""The order of values of a cursor column, as far as a document without column types can tell it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import NamedTuple, TypeAlias
+
+from odi_assets.cursors.order import UNMOVED, Move, Verdict, ordered
+
+Scalar: TypeAlias = str | int | Decimal | bool | None
+
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(Z|[+-]\d\d:?\d\d)?)?", flags=re.ASCII
+)
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d*)", flags=re.ASCII)
+_MAX_DIGITS = 4000
+
+
+class _Instant(NamedTuple):
+    kind: str
+    seconds: datetime
+    fraction: str
+
+
+def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
+    """How the cursor column ``name`` moved.
+
+    Numbers order as numbers, without rounding. Texts that are both dates, both timestamps with a zone or both
+    timestamps without one order as instants, to any fraction of a second. Other texts order by code point, unless both
+    are integers of which the text order says otherwise than the numeric one: the document does not name the column's
+    type, so those cannot be compared. A null is a cursor that has no value yet, and lies before every value.
+    """
+    what = f"{name} {_shown(old)} → {_shown(new)}"
+    if old is None or new is None:
+        return ordered(old is not None, new is not None, what)
+    if type(old) is type(new) and old == new:
+        return UNMOVED
+    if _is_number(old) and _is_number(new):
+        return ordered(old, new, what)
+    if isinstance(old, str) and isinstance(new, str):
+        return _compare_texts(old, new, what)
+    return Verdict(Move.INCOMPARABLE, f"{what}: values of two types have no order")
+
+
+def _compare_texts(old: str, new: str, what: str) -> Verdict:
+    before, after = _instant(old), _instant(new)
+    if before and after:
+        if before.kind != after.kind:
+            return Verdict(Move.INCOMPARABLE, f"{what}: {before.kind} and {after.kind} have no order")
+        return ordered(before, after, what)
+    by_text = ordered(old, new, what)
+    if _is_integer(old) and _is_integer(new) and ordered(int(old), int(new), what).move is not by_text.move:
+        return Verdict(Move.INCOMPARABLE, f"{what}: as numbers and as texts these go opposite ways")
+    return by_text
+
+
+def _instant(text: str) -> _Instant | None:
+    match = _TIMESTAMP.fullmatch(text)
+    if not match:
+        return None
+    day, clock, fraction, zone = match.groups()
+    try:
+        seconds = datetime.fromisoformat(f"{day}T{clock or '00:00'}").replace(tzinfo=UTC)
+        if zone and zone != "Z":
+            seconds = seconds.replace(tzinfo=_offset(zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        # A day or an hour that no calendar has: then this is a text like any other.
+        return None
+    kind = "a date" if clock is None else "a timestamp with a zone" if zone else "a timestamp without a zone"
+    return _Instant(kind, seconds, (fraction or "").rstrip("0"))
+
+
+def _offset(zone: str) -> timezone:
+    amount = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return timezone(-amount if zone[0] == "-" else amount)
+
+
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+def _is_integer(text: str) -> bool:
+    return len(text) <= _MAX_DIGITS and _INTEGER.fullmatch(text) is not None
+
+
+def _shown(value: Scalar) -> str:
+    text = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}…"
