@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import SparkConfig
+from odi_assets.engine.gateway import DEBUG_VARIABLE, LOG_LEVEL_VARIABLE, quiet_conf, quiet_query_errors, start_jvm
 from odi_assets.engine.java import require_java
+from odi_assets.engine.stages import watch_remote
 from odi_assets.errors import OdiError
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ DEFAULT_CONF: Mapping[str, str] = {
     # A landing of thousands of small files is the common case here; the default makes a task of each.
     "spark.sql.files.openCostInBytes": "262144",
     "spark.sql.shuffle.partitions": "16",
-    "spark.log.level": "ERROR",
     # The driver and its executors of a local master share a machine; no name look-up, no listening on other networks.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -64,6 +66,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     if active is not None:
         _apply(active, REQUIRED_CONF)
         return SessionHandle(active, started_here=False)
+    quiet_query_errors()
     spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
     _apply(spark, REQUIRED_CONF)
     return SessionHandle(spark, started_here=True)
@@ -91,16 +94,26 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     require_java()
-    builder = SparkSession.builder.appName(app_name).master(config.master or "local[*]")
-    for key, value in {**DEFAULT_CONF, **config.conf, **REQUIRED_CONF}.items():
+    conf = quiet_conf({**DEFAULT_CONF, **_log_level(), **config.conf, **REQUIRED_CONF})
+    conf |= {"spark.app.name": app_name, "spark.master": config.master or "local[*]"}
+    builder = SparkSession.builder
+    for key, value in conf.items():
         builder = builder.config(key, value)
     try:
+        start_jvm(conf)
         return builder.getOrCreate()
     except Exception as error:
         raise OdiError(
             f"Spark did not start (master {config.master or 'local[*]'}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
+
+
+def _log_level() -> dict[str, str]:
+    # Set at run time too: the JVM of an earlier session keeps the level that it was started with.
+    if os.environ.get(DEBUG_VARIABLE):
+        return {}
+    return {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
 
 
 def _connect(config: SparkConfig, app_name: str) -> SparkSession:
@@ -116,6 +129,7 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
             fix="check `spark.remote` in the project file, or remove it to run Spark in this process",
             remote=config.remote,
         ) from error
+    watch_remote(session)
     _apply(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
     return session
 

@@ -1,0 +1,98 @@
+"""Starts the JVM of a classic session so that its terminal output is what a reader needs and no more."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+DEBUG_VARIABLE = "ODI_DEBUG"
+"""When set, Spark logs as it does by itself, stacks and all."""
+
+LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
+"""Spark's log level from its first line on: ``error`` unless set. Read by log4j2.properties in this package."""
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+_INCUBATOR = b"Using incubator modules: jdk.incubator.vector"
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_CHUNK = 65536
+
+
+def quiet_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    """``conf`` with this package's log settings for the JVM, unless it brings its own or ODI_DEBUG is set."""
+    options = conf.get(_JAVA_OPTIONS, "")
+    if os.environ.get(DEBUG_VARIABLE) or "log4j2.configurationFile" in options:
+        return dict(conf)
+    return {**conf, _JAVA_OPTIONS: f"{options} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}".strip()}
+
+
+def quiet_query_errors() -> None:
+    """Stop PySpark from logging, as a line of JSON with its stack, each error of a query that it raises anyway."""
+    from pyspark.logger import PySparkLogger
+
+    if not os.environ.get(DEBUG_VARIABLE):
+        for name in _QUERY_LOGGERS:
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def start_jvm(conf: Mapping[str, str]) -> None:
+    """Start a Spark context with ``conf`` in a JVM of our own making; does nothing if this process has a JVM already.
+
+    The JVM's first line, a warning that Spark itself provokes and nobody can heed, is dropped; all after it reaches
+    stderr as it was written.
+
+    Raises:
+        Exception: whatever PySpark raises when the JVM or the context does not start.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if SparkContext._gateway is not None:
+        return
+    spark_conf = SparkConf()
+    for key, value in conf.items():
+        spark_conf.set(key, value)
+    source, sink = os.pipe()
+    pump = threading.Thread(target=_forward, args=(source,), name="odi-spark-stderr", daemon=True)
+    pump.start()
+    try:
+        launch: Any = launch_gateway
+        gateway = launch(spark_conf, popen_kwargs={"stderr": sink})
+    except BaseException:
+        os.close(sink)
+        pump.join(timeout=5)
+        raise
+    os.close(sink)
+    SparkContext(conf=spark_conf, gateway=gateway)
+
+
+def _forward(source: int) -> None:
+    """Copy the JVM's stderr to ours, without its first line if that is the incubator warning."""
+    with open(source, "rb", buffering=0) as stream:
+        head = b""
+        while b"\n" not in head and (chunk := stream.read(_CHUNK)):
+            head += chunk
+        first, _, rest = head.partition(b"\n")
+        pending = rest if _INCUBATOR in first else head
+        alive = True
+        while pending or (pending := stream.read(_CHUNK)):
+            # Draining goes on when our stderr is closed: a full pipe would stop the JVM.
+            alive = alive and _written(pending)
+            pending = b""
+
+
+def _written(data: bytes) -> bool:
+    try:
+        while data:
+            # By descriptor, not sys.stderr: its lock may be held for ever when the interpreter ends.
+            data = data[os.write(2, data) :]
+    except OSError:
+        return False
+    return True
