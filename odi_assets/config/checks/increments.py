@@ -1,0 +1,96 @@
+"""Increments that do not fit their source, their target or one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odi_assets.config.document import Path
+from odi_assets.config.finding import Finding
+from odi_assets.config.mistake import Mistake
+from odi_assets.config.models import (
+    FileFormat,
+    FilesIncrement,
+    RollingWindowIncrement,
+    StatefulIncrement,
+    VersionIncrement,
+    WriteMode,
+)
+from odi_assets.config.outline import NodeView, Outline
+
+Increment = StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement
+
+
+def _increments(node: NodeView) -> Iterator[tuple[Path, Increment]]:
+    if node.read is not None and node.read.incremental is not None:
+        yield (*node.path, "read", "incremental"), node.read.incremental
+    for view, given in node.inputs.items():
+        if given.incremental is not None:
+            yield (*node.path, "inputs", view, "incremental"), given.incremental
+
+
+def _remembered(node: NodeView) -> Iterator[tuple[Path, StatefulIncrement | FilesIncrement | VersionIncrement]]:
+    """Yield the increments that keep a high-water mark."""
+    for path, increment in _increments(node):
+        if not isinstance(increment, RollingWindowIncrement):
+            yield path, increment
+
+
+def shared_state_keys(outline: Outline) -> Iterator[Finding]:
+    """Find nodes that would move one high-water mark."""
+    owners: dict[str, NodeView] = {}
+    for node in outline.by_name.values():
+        for path, increment in _remembered(node):
+            key = increment.state_key or f"{node.pipeline}.{node.name}"
+            owner = owners.setdefault(key, node)
+            if owner is not node:
+                shown = f"{owner.pipeline}.{owner.shown}"
+                message = f"node `{shown}` has this state key too: two nodes would move one high-water mark"
+                yield Finding((*path, "state_key") if increment.state_key else path, Mistake(message))
+
+
+def several_increments(outline: Outline) -> Iterator[Finding]:
+    """Find nodes with more than one increment: a node has one high-water mark."""
+    for node in outline.nodes:
+        for path, _ in list(_remembered(node))[1:]:
+            message = "a node has one high-water mark: keep one increment, and give the other source a node of its own"
+            yield Finding(path, Mistake(message))
+
+
+def formats(outline: Outline) -> Iterator[Finding]:
+    """Find increments that the format of the source does not have."""
+    for node in outline.nodes:
+        if node.read is None or node.read.incremental is None:
+            continue
+        path = (*node.path, "read", "incremental", "mode")
+        is_delta = node.read.format is FileFormat.DELTA
+        if isinstance(node.read.incremental, VersionIncrement) and not is_delta:
+            message = f"`version` counts the commits of a Delta table, and `{node.read.format}` has none: use `files`"
+            yield Finding(path, Mistake(message))
+        if isinstance(node.read.incremental, FilesIncrement) and is_delta:
+            message = "`files` would read the files of a Delta table past its log: use `version`"
+            yield Finding(path, Mistake(message))
+
+
+def repeated_rows(outline: Outline) -> Iterator[Finding]:
+    """Find lags whose rows would be appended again."""
+    for node in outline.nodes:
+        if node.write is None or node.write.mode is not WriteMode.APPEND:
+            continue
+        for path, increment in _increments(node):
+            if isinstance(increment, StatefulIncrement) and increment.watermark_lag:
+                message = "a lag reads rows again, and `append` would repeat them: use `upsert` or `append_once`"
+                yield Finding((*path, "watermark_lag"), Mistake(message))
+
+
+def surprising_modes(outline: Outline) -> Iterator[Finding]:
+    """Find increments whose target keeps less, or more, than one would think."""
+    for node in outline.nodes:
+        if node.write is None:
+            continue
+        if any(True for _ in _remembered(node)) and node.write.mode is WriteMode.OVERWRITE:
+            message = "`overwrite` keeps the rows of the last increment only; to keep all, use `append` or `upsert`"
+            yield Finding((*node.path, "write"), Mistake(message))
+        window = any(isinstance(increment, RollingWindowIncrement) for _, increment in _increments(node))
+        if window and node.write.mode is WriteMode.APPEND:
+            message = "`append` repeats the rows of a rolling window at every run; use `upsert` or `append_once`"
+            yield Finding((*node.path, "write"), Mistake(message))

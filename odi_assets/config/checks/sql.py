@@ -1,0 +1,42 @@
+"""SQL that Spark cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+
+from odi_assets.config.document import Path
+from odi_assets.config.finding import Finding
+from odi_assets.config.mistake import Mistake
+from odi_assets.config.outline import NodeView, Outline
+from odi_assets.config.sql_text import find_certain_mistake
+
+
+def broken_sql(outline: Outline) -> Iterator[Finding]:
+    """Find queries, in the project file or in files of their own, that are wrong for certain."""
+    for node in outline.nodes:
+        for path, sql in _queries(outline, node):
+            if isinstance(sql, Mistake):
+                yield Finding(path, sql)
+                continue
+            mistake = find_certain_mistake(sql)
+            if mistake is not None:
+                yield Finding(path, mistake)
+
+
+def _queries(outline: Outline, node: NodeView) -> Iterator[tuple[Path, str | Mistake]]:
+    if node.transform is None:
+        return
+    if node.transform.sql is not None:
+        yield (*node.path, "transform", "sql"), node.transform.sql
+    file = outline.root / node.transform.sql_file if node.transform.sql_file is not None else None
+    if file is not None and file.is_file():
+        yield (*node.path, "transform", "sql_file"), _text(file)
+
+
+def _text(file: FilePath) -> str | Mistake:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror}"
+        return Mistake(f"the file {reason}")

@@ -1,0 +1,125 @@
+"""The nodes of a project and what feeds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from odi_assets.config.digraph import find_cycles, topological_order
+from odi_assets.config.mistake import closest
+from odi_assets.config.models import NodeConfig, ProjectConfig, RollingWindowIncrement
+from odi_assets.errors import ConfigError
+
+
+@dataclass(frozen=True, order=True)
+class NodeKey:
+    """A node's identity: its pipeline and its name. As text, ``pipeline.node``."""
+
+    pipeline: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}.{self.node}"
+
+    @classmethod
+    def parse(cls, text: str) -> NodeKey:
+        """Return the key for ``pipeline.node``, or Odibi's ``$pipeline.node``.
+
+        Raises:
+            ConfigError: the text is something else.
+        """
+        pipeline, dot, node = text.removeprefix("$").partition(".")
+        if not (dot and pipeline and node) or "." in node:
+            raise ConfigError(f"`{text}` names no node", fix="write `pipeline.node`, as in `flights.raw_flights`")
+        return cls(pipeline, node)
+
+    def resolve(self, reference: str) -> NodeKey:
+        """Return the key that a reference of this node means: ``node`` of the same pipeline, or ``pipeline.node``."""
+        name = reference.removeprefix("$")
+        return NodeKey.parse(name) if "." in name else NodeKey(self.pipeline, name)
+
+
+class Graph:
+    """The nodes of a project and their dependencies, ``inputs`` and ``depends_on`` together.
+
+    Raises:
+        ConfigError: a reference names no node, or nodes need one another in a circle. A configuration that the loader
+            returned has neither.
+    """
+
+    def __init__(self, config: ProjectConfig) -> None:
+        self.nodes: Mapping[NodeKey, NodeConfig] = MappingProxyType(
+            {NodeKey(pipeline.pipeline, node.name): node for pipeline in config.pipelines for node in pipeline.nodes}
+        )
+        self._upstream = {key: self._resolve(key, node) for key, node in self.nodes.items()}
+        self._downstream: dict[NodeKey, list[NodeKey]] = {key: [] for key in self.nodes}
+        for key, needed in self._upstream.items():
+            for other in needed:
+                self._downstream[other].append(key)
+        circle = next(iter(find_cycles(self._downstream)), None)
+        if circle is not None:
+            raise ConfigError(f"nodes need one another in a circle: {' → '.join(map(str, circle))}", cycle=circle)
+        self._order = topological_order(self._upstream)
+
+    def node(self, key: NodeKey) -> NodeConfig:
+        """Return a node's configuration.
+
+        Raises:
+            ConfigError: there is no such node.
+        """
+        if key not in self.nodes:
+            raise _no_such_node(key, self.nodes)
+        return self.nodes[key]
+
+    def upstream(self, key: NodeKey) -> tuple[NodeKey, ...]:
+        """Return the nodes that a node needs directly: its inputs, then what it depends on; each once."""
+        self.node(key)
+        return self._upstream[key]
+
+    def downstream(self, key: NodeKey) -> tuple[NodeKey, ...]:
+        """Return the nodes that need a node directly, in the order of the file."""
+        self.node(key)
+        return tuple(self._downstream[key])
+
+    def order(self, pipeline: str | None = None) -> tuple[NodeKey, ...]:
+        """Return the nodes of a pipeline, or all, each after what it needs; else in the order of the file.
+
+        Raises:
+            ConfigError: there is no such pipeline.
+        """
+        if pipeline is None:
+            return self._order
+        found = tuple(key for key in self._order if key.pipeline == pipeline)
+        if not found:
+            names = list(dict.fromkeys(key.pipeline for key in self.nodes))
+            meant = closest(pipeline, names)
+            fix = f"did you mean `{meant}`?" if meant else f"pipelines here: {', '.join(names)}"
+            raise ConfigError(f"there is no pipeline `{pipeline}`", fix=fix, pipeline=pipeline)
+        return found
+
+    def _resolve(self, key: NodeKey, node: NodeConfig) -> tuple[NodeKey, ...]:
+        references = [*(given.node for given in node.inputs.values()), *node.depends_on]
+        found = tuple(dict.fromkeys(key.resolve(reference) for reference in references))
+        for other in found:
+            if other not in self.nodes:
+                raise _no_such_node(other, self.nodes, needed_by=key)
+        return found
+
+
+def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | None = None) -> ConfigError:
+    known = {str(node): node for node in nodes}
+    same_name = [text for text, node in known.items() if node.node == key.node]
+    meant = same_name[0] if len(same_name) == 1 else closest(str(key), known)
+    fix = f"did you mean `{meant}`?" if meant else f"nodes here: {', '.join(known)}"
+    by = f", which `{needed_by}` needs" if needed_by else ""
+    return ConfigError(f"there is no node `{key}`{by}", fix=fix, node=str(key))
+
+
+def state_key(key: NodeKey, node: NodeConfig) -> str:
+    """Return the key of a node's high-water mark: ``<pipeline>.<node>``, unless its increment gives a ``state_key``."""
+    increments = [node.read.incremental if node.read else None, *(given.incremental for given in node.inputs.values())]
+    for increment in increments:
+        if increment is not None and not isinstance(increment, RollingWindowIncrement) and increment.state_key:
+            return increment.state_key
+    return str(key)

@@ -1,0 +1,121 @@
+"""Where a path of a connection is, and what opens it there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from odi_assets.config.models import AzureBlobConnection, Connection, GcsConnection, LocalConnection, S3Connection
+from odi_assets.config.paths import SCHEME, inside, local_base
+from odi_assets.connections import stores
+from odi_assets.connections.stores import Options
+from odi_assets.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file, a folder or a glob of a connection.
+
+    The options hold secrets: they are in no ``repr`` and in no message.
+
+    Attributes:
+        uri: absolute. A plain path for local files; ``abfss://container@account.dfs.core.windows.net/…``, ``s3://…`` or
+            ``gs://…`` otherwise.
+        storage_options: for deltalake.
+        spark_options: Spark configuration that makes ``uri`` readable; needs Hadoop's connector of the store.
+        fsspec_options: for fsspec's file system of the store.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    spark_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    fsspec_options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+
+    def __str__(self) -> str:
+        return self.uri
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is on this machine's disks."""
+        return SCHEME.match(self.uri) is None
+
+    @property
+    def local_path(self) -> Path:
+        """The path on this machine.
+
+        Raises:
+            ConfigError: the location is in a remote store.
+        """
+        if not self.is_local:
+            raise ConfigError(
+                f"{self.uri} is not on this machine", fix="use a connection of type `local`", uri=self.uri
+            )
+        return Path(self.uri)
+
+    def child(self, path: str) -> Location:
+        """Return a location inside this one.
+
+        Raises:
+            ConfigError: the path leads out of this location, or is a URI.
+        """
+        if SCHEME.match(path):
+            raise ConfigError(
+                f"`{_without_secrets(path)}` is a URI; paths are relative to their connection",
+                fix="make a connection for the store and give the path under it",
+            )
+        below = inside(path, self.uri)
+        if below is None:
+            raise ConfigError(
+                f"`{path}` leads out of {self.uri}",
+                fix="give a path inside the connection's `base_path`, or make another connection",
+                uri=self.uri,
+            )
+        return replace(self, uri=f"{self.uri.rstrip('/')}/{below}") if below else self
+
+
+def resolve(connection: Connection, path: str, root: Path) -> Location:
+    """Return where a path of a connection is.
+
+    Args:
+        connection: where the path starts.
+        path: relative to the connection's ``base_path``; may be a glob.
+        root: the project file's folder, which a local ``base_path`` is relative to.
+
+    Raises:
+        ConfigError: the path leads out of ``base_path``, or is a URI, or the connection's own values make no location.
+    """
+    return _base(connection, root).child(path)
+
+
+def _base(connection: Connection, root: Path) -> Location:
+    if isinstance(connection, LocalConnection):
+        return Location(_local_base(connection, root))
+    return _remote(stores.options(connection), _bucket(connection), connection.base_path)
+
+
+def _remote(options: Options, bucket: str, base_path: str) -> Location:
+    whole = Location(bucket, options.storage, options.spark, options.fsspec)
+    return whole.child(base_path)
+
+
+def _bucket(connection: AzureBlobConnection | S3Connection | GcsConnection) -> str:
+    if isinstance(connection, AzureBlobConnection):
+        return f"abfss://{connection.container}@{stores.azure_host(connection)}"
+    return f"{'s3' if isinstance(connection, S3Connection) else 'gs'}://{connection.bucket}"
+
+
+def _local_base(connection: LocalConnection, root: Path) -> str:
+    if SCHEME.match(connection.base_path):
+        raise ConfigError(
+            f"`base_path` {_without_secrets(connection.base_path)} is a URI",
+            fix="use a connection of another type: azure_blob, s3 or gcs",
+        )
+    return local_base(connection.base_path, root)
+
+
+def _without_secrets(uri: str) -> str:
+    """Leave out what may hold a secret: a signature, or a user with a password."""
+    scheme, _, rest = uri.partition("://")
+    return f"{scheme}://…/{rest.partition('?')[0].rpartition('/')[2]}"
