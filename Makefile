@@ -1,0 +1,68 @@
+# Everything starts here: `make run` needs Python 3.11 or 3.12, Java 17 or later, and nothing else.
+# What is installed goes to .venv, in the versions of constraints.txt; nothing is downloaded after that.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Another interpreter: make PYTHON=/path/to/python3.12 install
+PYTHON ?=
+RIGHT_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
+
+# Sets $$python to an interpreter of a right version, or says which ones there are and stops.
+define find_python
+python=; seen=; \
+for name in $(or $(PYTHON),python3.11 python3.12 python3); do \
+  if "$$name" -c '$(RIGHT_PYTHON)' 2>/dev/null; then python=$$name; break; fi; \
+  seen="$$seen $$name ($$("$$name" --version 2>/dev/null || echo 'does not run'))"; \
+done; \
+if [ -z "$$python" ]; then \
+  echo "odi: Python 3.11 or 3.12 is needed, and none was found. Tried:$$seen" >&2; \
+  echo "  → install one (Debian: sudo apt-get install python3.11-venv; macOS: brew install python@3.11;" >&2; \
+  echo "    conda: conda create -n odi python=3.11), or name one: make PYTHON=/path/to/python3.11 $(or $(MAKECMDGOALS),install)" >&2; \
+  exit 1; \
+fi
+endef
+
+.PHONY: help install java run test dev lint bench
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(INSTALLED) ## make the environment in .venv, or bring it up to date
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(find_python); \
+	$(BIN)/python -c 'import pip; $(RIGHT_PYTHON)' 2>/dev/null || "$$python" -m venv --clear $(VENV)
+	@echo "Installing into $(VENV): about 1 GB, once; a minute or a few ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Comes before the installation, and so runs without it: whoever lacks Java hears of it at once.
+java:
+	@$(find_python); "$$python" -m odi_assets.engine.java
+
+run: java $(INSTALLED) ## run the sample: half of January 2013, then the other half
+	$(BIN)/odi sample reset --yes --days 15
+	$(BIN)/odi run flights
+	$(BIN)/odi sample arrive --days 16
+	$(BIN)/odi run flights
+
+test: java $(INSTALLED) ## run all tests; ARGS are pytest's
+	$(BIN)/python -m pytest $(ARGS)
+
+dev: java $(INSTALLED) ## start Dagster's UI and daemon on http://127.0.0.1:3000
+	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1
+
+lint: $(INSTALLED) ## ruff, mypy, and import-linter for the rooms
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: java $(INSTALLED) ## run the benchmarks; ARGS may name some, or be `list`
+	$(BIN)/python -m benchmarks $(ARGS)
