@@ -52,7 +52,7 @@ class Graph:
         self.nodes: Mapping[NodeKey, NodeConfig] = MappingProxyType(
             {NodeKey(pipeline.pipeline, node.name): node for pipeline in config.pipelines for node in pipeline.nodes}
         )
-        self._upstream = {key: self._resolve(key, node) for key, node in self.nodes.items()}
+        self._upstream = {key: self._needs(key, node) for key, node in self.nodes.items()}
         self._downstream: dict[NodeKey, list[NodeKey]] = {key: [] for key in self.nodes}
         for key, needed in self._upstream.items():
             for other in needed:
@@ -71,6 +71,17 @@ class Graph:
         if key not in self.nodes:
             raise _no_such_node(key, self.nodes)
         return self.nodes[key]
+
+    def resolve(self, key: NodeKey, reference: str) -> NodeKey:
+        """Return the node that a reference of another means: ``node`` of its pipeline, or ``pipeline.node``.
+
+        Raises:
+            ConfigError: there is no such node.
+        """
+        found = key.resolve(reference)
+        if found not in self.nodes:
+            raise _no_such_node(found, self.nodes, needed_by=key)
+        return found
 
     def upstream(self, key: NodeKey) -> tuple[NodeKey, ...]:
         """Return the nodes that a node needs directly: its inputs, then what it depends on; each once."""
@@ -98,13 +109,9 @@ class Graph:
             raise ConfigError(f"there is no pipeline `{pipeline}`", fix=fix, pipeline=pipeline)
         return found
 
-    def _resolve(self, key: NodeKey, node: NodeConfig) -> tuple[NodeKey, ...]:
+    def _needs(self, key: NodeKey, node: NodeConfig) -> tuple[NodeKey, ...]:
         references = [*(given.node for given in node.inputs.values()), *node.depends_on]
-        found = tuple(dict.fromkeys(key.resolve(reference) for reference in references))
-        for other in found:
-            if other not in self.nodes:
-                raise _no_such_node(other, self.nodes, needed_by=key)
-        return found
+        return tuple(dict.fromkeys(self.resolve(key, reference) for reference in references))
 
 
 def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | None = None) -> ConfigError:

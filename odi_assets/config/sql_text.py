@@ -61,7 +61,7 @@ def find_certain_mistake(sql: str) -> Mistake | None:
         tokens.pop()
     if not tokens:
         return _mistake("holds no query")
-    return _first_word(tokens) or _balance(sql, tokens) or _several(sql, tokens)
+    return _first_word(tokens) or _balance(sql, tokens) or _several(sql, tokens) or _commas(sql, tokens)
 
 
 def _tokens(sql: str) -> list[_Token]:
@@ -122,6 +122,13 @@ def _several(sql: str, tokens: list[_Token]) -> Mistake | None:
     if end is None:
         return None
     return _mistake(f"`;` on line {_line(sql, end.start)} of the query starts a second statement: Spark takes one")
+
+
+def _commas(sql: str, tokens: list[_Token]) -> Mistake | None:
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.text == "," and (following is None or following.text == ","):
+            return _mistake(f"a comma on line {_line(sql, token.start)} of the query has nothing after it")
+    return None
 
 
 _NOT_SQL = "is no Spark SQL query"

@@ -35,4 +35,4 @@ def check(outline: Outline) -> list[Finding]:
 
 def warn(outline: Outline) -> list[Finding]:
     """Return what may be meant, and often is a mistake."""
-    return list(increments.surprising_modes(outline))
+    return list(increments.repeated_windows(outline))

@@ -49,11 +49,24 @@ def shared_state_keys(outline: Outline) -> Iterator[Finding]:
 
 
 def several_increments(outline: Outline) -> Iterator[Finding]:
-    """Find nodes with more than one increment: a node has one high-water mark."""
+    """Find nodes whose increments do not go together.
+
+    Rows that only two sources together make cannot be appended: what is new in one meets old rows of the other. Nor can
+    two sources have a state key each: a node has one high-water mark, which holds the positions of all its sources.
+    """
     for node in outline.nodes:
-        for path, _ in list(_remembered(node))[1:]:
-            message = "a node has one high-water mark: keep one increment, and give the other source a node of its own"
-            yield Finding(path, Mistake(message))
+        remembered = list(_remembered(node))
+        mode = node.write.mode if node.write is not None else None
+        for path, _ in remembered[1:]:
+            if mode in (WriteMode.APPEND, WriteMode.APPEND_ONCE, WriteMode.UPSERT):
+                text = f"a second increment: `{mode}` would miss new rows that meet old ones of the other source; read"
+                message = f"{text} one of them whole, or write with `partition_overwrite`"
+                yield Finding(path, Mistake(message))
+        named = [(path, increment.state_key) for path, increment in remembered if increment.state_key]
+        for path, key in named[1:]:
+            if key != named[0][1]:
+                message = "a second state key: a node has one high-water mark, for all of its sources"
+                yield Finding((*path, "state_key"), Mistake(message))
 
 
 def formats(outline: Outline) -> Iterator[Finding]:
@@ -82,15 +95,10 @@ def repeated_rows(outline: Outline) -> Iterator[Finding]:
                 yield Finding((*path, "watermark_lag"), Mistake(message))
 
 
-def surprising_modes(outline: Outline) -> Iterator[Finding]:
-    """Find increments whose target keeps less, or more, than one would think."""
+def repeated_windows(outline: Outline) -> Iterator[Finding]:
+    """Find rolling windows that are appended: what is in two windows is in the target twice."""
     for node in outline.nodes:
-        if node.write is None:
-            continue
-        if any(True for _ in _remembered(node)) and node.write.mode is WriteMode.OVERWRITE:
-            message = "`overwrite` keeps the rows of the last increment only; to keep all, use `append` or `upsert`"
-            yield Finding((*node.path, "write"), Mistake(message))
         window = any(isinstance(increment, RollingWindowIncrement) for _, increment in _increments(node))
-        if window and node.write.mode is WriteMode.APPEND:
-            message = "`append` repeats the rows of a rolling window at every run; use `upsert` or `append_once`"
+        if window and node.write is not None and node.write.mode is WriteMode.APPEND:
+            message = "`append` repeats the rows of a rolling window at every run: use `upsert` or `append_once`"
             yield Finding((*node.path, "write"), Mistake(message))

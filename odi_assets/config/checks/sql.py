@@ -9,17 +9,18 @@ from odi_assets.config.document import Path
 from odi_assets.config.finding import Finding
 from odi_assets.config.mistake import Mistake
 from odi_assets.config.outline import NodeView, Outline
+from odi_assets.config.sql_grammar import find_syntax_error
 from odi_assets.config.sql_text import find_certain_mistake
 
 
 def broken_sql(outline: Outline) -> Iterator[Finding]:
-    """Find queries, in the project file or in files of their own, that are wrong for certain."""
+    """Find queries, in the project file or in files of their own, that Spark would not parse."""
     for node in outline.nodes:
         for path, sql in _queries(outline, node):
             if isinstance(sql, Mistake):
                 yield Finding(path, sql)
                 continue
-            mistake = find_certain_mistake(sql)
+            mistake = find_certain_mistake(sql) or find_syntax_error(sql)
             if mistake is not None:
                 yield Finding(path, mistake)
 
