@@ -1,0 +1,234 @@
+"""Reads the folder of a Spark Structured Streaming query as it lies there: no JVM, no Spark.
+
+Layout (Spark 4.2): ``metadata`` names the query; ``offsets/N`` is written before batch N runs, ``commits/N`` after it;
+``state/<operator>/_metadata`` describes the operator's state stores. Spark keeps the newest 100 batches unless
+``spark.sql.streaming.minBatchesToRetain`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from odi_assets.errors import CheckpointError
+from odi_assets.streaming.log_files import instant, numbered_files, read_lines, read_object, torn
+
+_NEWEST_VERSION = 2
+_NO_OFFSET = "-"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch as the offset log planned it.
+
+    ``watermark`` is the one the batch ran with, None before there was one; ``offsets`` holds, by source number or
+    name, how far the batch reads, as the source wrote it, None where it reads nothing.
+    """
+
+    batch_id: int
+    committed: bool
+    planned_at: datetime | None
+    watermark: datetime | None
+    offsets: Mapping[str, str | None]
+    conf: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """One kind of state store of an operator; there is one of it in each partition."""
+
+    name: str
+    partitions: int
+    prefix_columns: int
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A stateful operator: a join has four stores, most others one that is called ``default``.
+
+    ``name`` is None, and ``stores`` empty, in checkpoints of a Spark before 3.5, which wrote no description.
+    """
+
+    operator_id: int
+    name: str | None
+    stores: tuple[StoreInfo, ...]
+
+    @property
+    def is_join(self) -> bool:
+        """Whether it joins two streams."""
+        return self.name == "symmetricHashJoin"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds. ``batches`` are the retained ones, oldest first; ``watermark`` is the next batch's."""
+
+    path: Path
+    query_id: str
+    batches: tuple[Batch, ...]
+    operators: tuple[Operator, ...]
+    watermark: datetime | None
+
+    @property
+    def last_committed(self) -> Batch | None:
+        """The newest batch that finished; None if none did."""
+        return next((batch for batch in reversed(self.batches) if batch.committed), None)
+
+    @property
+    def in_flight(self) -> Batch | None:
+        """The batch that was planned and did not finish: it runs now, or a restart runs it again. None if none."""
+        newest = self.batches[-1] if self.batches else None
+        return newest if newest and not newest.committed else None
+
+    @property
+    def shuffle_partitions(self) -> int | None:
+        """Partitions of the state: those of the first run, whatever the session says since; None before a batch."""
+        value = self._conf("spark.sql.shuffle.partitions")
+        return int(value) if value and value.isdecimal() else None
+
+    @property
+    def state_store_provider(self) -> str | None:
+        """Class of the state store provider, again that of the first run; None before a batch."""
+        return self._conf("spark.sql.streaming.stateStore.providerClass")
+
+    def batch(self, batch_id: int) -> Batch | None:
+        """The retained batch of that number, or None."""
+        return next((batch for batch in self.batches if batch.batch_id == batch_id), None)
+
+    def operator(self, operator_id: int) -> Operator:
+        """The stateful operator of that number.
+
+        Raises:
+            CheckpointError: there is none.
+        """
+        for operator in self.operators:
+            if operator.operator_id == operator_id:
+                return operator
+        known = ", ".join(f"{op.operator_id} ({op.name})" for op in self.operators)
+        raise CheckpointError(
+            f"{self.path} has no stateful operator {operator_id}.",
+            fix=f"its operators are {known}" if known else "its query has run no stateful operator yet",
+            path=str(self.path),
+        )
+
+    def _conf(self, key: str) -> str | None:
+        return self.batches[-1].conf.get(key) if self.batches else None
+
+
+def local_path(checkpoint: str | Path) -> Path | None:
+    """The folder that a path or a ``file:`` URI names; None for a URI of another scheme."""
+    text = str(checkpoint)
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
+        return Path(text)
+    parts = urlsplit(text)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def inspect(path: str | Path) -> Checkpoint:
+    """What the checkpoint in a local folder holds, read from its files alone, while its query runs or not.
+
+    Raises:
+        CheckpointError: there is no such folder, it is no checkpoint, or a file in it is torn; ``path`` names which.
+    """
+    root = local_path(path)
+    if root is None:
+        raise CheckpointError(
+            f"{path} is not a folder of this machine.",
+            fix="copy the checkpoint here, or read it through Spark: state_metadata, read_state",
+            path=str(path),
+        )
+    _require_checkpoint(root)
+    query_id = read_object(root / "metadata").get("id")
+    if not isinstance(query_id, str):
+        raise torn(root / "metadata", "it does not name a query")
+    commits = numbered_files(root / "commits")
+    offsets = numbered_files(root / "offsets")
+    if commits and max(commits) not in offsets:
+        raise CheckpointError(
+            f"{root} has commits/{max(commits)} and no offsets/{max(commits)}: a part of it was removed.",
+            fix="restore offsets/ from a copy of the checkpoint; Spark cannot restart the query from this",
+            path=str(root / "offsets" / str(max(commits))),
+        )
+    batches = tuple(_read_batch(offsets[number], number, number in commits) for number in sorted(offsets))
+    return Checkpoint(root, query_id, batches, _read_operators(root / "state"), _watermark(commits, batches))
+
+
+def _require_checkpoint(root: Path) -> None:
+    if not root.is_dir():
+        fault = "is a file, not a folder" if root.exists() else "does not exist"
+        raise CheckpointError(f"{root} {fault}.", fix="give the query's checkpointLocation", path=str(root))
+    if not (root / "metadata").is_file():
+        nearby = [root.parent / "metadata", *sorted(root.glob("*/metadata"))]
+        inside = next((file.parent for file in nearby if file.is_file()), None)
+        raise CheckpointError(
+            f"{root} is not a checkpoint: it has no file called metadata.",
+            fix=f"did you mean {inside}?" if inside else "give the query's checkpointLocation",
+            path=str(root),
+        )
+
+
+def _read_batch(file: Path, batch_id: int, committed: bool) -> Batch:
+    version, lines = read_lines(file, _NEWEST_VERSION)
+    if not lines:
+        raise torn(file, "it ends after its version")
+    head = read_object(file, lines[0]) if lines[0].strip() else {}
+    conf = head.get("conf", {})
+    if not isinstance(conf, dict):
+        raise torn(file, "its settings are not an object")
+    return Batch(
+        batch_id=batch_id,
+        committed=committed,
+        planned_at=instant(file, head.get("batchTimestampMs")),
+        watermark=instant(file, head.get("batchWatermarkMs")),
+        offsets=_read_offsets(file, version, lines[1:]),
+        conf={str(key): str(value) for key, value in conf.items()},
+    )
+
+
+def _read_offsets(file: Path, version: int, lines: list[str]) -> dict[str, str | None]:
+    named: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        # Version 1 has a line a source, in order; version 2 names the source before the first colon.
+        name, colon, offset = line.partition(":") if version > 1 else (str(number), ":", line)
+        if not colon or not offset:
+            raise torn(file, f"its line {number + 3} is not a source's offset")
+        named[name] = offset
+    return {name: None if offset == _NO_OFFSET else offset for name, offset in named.items()}
+
+
+def _watermark(commits: Mapping[int, Path], batches: tuple[Batch, ...]) -> datetime | None:
+    after = None
+    if commits:
+        file = commits[max(commits)]
+        _, lines = read_lines(file, _NEWEST_VERSION)
+        after = instant(file, read_object(file, "\n".join(lines)).get("nextBatchWatermarkMs"))
+    return after or (batches[-1].watermark if batches else None)
+
+
+def _read_operators(state: Path) -> tuple[Operator, ...]:
+    return tuple(_read_operator(folder, number) for number, folder in sorted(numbered_files(state).items()))
+
+
+def _read_operator(folder: Path, operator_id: int) -> Operator:
+    described = folder / "_metadata"
+    # Version 2 describes the operator anew whenever a batch changes its state's schema; the newest counts.
+    revisions = numbered_files(described / "v2")
+    file = revisions[max(revisions)] if revisions else described / "metadata"
+    if not file.is_file():
+        return Operator(operator_id, None, ())
+    _, lines = read_lines(file, _NEWEST_VERSION)
+    content = read_object(file, "\n".join(lines))
+    try:
+        stores = tuple(
+            StoreInfo(info["storeName"], info["numPartitions"], info["numColsPrefixKey"])
+            for info in content["stateStoreInfo"]
+        )
+        name: Any = content["operatorInfo"]["operatorName"]
+    except (KeyError, TypeError) as error:
+        raise torn(file, f"it does not describe an operator ({error})") from error
+    return Operator(operator_id, name, stores)
