@@ -106,7 +106,7 @@ def _require_join(known: Checkpoint, operator_id: int) -> None:
     if version not in _FORMATS_WITH_INDEX:
         raise CheckpointError(
             f"{known.path}: the join keeps its state in format {version}, which this explanation cannot read.",
-            fix="Spark calls that format unfinished: start the query anew in format 2 or 3, or use read_state(join_side=…)",
+            fix="Spark calls that format unfinished: start the query anew in format 2 or 3, or use read_state",
             path=str(known.path),
         )
 

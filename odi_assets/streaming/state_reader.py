@@ -34,7 +34,7 @@ def state_metadata(spark: SparkSession, checkpoint: Checkpoint | str | Path) -> 
     Raises:
         CheckpointError: there is no checkpoint; Spark itself would answer with no rows.
     """
-    location = _location(spark, checkpoint)
+    location = _location(spark, checkpoint, _known(checkpoint))
     with asked_of(location):
         return spark.read.format("state-metadata").load(location)
 
@@ -85,7 +85,7 @@ def read_state(
         "changeStartBatchId": change_start,
         "changeEndBatchId": change_end,
     }
-    location = _location(spark, checkpoint)
+    location = _location(spark, checkpoint, known)
     with asked_of(location), _without_coordinator(spark):
         reader = spark.read.format("statestore")
         for name, value in options.items():
@@ -144,9 +144,8 @@ def _known(checkpoint: Checkpoint | str | Path) -> Checkpoint | None:
     return inspect(checkpoint) if local_path(checkpoint) else None
 
 
-def _location(spark: SparkSession, checkpoint: Checkpoint | str | Path) -> str:
+def _location(spark: SparkSession, checkpoint: Checkpoint | str | Path, known: Checkpoint | None) -> str:
     """The checkpoint as Spark wants it named, which is known to exist."""
-    known = _known(checkpoint)
     if known:
         return str(known.path.resolve())
     location = str(checkpoint).rstrip("/")
