@@ -1,0 +1,1 @@
+"""Dagster: nodes as assets, with their IO manager, resources, jobs, schedules and sensors."""

@@ -1,0 +1,103 @@
+"""What Dagster shows of a node: metadata of its definition and of each materialization. Never a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import sqlglot
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import NodeConfig
+from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.transform import sql_text
+
+STORAGE_KIND = "delta"
+NO_HWM = "none"
+
+
+def description(project: Project, key: NodeKey) -> str:
+    """The node's own description, then how it makes its rows, as Markdown."""
+    node = project.node(key)
+    parts = [node.description or f"Node `{key.node}` of pipeline `{key.pipeline}`."]
+    if node.transform is not None and node.transform.function is not None:
+        parts.append(f"Computed by the function `{node.transform.function}`.")
+    elif node.transform is not None:
+        parts.append(f"```sql\n{sql_text(node.transform, project.root).strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
+    """Where the node's table is, how it is written, and its columns where the project file declares them."""
+    node = project.node(key)
+    metadata: dict[str, Any] = {
+        "dagster/uri": project.target(key).uri,
+        "dagster/table_name": str(key),
+        "dagster/storage_kind": STORAGE_KIND,
+        "write_mode": node.write.mode.value,
+    }
+    if node.write.keys:
+        metadata["keys"] = ", ".join(node.write.keys)
+    if increments := _increments(node):
+        metadata["incremental"] = increments
+    if declared := _declared_columns(node):
+        metadata["dagster/column_schema"] = _column_schema(declared)
+    return metadata
+
+
+def materialization_metadata(result: NodeResult) -> dict[str, Any]:
+    """What one commit of a node did."""
+    metadata: dict[str, Any] = {
+        "dagster/uri": result.uri,
+        "dagster/table_name": str(result.key),
+        "dagster/storage_kind": STORAGE_KIND,
+        "hwm_before": hwm_text(result.hwm_before) or NO_HWM,
+        "hwm_after": hwm_text(result.hwm_after) or NO_HWM,
+        "increment": result.increment,
+        "seconds": round(result.seconds, 3),
+        "dagster/row_count": result.rows_total,
+        "rows_read": result.rows_read,
+        "rows_written": result.rows_written,
+        "rows_updated": result.metrics.get("rows_updated"),
+        "delta_version": result.table_version,
+    }
+    if result.columns:
+        metadata["dagster/column_schema"] = _column_schema(result.columns)
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def observation_metadata(result: NodeResult) -> dict[str, Any]:
+    """What a run saw that committed nothing."""
+    metadata = {"status": result.status.value, **materialization_metadata(result)}
+    # These describe a commit, and there was none.
+    return {name: value for name, value in metadata.items() if name not in {"rows_written", "rows_updated"}}
+
+
+def _increments(node: NodeConfig) -> str:
+    reads = {"read": node.read.incremental} if node.read else {}
+    inputs = {name: item.incremental for name, item in node.inputs.items()}
+    return ", ".join(f"{name}: {increment.mode}" for name, increment in {**reads, **inputs}.items() if increment)
+
+
+def _declared_columns(node: NodeConfig) -> list[tuple[str, str]]:
+    """The columns of a node that takes over what it reads, and says what that is."""
+    if node.read is None or node.read.schema_ddl is None or node.transform is not None or node.inputs:
+        return []
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({node.read.schema_ddl})", dialect="spark")
+    except sqlglot.errors.ParseError:
+        # Spark knows a type that sqlglot does not; the schema is then shown once the table exists.
+        return []
+    return [(column.name, column.kind.sql("spark").lower()) for column in table.this.expressions]
+
+
+def _column_schema(columns: Sequence[tuple[str, str]]) -> dg.TableSchema:
+    return dg.TableSchema(columns=[dg.TableColumn(name=name, type=kind) for name, kind in columns])
+
+
+def partition_metadata(metadata: Mapping[str, Any], rows: int | None) -> dict[str, Any]:
+    """Metadata of a run that was bounded to partitions, where ``rows`` is what it wrote to them."""
+    return dict(metadata) if rows is None else {**metadata, "dagster/partition_row_count": rows}

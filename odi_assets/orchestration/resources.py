@@ -1,0 +1,81 @@
+"""Resources: Spark and state of the project file, for its own nodes and for assets that stand beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from dagster_spark.utils import flatten_dict
+from pydantic import Field, PrivateAttr
+
+from odi_assets.config.models import SparkConfig
+from odi_assets.engine.session import SessionHandle, open_session
+from odi_assets.nodes.project import Project
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.manager import StateManager
+
+
+class SparkResource(LazyPySparkResource):
+    """The run's Spark session, started when the first step asks for it and shared by all steps of the process.
+
+    It is dagster-pyspark's ``LazyPySparkResource`` to whoever uses it: ``spark_session``, ``spark_context`` and
+    ``spark_config`` are there, and importing it starts nothing. What does not serve is how that one makes a session:
+    it does not set the settings without which our tables are written wrongly (UTC, timestamps with statistics), takes
+    neither the project file's settings nor a Spark Connect address, says nothing helpful when there is no Java, and
+    never stops what it started. So the session comes from ``odi_assets.engine.session`` and ends with the run.
+    """
+
+    spark_config: dict[str, Any] = Field(
+        default_factory=dict, description="Spark settings that go before those of the project file."
+    )
+    master: str | None = Field(default=None, description="Spark master; that of the project file unless given.")
+    remote: str | None = Field(
+        default=None, description="Spark Connect address; that of the project file unless given."
+    )
+    project_file: str | None = Field(default=None, description="Project file whose `spark` settings to take.")
+
+    _handle: SessionHandle | None = PrivateAttr(default=None)
+
+    def _init_session(self) -> None:
+        if self._handle is None:
+            self._handle = open_session(self._config(), app_name=self._app_name())
+            self._spark_session = self._handle.spark
+
+    def _config(self) -> SparkConfig:
+        base = Project.load(self.project_file).config.spark if self.project_file else SparkConfig()
+        own = {key: str(value) for key, value in flatten_dict(self.spark_config)}  # type: ignore[no-untyped-call]
+        return SparkConfig(
+            master=self.master or base.master, remote=self.remote or base.remote, conf={**base.conf, **own}
+        )
+
+    def _app_name(self) -> str:
+        context = self.get_resource_context()
+        return f"{context.run.job_name} {context.run.run_id}" if context.run else "odi_assets"
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Stop the session if this resource started it."""
+        del context
+        if self._handle is not None:
+            self._handle.stop()
+            self._handle = self._spark_session = None
+
+
+class StateResource(dg.ConfigurableResource[Any]):
+    """HWMs and run history, from the state backend that the project file names."""
+
+    project_file: str = Field(description="Project file whose `system` names the state backend.")
+
+    _backend: StateBackend | None = PrivateAttr(default=None)
+
+    @property
+    def backend(self) -> StateBackend:
+        """The state backend, opened at first use."""
+        if self._backend is None:
+            self._backend = Project.load(self.project_file).open_state()
+        return self._backend
+
+    @property
+    def manager(self) -> StateManager:
+        """The documented face of the state backend."""
+        return StateManager(project_root=str(Project.load(self.project_file).root), backend=self.backend)

@@ -1,0 +1,110 @@
+"""One run's rows of ``meta_runs``, and its progress for whoever listens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+import dagster as dg
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.code_version import code_version
+from odi_assets.nodes.materialize import failure, record
+from odi_assets.nodes.plan import NodePlan
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunStatus
+
+TRIGGER_TAG = "odi/trigger"
+FULL_REFRESH_TAG = "odi/full_refresh"
+_TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", "dagster/backfill": "backfill"}
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    """A node of a run started, or came to its end with ``result``."""
+
+    kind: Literal["started", "finished"]
+    key: NodeKey
+    result: NodeResult | None = None
+
+
+Listener = Callable[[NodeEvent], None]
+
+
+def run_trigger(run: dg.DagsterRun) -> str:
+    """What started a run: ``cli``, ``schedule``, ``sensor``, ``backfill``, or ``manual`` from the UI or from Python."""
+    if TRIGGER_TAG in run.tags:
+        return run.tags[TRIGGER_TAG]
+    return next((trigger for tag, trigger in _TRIGGERS.items() if tag in run.tags), "manual")
+
+
+@dataclass
+class RunHistory:
+    """Records each node of one run once it has ended.
+
+    Attributes:
+        results: the nodes that ended, in the order they did.
+    """
+
+    project: Project
+    state: StateBackend
+    run: dg.DagsterRun
+    listener: Listener | None = None
+    results: dict[NodeKey, NodeResult] = field(default_factory=dict)
+
+    def start(self, key: NodeKey, retry_number: int = 0) -> RunInfo:
+        """A node begins; ``retry_number`` counts the retries of its step within the run."""
+        run_retries = int(self.run.tags.get("dagster/retry_number", 0))
+        info = RunInfo(
+            run_id=self.run.run_id,
+            trigger=run_trigger(self.run),
+            attempt=1 + retry_number + run_retries,
+            code_version=code_version(self.project, key),
+            started_at=datetime.now(UTC),
+        )
+        self._tell(NodeEvent("started", key))
+        return info
+
+    def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
+        """A node has ended, with data or without."""
+        record(self.project, self.state, result, info, partition_key)
+        self._keep(result)
+
+    def fail(
+        self,
+        node: NodeKey | NodePlan,
+        info: RunInfo,
+        error: BaseException,
+        skipped: Iterable[NodeKey],
+        partition_key: str | None = None,
+    ) -> None:
+        """A node has failed, and with it those of ``skipped`` that have not ended. Never hides ``error``."""
+        key = node.key if isinstance(node, NodePlan) else node
+        try:
+            self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
+            self.skip(skipped, f"{key} failed")
+        except Exception:
+            logger.exception("the failure of %s could not be recorded in the run history", key)
+
+    def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
+        """Nodes that this run does not come to."""
+        for key in keys:
+            if key in self.results:
+                continue
+            info = RunInfo(self.run.run_id, run_trigger(self.run), code_version=code_version(self.project, key))
+            uri = self.project.target(key).uri
+            self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
+
+    def _keep(self, result: NodeResult) -> None:
+        self.results[result.key] = result
+        self._tell(NodeEvent("finished", result.key, result))
+
+    def _tell(self, event: NodeEvent) -> None:
+        if self.listener is not None:
+            self.listener(event)

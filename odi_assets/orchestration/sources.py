@@ -1,0 +1,61 @@
+"""What nodes read from outside the project, as assets that Dagster shows and never runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import dagster as dg
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import ReadConfig
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.naming import SOURCES_GROUP, asset_key, source_key
+
+
+class Sources:
+    """The sources of a project and which node reads which."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
+        self._reads: dict[dg.AssetKey, list[tuple[NodeKey, ReadConfig]]] = defaultdict(list)
+        for key, node in project.graph.nodes.items():
+            if node.read is not None and not self._written_by(key):
+                self._reads[self._key(node.read)].append((key, node.read))
+
+    def of(self, key: NodeKey) -> list[dg.AssetKey]:
+        """What the node's ``read`` names: a source, or the node that writes the table it reads by its path."""
+        node = self._project.node(key)
+        if node.read is None:
+            return []
+        writer = self._written_by(key)
+        if writer is None:
+            return [self._key(node.read)]
+        return [] if writer in {key, *self._project.graph.upstream(key)} else [asset_key(writer)]
+
+    def specs(self) -> Iterable[dg.AssetSpec]:
+        """One asset per source."""
+        return [self._spec(key, [read for _, read in readers]) for key, readers in self._reads.items()]
+
+    def _spec(self, key: dg.AssetKey, reads: list[ReadConfig]) -> dg.AssetSpec:
+        connection = self._project.config.connections[reads[0].connection]
+        paths = list(dict.fromkeys(read.path for read in reads))
+        location = self._project.location(reads[0].connection, paths[0])
+        return dg.AssetSpec(
+            key,
+            group_name=SOURCES_GROUP,
+            kinds={read.format.value for read in reads},
+            description=f"`{'`, `'.join(paths)}` of connection `{reads[0].connection}` ({connection.type}).",
+            metadata={"dagster/uri": location.uri},
+        )
+
+    def _written_by(self, key: NodeKey) -> NodeKey | None:
+        location = self._project.source(key)
+        return self._nodes.get(location.uri) if location else None
+
+    def _key(self, read: ReadConfig) -> dg.AssetKey:
+        found = source_key(read.connection, read.path)
+        # A connection and a path may be named like a pipeline and a node.
+        taken = any(found == asset_key(key) for key in self._project.graph.nodes)
+        return found.with_prefix(SOURCES_GROUP) if taken else found

@@ -1,0 +1,136 @@
+"""The UI in a real browser: the graph shows sources and nodes, and a materialization started there succeeds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from odi_assets_tests.orchestration.small_project import make_project
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    "--window-size=2400,1200",
+)
+START_SECONDS, RUN_SECONDS = 90, 150
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER),
+    reason="needs a browser: apt-get install chromium chromium-driver (chromium and chromedriver on PATH)",
+)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Dagster's UI and daemon over the small project, with nothing run yet."""
+    folder = tmp_path_factory.mktemp("ui")
+    make_project(folder, "2024-01-01", "2024-01-02")
+    shutil.copy(REPOSITORY / "dagster.yaml", folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "dagster"), "dev", "-m", "odi_assets.definitions"]
+    environment = {**os.environ, "DAGSTER_HOME": str(folder), "ODI_PROJECT": str(folder / "odibi.yaml")}
+    with (folder / "dev.log").open("w", encoding="utf-8") as log:
+        server = subprocess.Popen(
+            [*command, "-h", "127.0.0.1", "-p", str(port)],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _await_answer(f"http://127.0.0.1:{port}/server_info", server, folder / "dev.log")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            _stop(server)
+
+
+def _await_answer(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, TimeoutError):
+            time.sleep(0.5)
+    pytest.fail(f"Dagster did not start within {START_SECONDS} s:\n{log.read_text(encoding='utf-8')[-4000:]}")
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    # The session that was made for the server holds its daemon, code server and runs too, and nothing else.
+    for sign in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, sign)
+            server.wait(timeout=20)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """Chromium without a window, with an empty profile."""
+    options = Options()
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.binary_location = str(CHROMIUM)
+    driver = webdriver.Chrome(service=Service(str(DRIVER)), options=options)
+    driver.set_page_load_timeout(60)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def _await_text(browser: webdriver.Chrome, *texts: str, seconds: float = 60) -> None:
+    def shown(driver: webdriver.Chrome) -> bool:
+        body = str(driver.execute_script("return document.body.innerText"))
+        return all(text in body for text in texts)
+
+    try:
+        WebDriverWait(browser, seconds, poll_frequency=1).until(shown)
+    except Exception as error:
+        body = browser.execute_script("return document.body.innerText")
+        raise AssertionError(f"{texts} not on {browser.current_url} within {seconds} s; there is:\n{body}") from error
+
+
+def test_the_asset_graph_shows_sources_and_nodes(browser: webdriver.Chrome, address: str) -> None:
+    expanded = quote("global@global:shop,global@global:sources")
+    browser.get(f"{address}/asset-groups?expanded={expanded}")
+    _await_text(browser, "raw_sales", "sales_by_day", "shops", "landing")
+
+
+def test_a_materialization_started_in_the_ui_succeeds_and_shows_its_metadata(
+    browser: webdriver.Chrome, address: str
+) -> None:
+    browser.get(f"{address}/assets/shop/raw_sales")
+    _await_text(browser, "Never materialized", "Sales as they land.")
+    button = next(b for b in browser.find_elements(By.TAG_NAME, "button") if b.text.strip() == "Materialize")
+    button.click()
+    browser.get(f"{address}/runs")
+    _await_text(browser, "Success", seconds=RUN_SECONDS)
+    browser.get(f"{address}/assets/shop/raw_sales")
+    _await_text(browser, "hwm_after", "2024-01-02.csv", "rows_written", "delta_version", "Row count")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from datetime import date
+
+import dagster as dg
+import pytest
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import PartitionConfig
+from odi_assets.orchestration.naming import asset_key, node_key, source_key
+from odi_assets.orchestration.partitions import partition_keys, partitions_definition
+
+
+def test_a_node_and_its_asset_key_name_each_other() -> None:
+    key = NodeKey("flights", "raw_flights")
+    assert asset_key(key).path == ["flights", "raw_flights"]
+    assert node_key(asset_key(key)) == key
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("flights/*.csv", ["landing", "flights"]),
+        ("flights/2013-*/part.csv", ["landing", "flights"]),
+        ("flights/{a,b}.csv", ["landing", "flights"]),
+        ("airlines.csv", ["landing", "airlines"]),
+        ("./export/planes.json.gz", ["landing", "export", "planes"]),
+        ("events/v1.2", ["landing", "events", "v1"]),
+        ("*.csv", ["landing"]),
+        (".hidden", ["landing", ".hidden"]),
+    ],
+)
+def test_a_source_is_named_after_its_connection_and_its_path_up_to_the_first_wildcard(
+    path: str, expected: list[str]
+) -> None:
+    assert source_key("landing", path).path == expected
+
+
+def _partition(every: str, end: date | None = date(2013, 3, 1)) -> PartitionConfig:
+    return PartitionConfig.model_validate({"column": "day", "every": every, "start": date(2013, 1, 1), "end": end})
+
+
+@pytest.mark.parametrize(
+    ("every", "count", "first", "last"),
+    [
+        ("hour", 59 * 24, "2013-01-01-00:00", "2013-02-28-23:00"),
+        ("day", 59, "2013-01-01", "2013-02-28"),
+        ("month", 2, "2013-01-01", "2013-02-01"),
+    ],
+)
+def test_partitions_go_from_the_start_until_before_the_end(every: str, count: int, first: str, last: str) -> None:
+    keys = partitions_definition(_partition(every)).get_partition_keys()
+    assert (len(keys), keys[0], keys[-1]) == (count, first, last)
+
+
+def test_partitions_without_an_end_go_on_until_now() -> None:
+    definition = partitions_definition(_partition("day", end=None))
+    assert isinstance(definition, dg.DailyPartitionsDefinition)
+    assert definition.get_last_partition_key() > "2024-01-01"
+
+
+@pytest.mark.parametrize(
+    ("every", "values", "expected"),
+    [
+        ("hour", ["2013-01-05 07:00:00", None], ["2013-01-05-07:00"]),
+        ("day", ["2013-01-06", "2013-01-05", "2013-01-05"], ["2013-01-05", "2013-01-06"]),
+        ("day", ["2012-12-31", "2013-03-01"], []),
+        ("month", ["2013-02-17", "2013-02-01"], ["2013-02-01"]),
+    ],
+)
+def test_values_of_the_partition_column_name_dagster_partitions(
+    every: str, values: list[str | None], expected: list[str]
+) -> None:
+    assert partition_keys(values, _partition(every)) == expected

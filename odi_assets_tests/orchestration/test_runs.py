@@ -1,0 +1,327 @@
+"""Runs of a pipeline, with real Spark and real tables."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.build import build_definitions
+from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
+from odi_assets.state.records import RunStatus
+from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
+
+pytestmark = pytest.mark.usefixtures("spark")
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+def _statuses(summary: RunSummary) -> dict[str, str]:
+    return {result.key.node: result.status.value for result in summary.results}
+
+
+def _rows(project: Project, node: str) -> list[dict[str, Any]]:
+    rows = DeltaTable(str(project.root / "lake" / node)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: tuple(str(value) for value in row.values()))
+
+
+def _amounts(project: Project) -> dict[tuple[str, str], float]:
+    return {(str(row["day"]), row["city"]): row["amount"] for row in _rows(project, "sales_by_day")}
+
+
+def _events(instance: dg.DagsterInstance, node: str, kind: dg.DagsterEventType) -> list[Any]:
+    records = instance.get_event_records(
+        dg.EventRecordsFilter(event_type=kind, asset_key=dg.AssetKey(["shop", node])), limit=100
+    )
+    return [record.asset_materialization or record.event_log_entry.asset_observation for record in reversed(records)]
+
+
+def _materializations(instance: dg.DagsterInstance, node: str) -> list[dg.AssetMaterialization]:
+    return _events(instance, node, dg.DagsterEventType.ASSET_MATERIALIZATION)
+
+
+def _observations(instance: dg.DagsterInstance, node: str) -> list[dg.AssetObservation]:
+    return _events(instance, node, dg.DagsterEventType.ASSET_OBSERVATION)
+
+
+def _values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+@pytest.fixture
+def loaded(project: Project, instance: dg.DagsterInstance) -> Project:
+    """The small project after its first load."""
+    assert run_pipeline(project, "shop", instance=instance).success
+    return project
+
+
+class TestAFirstRun:
+    def test_fills_every_table_and_says_what_it_did(self, project: Project, instance: dg.DagsterInstance) -> None:
+        summary = run_pipeline(project, "shop", instance=instance)
+        assert summary.success
+        assert _statuses(summary) == dict.fromkeys(NODES, "SUCCESS")
+        assert [result.key.node for result in summary.results] == [key.node for key in project.graph.order("shop")]
+        assert [row["id"] for row in _rows(project, "sales")] == [1, 2, 3, 4, 5]
+        assert _amounts(project) == {
+            ("2024-01-01", "Oslo"): 11.0,
+            ("2024-01-01", "Rome"): 5.5,
+            ("2024-01-02", "Rome"): 9.5,
+        }
+
+    def test_tells_of_each_node_as_it_starts_and_ends(self, project: Project, instance: dg.DagsterInstance) -> None:
+        events: list[NodeEvent] = []
+        run_pipeline(project, "shop", instance=instance, on_event=events.append)
+        assert [(event.kind, event.key.node) for event in events] == [
+            (kind, key.node) for key in project.graph.order("shop") for kind in ("started", "finished")
+        ]
+        assert all(event.result is not None for event in events if event.kind == "finished")
+
+    def test_shows_its_figures_in_dagster(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        (event,) = _materializations(instance, "raw_sales")
+        values = _values(event)
+        assert values["dagster/row_count"] == 5
+        assert values["rows_read"] == 5
+        assert values["rows_written"] == 5
+        assert values["dagster/uri"] == str(loaded.root / "lake" / "raw_sales")
+        assert values["dagster/table_name"] == "shop.raw_sales"
+        assert values["dagster/storage_kind"] == "delta"
+        assert values["hwm_before"] == "none"
+        assert "2024-01-02.csv" in values["hwm_after"]
+        assert values["delta_version"] == 0
+        assert values["increment"]
+        assert values["seconds"] > 0
+        assert [column.name for column in values["dagster/column_schema"].columns] == ["id", "day", "shop", "amount"]
+
+    def test_reports_the_days_it_wrote_as_partitions(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        del loaded
+        events = _materializations(instance, "sales_by_day")
+        assert [event.partition for event in events] == ["2024-01-01", "2024-01-02"]
+        assert _values(events[0])["dagster/partition_row_count"] == 3
+
+    def test_is_recorded_in_the_run_history_under_dagsters_run_id(
+        self, project: Project, instance: dg.DagsterInstance
+    ) -> None:
+        summary = run_pipeline(project, "shop", instance=instance)
+        records = project.open_state().list_runs(run_id=summary.run_id)
+        assert {record.node_name: record.status for record in records} == dict.fromkeys(NODES, RunStatus.SUCCESS)
+        record = next(record for record in records if record.node_name == "raw_sales")
+        assert (record.trigger, record.attempt, record.rows_processed) == ("cli", 1, 5)
+        run = instance.get_run_by_id(summary.run_id)
+        assert run is not None
+        assert run.job_name == "shop"
+
+    def test_leaves_a_session_that_others_started_running(
+        self, project: Project, instance: dg.DagsterInstance, spark: SparkSession
+    ) -> None:
+        run_pipeline(project, "shop", instance=instance)
+        assert spark.range(3).count() == 3
+
+
+class TestARunWithNothingNew:
+    def test_reads_nothing_and_materializes_only_what_has_no_increment(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        summary = run_pipeline(loaded, "shop", instance=instance)
+        assert summary.success
+        assert _statuses(summary) == {
+            "raw_sales": "NO_DATA",
+            "shops": "SUCCESS",
+            "sales": "NO_DATA",
+            "sales_by_day": "NO_DATA",
+        }
+        assert len(_materializations(instance, "raw_sales")) == 1
+        (seen,) = _observations(instance, "raw_sales")
+        assert _values(seen)["status"] == "NO_DATA"
+        assert _values(seen)["dagster/row_count"] == 5
+
+    def test_is_recorded_as_such(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        run_pipeline(loaded, "shop", instance=instance)
+        record = loaded.open_state().get_last_run("shop", "sales")
+        assert record is not None
+        assert record.status is RunStatus.NO_DATA
+
+
+class TestTheNextRun:
+    def test_takes_in_only_what_is_new(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        land(loaded.root, "2024-01-03")
+        summary = run_pipeline(loaded, "shop", instance=instance)
+        read = {result.key.node: result.rows_read for result in summary.results}
+        assert (read["raw_sales"], read["sales"]) == (1, 1)
+        assert len(_rows(loaded, "sales")) == 6
+        assert [event.partition for event in _materializations(instance, "sales_by_day")][2:] == ["2024-01-03"]
+
+    def test_catches_up_with_an_upstream_node_that_a_killed_run_had_loaded(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        land(loaded.root, "2024-01-03")
+        run_pipeline(loaded, "shop", nodes=["raw_sales"], instance=instance)
+        summary = run_pipeline(loaded, "shop", instance=instance)
+        assert _statuses(summary)["raw_sales"] == "NO_DATA"
+        assert _statuses(summary)["sales"] == "SUCCESS"
+        assert len(_rows(loaded, "sales")) == 6
+
+
+class TestAFullRefresh:
+    def test_reads_everything_again_and_replaces_the_tables(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        summary = run_pipeline(loaded, "shop", full_refresh=True, instance=instance)
+        assert _statuses(summary) == dict.fromkeys(NODES, "SUCCESS")
+        assert len(_rows(loaded, "raw_sales")) == 5
+
+    def test_can_be_asked_of_one_node_in_the_launchpad(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        job = build_definitions(loaded).resolve_job_def("shop")
+        config = {"ops": {"shop__raw_sales": {"config": {"full_refresh": True}}}}
+        assert job.execute_in_process(instance=instance, run_config=config).success
+        assert len(_materializations(instance, "raw_sales")) == 2
+        assert len(_rows(loaded, "raw_sales")) == 5
+
+    def test_of_a_run_that_is_bounded_to_partitions_is_refused(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        result = _backfill(loaded, instance, "2024-01-01", "2024-01-01", {"odi/full_refresh": "true"})
+        assert not result.success
+        record = loaded.open_state().get_last_run("shop", "sales_by_day")
+        assert record is not None
+        assert "this run is bounded" in str(record.error)
+
+
+def _backfill(
+    project: Project, instance: dg.DagsterInstance, first: str, last: str, tags: dict[str, str] | None = None
+) -> dg.ExecuteInProcessResult:
+    job = build_definitions(project).resolve_job_def("shop")
+    return job.execute_in_process(
+        instance=instance,
+        asset_selection=[dg.AssetKey(["shop", "sales_by_day"])],
+        tags={RANGE_START: first, RANGE_END: last, **(tags or {})},
+        raise_on_error=False,
+    )
+
+
+class TestABackfill:
+    def test_replaces_a_range_of_days_in_one_run_and_one_commit(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        before = DeltaTable(str(loaded.root / "lake" / "sales_by_day")).version()
+        expected = _amounts(loaded)
+        assert _backfill(loaded, instance, "2024-01-01", "2024-01-02").success
+        assert DeltaTable(str(loaded.root / "lake" / "sales_by_day")).version() == before + 1
+        assert _amounts(loaded) == expected
+        assert [event.partition for event in _materializations(instance, "sales_by_day")][2:] == [
+            "2024-01-01",
+            "2024-01-02",
+        ]
+
+    def test_leaves_the_hwm_where_it_is(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        before = loaded.open_state().get_hwm("shop.sales_by_day")
+        assert _backfill(loaded, instance, "2024-01-01", "2024-01-31").success
+        assert loaded.open_state().get_hwm("shop.sales_by_day") == before
+        record = loaded.open_state().get_last_run("shop", "sales_by_day")
+        assert record is not None
+        assert record.partition_key == "2024-01-01...2024-01-31"
+
+    def test_of_a_single_day_leaves_the_others_as_they_are(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        DeltaTable(str(loaded.root / "lake" / "sales_by_day")).delete("day = '2024-01-01'")
+        assert ("2024-01-01", "Oslo") not in _amounts(loaded)
+        job = build_definitions(loaded).resolve_job_def("shop")
+        result = job.execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(["shop", "sales_by_day"])],
+            partition_key="2024-01-01",
+        )
+        assert result.success
+        assert _amounts(loaded)[("2024-01-01", "Oslo")] == 11.0
+        assert ("2024-01-02", "Rome") in _amounts(loaded)
+
+
+FAILING = PROJECT_FILE.replace("SELECT id, CAST(day AS DATE) AS day", "SELECT no_such_column, CAST(day AS DATE) AS day")
+
+
+class TestAFailedNode:
+    @pytest.fixture
+    def failing(self, tmp_path: Path) -> Project:
+        return make_project(tmp_path / "failing", "2024-01-01", text=FAILING)
+
+    def test_fails_alone_and_those_below_it_are_skipped(self, failing: Project, instance: dg.DagsterInstance) -> None:
+        summary = run_pipeline(failing, "shop", instance=instance)
+        assert not summary.success
+        assert _statuses(summary) == {
+            "raw_sales": "SUCCESS",
+            "shops": "SUCCESS",
+            "sales": "FAILURE",
+            "sales_by_day": "SKIPPED",
+        }
+        results = {result.key.node: result for result in summary.results}
+        assert "no_such_column" in str(results["sales"].error)
+        assert "shop.sales failed" in str(results["sales_by_day"].error)
+
+    def test_is_recorded_with_its_error_and_so_are_those_it_kept_from_running(
+        self, failing: Project, instance: dg.DagsterInstance
+    ) -> None:
+        summary = run_pipeline(failing, "shop", instance=instance)
+        records = {record.node_name: record for record in failing.open_state().list_runs(run_id=summary.run_id)}
+        assert records["sales"].status is RunStatus.FAILURE
+        assert "no_such_column" in str(records["sales"].error)
+        assert records["sales_by_day"].status is RunStatus.SKIPPED
+
+    def test_that_fails_while_it_is_written_is_recorded_too(self, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+        text = PROJECT_FILE.replace("SELECT id, CAST(day AS DATE)", "SELECT id, CAST(concat(day, 'x') AS DATE)")
+        project = make_project(tmp_path / "late", "2024-01-01", text=text)
+        summary = run_pipeline(project, "shop", instance=instance)
+        assert _statuses(summary)["sales"] == "FAILURE"
+        assert _statuses(summary)["sales_by_day"] == "SKIPPED"
+        assert not (project.root / "lake" / "sales" / "_delta_log").exists()
+
+    def test_does_not_fill_the_console_with_dagsters_log(
+        self, failing: Project, instance: dg.DagsterInstance, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        run_pipeline(failing, "shop", instance=instance)
+        output = "".join(capfd.readouterr())
+        assert "STEP_FAILURE" not in output
+        assert "Traceback" not in output
+
+
+class TestAnInterruptedRun:
+    def test_keeps_what_it_committed_and_the_next_run_goes_on_from_there(
+        self, project: Project, instance: dg.DagsterInstance
+    ) -> None:
+        def interrupt(event: NodeEvent) -> None:
+            if event.kind == "started" and event.key.node == "sales":
+                signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            run_pipeline(project, "shop", instance=instance, on_event=interrupt)
+        assert len(_rows(project, "raw_sales")) == 5
+        (run,) = instance.get_runs()
+        assert run.is_finished
+        statuses = {record.node_name: record.status for record in project.open_state().list_runs(run_id=run.run_id)}
+        assert statuses["raw_sales"] is RunStatus.SUCCESS
+        assert statuses["sales_by_day"] is RunStatus.SKIPPED
+        summary = run_pipeline(project, "shop", instance=instance)
+        assert summary.success
+        assert len(_rows(project, "sales")) == 5
+
+
+def test_single_nodes_can_be_run(project: Project, instance: dg.DagsterInstance) -> None:
+    summary = run_pipeline(project, "shop", nodes=["shops"], instance=instance)
+    assert _statuses(summary) == {"shops": "SUCCESS"}
+    assert not (project.root / "lake" / "raw_sales").exists()
+
+
+def test_an_unknown_node_or_pipeline_is_named_with_a_suggestion(project: Project) -> None:
+    with pytest.raises(ConfigError, match="did you mean `sales`"):
+        run_pipeline(project, "shop", nodes=["sale"])
+    with pytest.raises(ConfigError, match="did you mean `shop`"):
+        run_pipeline(project, "shopp")
+
+
+def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:
+    job = build_definitions(project).resolve_job_def("shop")
+    assert {str(node.name) for node in job.nodes} >= {f"shop__{NodeKey('shop', node).node}" for node in NODES}
