@@ -15,7 +15,8 @@ def delays_by_day_and_carrier(flights_enriched: DataFrame, late_minutes: int = L
     """How late each carrier's flights were on each day.
 
     Args:
-        flights_enriched: flights with ``local_date``, ``carrier``, ``carrier_name``, ``cancelled`` and delays in minutes.
+        flights_enriched: flights with ``local_date``, ``carrier``, ``carrier_name``, ``cancelled`` and their delays
+            in minutes.
         late_minutes: a flight counts as late when it arrives this many minutes after its schedule, or more.
 
     Returns:

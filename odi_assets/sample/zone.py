@@ -101,8 +101,8 @@ def stage(content: bytes, final: Path) -> Path:
 def reveal(part: Path, final: Path) -> None:
     """Give a staged file its final name, with the modification time of this moment.
 
-    The time is set last because new files are found by it: one staged before a run and revealed after it would otherwise
-    lie behind the run's high-water mark and never be read.
+    The time is set last because new files are found by it: one staged before a run and revealed after it would
+    otherwise lie behind the run's high-water mark and never be read.
     """
     os.utime(part)
     part.rename(final)
