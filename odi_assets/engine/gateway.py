@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 DEBUG_VARIABLE = "ODI_DEBUG"
-"""When set, Spark logs as it does by itself, stacks and all."""
+"""When set, Spark logs as it does by itself, stacks and all. ``0`` and ``false`` count as not set."""
 
 LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
 """Spark's log level from its first line on: ``error`` unless set. Read by log4j2.properties in this package."""
@@ -23,10 +23,15 @@ _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
 
 
+def debugging() -> bool:
+    """Whether :data:`DEBUG_VARIABLE` asks for everything that there is to see."""
+    return os.environ.get(DEBUG_VARIABLE, "").lower() not in {"", "0", "false", "no"}
+
+
 def quiet_conf(conf: Mapping[str, str]) -> dict[str, str]:
     """``conf`` with this package's log settings for the JVM, unless it brings its own or ODI_DEBUG is set."""
     options = conf.get(_JAVA_OPTIONS, "")
-    if os.environ.get(DEBUG_VARIABLE) or "log4j2.configurationFile" in options:
+    if debugging() or "log4j2.configurationFile" in options:
         return dict(conf)
     return {**conf, _JAVA_OPTIONS: f"{options} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}".strip()}
 
@@ -35,7 +40,7 @@ def quiet_query_errors() -> None:
     """Stop PySpark from logging, as a line of JSON with its stack, each error of a query that it raises anyway."""
     from pyspark.logger import PySparkLogger
 
-    if not os.environ.get(DEBUG_VARIABLE):
+    if not debugging():
         for name in _QUERY_LOGGERS:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 

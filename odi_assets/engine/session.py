@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.engine.gateway import DEBUG_VARIABLE, LOG_LEVEL_VARIABLE, quiet_conf, quiet_query_errors, start_jvm
+from odi_assets.engine.gateway import LOG_LEVEL_VARIABLE, debugging, quiet_conf, quiet_query_errors, start_jvm
 from odi_assets.engine.java import require_java
 from odi_assets.engine.stages import watch_remote
 from odi_assets.errors import OdiError
@@ -111,7 +111,7 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
 
 def _log_level() -> dict[str, str]:
     # Set at run time too: the JVM of an earlier session keeps the level that it was started with.
-    if os.environ.get(DEBUG_VARIABLE):
+    if debugging():
         return {}
     return {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
 

@@ -1,0 +1,70 @@
+"""The commands of ``odi``. Their modules import nothing heavy before they are called."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odi_assets.cli import config, plan, run, runs, sample, state
+from odi_assets.cli.output import data
+from odi_assets.cli.settings import ConfigOption, DebugOption, common, settings
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="odi",
+    help="Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings=_HELP,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        data(f"odi_assets {version('odi_assets')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+    settings(context, config, debug)
+
+
+def _group(name: str, help_text: str) -> typer.Typer:
+    group = typer.Typer(help=help_text, no_args_is_help=True, context_settings=_HELP)
+    group.callback()(common)
+    app.add_typer(group, name=name)
+    return group
+
+
+app.command("run")(run.run)
+app.command("plan")(plan.plan)
+
+_state = _group("state", "High-water marks: how far each node has read.")
+_state.command("list")(state.list_)
+_state.command("get")(state.get)
+# A value may be a negative number, which looks like an option.
+_state.command("set", context_settings={**_HELP, "ignore_unknown_options": True})(state.set_)
+
+_runs = _group("runs", "What ran, and how it ended.")
+_runs.command("list")(runs.list_)
+
+_config = _group("config", "The project file.")
+_config.command("check")(config.check)
+_config.command("schema")(config.schema)
+
+_sample = _group("sample", "The sample's landing zone: flights out of New York in 2013.")
+_sample.command("arrive")(sample.arrive)
+_sample.command("reset")(sample.reset)

@@ -1,0 +1,51 @@
+"""``odi config``: check the project file, and describe it to editors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odi_assets.cli.boundary import BAD_INPUT
+from odi_assets.cli.output import counted, data, data_json, note
+from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, settings
+
+
+def check(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file, instead of -c.")] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Check the project file and list all its mistakes, a line each: FILE:LINE:COLUMN: KEY: what is wrong."""
+    from odi_assets.config.loader import load_project_file
+    from odi_assets.config.problems import ConfigErrors
+
+    path = settings(context, file or config, debug).project_file
+    try:
+        loaded = load_project_file(path)
+    except ConfigErrors as error:
+        if not any(problem.line for problem in error.problems):
+            raise
+        if as_json:
+            data_json([asdict(problem) for problem in error.problems])
+        else:
+            data("\n".join(str(problem) for problem in error.problems))
+        note(f"odi: {path} has {counted(len(error.problems), 'mistake')}")
+        raise typer.Exit(BAD_INPUT) from None
+    if as_json:
+        data_json([])
+    for warning in loaded.warnings:
+        note(warning)
+    nodes = sum(len(pipeline.nodes) for pipeline in loaded.config.pipelines)
+    note(f"{path}: OK, {counted(len(loaded.config.pipelines), 'pipeline')}, {counted(nodes, 'node')}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of project files, for editors."""
+    from odi_assets.config.schema import json_schema
+
+    data_json(json_schema())

@@ -1,0 +1,82 @@
+"""``odi runs``: the run history."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
+from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, settings
+
+if TYPE_CHECKING:
+    from odi_assets.state.records import RunRecord
+
+_COLUMNS = (
+    Column("ended (UTC)"),
+    Column("node"),
+    Column("status"),
+    Column("rows", "right"),
+    Column("seconds", "right"),
+    Column("version", "right"),
+    Column("HWM before → after", wrap=True),
+    Column("run"),
+)
+_RUN_ID_SHOWN = 8
+
+
+def list_(
+    context: typer.Context,
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Only this pipeline.")
+    ] = None,
+    node: Annotated[str | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many, the newest.")] = 20,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List what ran, newest first."""
+    project = settings(context, config, debug).project()
+    if node and "." in node and pipeline is None:
+        pipeline, _, node = node.partition(".")
+    records = project.open_state().list_runs(pipeline=pipeline, node=node, limit=limit)
+    if not records:
+        # A name that history does not know may be a node that has not run, or a mistake.
+        project.pipeline_nodes(pipeline, (node,) if node else ())
+        note("Nothing has run yet.")
+    if as_json:
+        data_json([_as_json(record) for record in records])
+    elif records:
+        data_table(_COLUMNS, [_row(record) for record in records])
+
+
+def _row(record: RunRecord) -> list[str]:
+    from odi_assets.cli.results import hwm_change
+    from odi_assets.nodes.display import hwm_text
+
+    return [
+        f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
+        f"{record.pipeline_name}.{record.node_name}",
+        record.status.value,
+        count(record.rows_processed),
+        f"{record.duration_ms / 1000:.1f}",
+        count(record.table_version),
+        hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after), is_narrow()),
+        record.run_id[:_RUN_ID_SHOWN],
+    ]
+
+
+def _as_json(record: RunRecord) -> dict[str, Any]:
+    from dataclasses import fields
+
+    found = {field.name: _json_ready(getattr(record, field.name)) for field in fields(record)}
+    return {**found, "date": record.date.isoformat()}
+
+
+def _json_ready(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.loads(json.dumps(value, default=str))

@@ -1,0 +1,75 @@
+"""``odi sample``: days of the sample arrive, or all goes back to the start."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odi_assets.cli.boundary import BAD_INPUT, FAILED
+from odi_assets.cli.output import data, note
+from odi_assets.cli.settings import ConfigOption, DebugOption, settings
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.project import Project
+
+
+def arrive(
+    context: typer.Context,
+    days: Annotated[int, typer.Option("--days", min=1, help="How many days land.")],
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Land the next days of 2013."""
+    from odi_assets.sample.landing import arrive as land
+
+    project = settings(context, config, debug).project()
+    arrival = land(project.root, days)
+    for path in arrival.files:
+        data(str(path.relative_to(project.root.resolve())))
+    note(arrival.summary)
+
+
+def reset(
+    context: typer.Context,
+    days: Annotated[
+        int | None, typer.Option("--days", min=0, max=31, help="Leave this many days of January landed; else all.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Drop the sample's tables and high-water marks, and put its landing zone back to January."""
+    from odi_assets.sample.landing import reset as put_back
+
+    project = settings(context, config, debug).project()
+    if not yes:
+        _announce(project, days)
+        if not sys.stdin.isatty():
+            note("odi: nothing was removed: there is no terminal to ask on\n  → say --yes if that is what you want")
+            raise typer.Exit(BAD_INPUT)
+        print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            note("Nothing was removed.")
+            raise typer.Exit(FAILED)
+    note(put_back(project.path, days=days).summary)
+
+
+def _announce(project: Project, days: int | None) -> None:
+    from odi_assets.config.graph import state_key
+    from odi_assets.sample.tables import PIPELINE
+    from odi_assets.tables.handle import TableHandle
+
+    keys = project.pipeline_nodes(PIPELINE)
+    set_keys = {entry.key for entry in project.open_state().list_hwms()}
+    marks = [name for name in (state_key(key, project.node(key)) for key in keys) if name in set_keys]
+    note("This removes:")
+    for table in (project.target(key) for key in keys):
+        if TableHandle.open(table).exists:
+            note(f"  table {table.uri}")
+    if marks:
+        note(f"  high-water marks {', '.join(marks)}")
+    note("  days after January that have landed")
+    if days is not None:
+        note(f"and keeps the first {days} days of January landed; the others wait for `odi sample arrive`.")

@@ -1,0 +1,144 @@
+"""``odi state``."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odi_assets.nodes.project import Project
+from odi_assets_tests.cli.conftest import Odi
+
+pytestmark = pytest.mark.usefixtures("shop")
+
+VALUES = [
+    None,
+    True,
+    42,
+    2**80,
+    1.0,
+    "2013-01-31",
+    '{"type": "int", "value": 1}',
+    Decimal("12.50"),
+    date(2013, 1, 31),
+    datetime(2013, 1, 31, 5, 0),
+    datetime(2013, 1, 31, 5, 0, tzinfo=UTC),
+    b"\x00\xff",
+    UUID("12345678-1234-5678-1234-567812345678"),
+    [1, "a"],
+    {"type": "int", "value": 1},
+    {"orders": {"version": 3, "table_id": "t"}, "seen": date(2013, 1, 31)},
+]
+
+
+def stored(root: Path, key: str) -> Any:
+    return Project.load(root / "odibi.yaml").open_state().get_hwm(key)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{type(value).__name__} {value!r}"[:40])
+def test_what_get_prints_set_reads_back_with_its_type(shop: Path, odi: Odi, value: Any) -> None:
+    Project.load().open_state().reset_hwm("shop.orders", value)
+    printed = odi("state", "get", "shop.orders")
+    assert printed.code == 0
+    json.loads(printed.out)
+    assert odi("state", "set", "copy", printed.out.strip()).code == 0
+    copied = stored(shop, "copy")
+    assert copied == value
+    assert type(copied) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("2013-01-31", "date", date(2013, 1, 31)),
+        ("2013-01-31T05:00:00Z", "datetime", datetime(2013, 1, 31, 5, tzinfo=UTC)),
+        ("2013-01-31T05:00:00", "timestamp", datetime(2013, 1, 31, 5)),
+        ("12.50", "decimal", Decimal("12.50")),
+        ("42", "str", "42"),
+        ("42", "string", "42"),
+        ('"42"', "str", "42"),
+        ("42", "int", 42),
+        ("-42", "int", -42),
+        ("42", "float", 42.0),
+    ],
+)
+def test_a_type_can_be_given_for_plain_text(shop: Path, odi: Odi, text: str, kind: str, value: Any) -> None:
+    assert odi("state", "set", "shop.orders", text, "--type", kind).code == 0
+    assert stored(shop, "shop.orders") == value
+    assert type(stored(shop, "shop.orders")) is type(value)
+
+
+def test_a_value_keeps_the_type_of_the_one_it_replaces_where_json_has_none(shop: Path, odi: Odi) -> None:
+    odi("state", "set", "shop.orders", "2013-01-31", "--type", "date")
+    assert odi("state", "set", "shop.orders", "2013-02-01").code == 0
+    assert stored(shop, "shop.orders") == date(2013, 2, 1)
+    assert odi("state", "set", "shop.orders", '"2013-02-02"').code == 0
+    assert stored(shop, "shop.orders") == date(2013, 2, 2)
+
+
+def test_set_goes_back_as_well_as_forward_and_says_what_it_did(shop: Path, odi: Odi) -> None:
+    odi("state", "set", "shop.orders", "10")
+    answer = odi("state", "set", "shop.orders", "4")
+    assert answer.code == 0
+    assert answer.out == ""
+    assert "shop.orders: 10 → 4" in answer.err
+    assert stored(shop, "shop.orders") == 4
+
+
+@pytest.mark.parametrize("arguments", [["yesterday"], ["yesterday", "--type", "date"], ["1", "--type", "number"]])
+def test_a_value_that_cannot_be_read_is_bad_input_and_changes_nothing(
+    shop: Path, odi: Odi, arguments: list[str]
+) -> None:
+    answer = odi("state", "set", "shop.orders", *arguments)
+    assert answer.code == 2
+    assert answer.err.startswith("odi: ")
+    assert "→" in answer.err
+    assert stored(shop, "shop.orders") is None
+
+
+def test_setting_a_key_that_no_node_uses_warns_with_the_nearest(odi: Odi) -> None:
+    answer = odi("state", "set", "shop.ordres", "1")
+    assert answer.code == 0
+    assert "did you mean shop.orders?" in answer.err
+
+
+def test_get_tells_a_node_that_was_never_loaded_from_a_key_that_does_not_exist(odi: Odi) -> None:
+    never = odi("state", "get", "shop.orders")
+    assert (never.code, never.out) == (1, "")
+    assert "no high-water mark yet" in never.err
+    unknown = odi("state", "get", "shop.ordres")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "did you mean shop.orders?" in unknown.err
+
+
+def test_list_as_json_is_an_array_of_objects(odi: Odi) -> None:
+    assert json.loads(odi("state", "list", "--json").out) == []
+    odi("state", "set", "shop.orders", "2013-01-31", "--type", "date")
+    answer = odi("state", "list", "--json")
+    (entry,) = json.loads(answer.out)
+    assert (entry["key"], entry["value"], entry["value_type"]) == ("shop.orders", "2013-01-31", "date")
+    assert set(entry) == {
+        "key",
+        "value",
+        "value_type",
+        "environment",
+        "updated_at",
+        "revision",
+        "target_commit",
+        "run_id",
+    }
+
+
+def test_list_is_a_table_with_a_line_per_key(odi: Odi) -> None:
+    assert odi("state", "list").out == ""
+    odi("state", "set", "shop.orders", "2013-01-31", "--type", "date")
+    odi("state", "set", "shop.spending", "7")
+    head, first, second = odi("state", "list").out.splitlines()
+    assert head.split()[:3] == ["key", "HWM", "type"]
+    assert first.split()[:3] == ["shop.orders", "2013-01-31", "date"]
+    assert second.split()[:3] == ["shop.spending", "7", "int"]
