@@ -120,7 +120,7 @@ def _await_text(browser: webdriver.Chrome, *texts: str, seconds: float = 60) -> 
 def test_the_asset_graph_shows_sources_and_nodes(browser: webdriver.Chrome, address: str) -> None:
     expanded = quote("global@global:shop,global@global:sources")
     browser.get(f"{address}/asset-groups?expanded={expanded}")
-    _await_text(browser, "raw_sales", "sales_by_day", "shops", "landing")
+    _await_text(browser, "raw_sales", "sales_by_day", "sources\nsales\n")
 
 
 def test_a_materialization_started_in_the_ui_succeeds_and_shows_its_metadata(
@@ -130,6 +130,7 @@ def test_a_materialization_started_in_the_ui_succeeds_and_shows_its_metadata(
     _await_text(browser, "Never materialized", "Sales as they land.")
     button = next(b for b in browser.find_elements(By.TAG_NAME, "button") if b.text.strip() == "Materialize")
     button.click()
+    _await_text(browser, "Launched run")
     browser.get(f"{address}/runs")
     _await_text(browser, "Success", seconds=RUN_SECONDS)
     browser.get(f"{address}/assets/shop/raw_sales")

@@ -36,19 +36,14 @@ def _amounts(project: Project) -> dict[tuple[str, str], float]:
     return {(str(row["day"]), row["city"]): row["amount"] for row in _rows(project, "sales_by_day")}
 
 
-def _events(instance: dg.DagsterInstance, node: str, kind: dg.DagsterEventType) -> list[Any]:
-    records = instance.get_event_records(
-        dg.EventRecordsFilter(event_type=kind, asset_key=dg.AssetKey(["shop", node])), limit=100
-    )
-    return [record.asset_materialization or record.event_log_entry.asset_observation for record in reversed(records)]
-
-
 def _materializations(instance: dg.DagsterInstance, node: str) -> list[dg.AssetMaterialization]:
-    return _events(instance, node, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    records = instance.fetch_materializations(dg.AssetKey(["shop", node]), limit=100, ascending=True).records
+    return [record.asset_materialization for record in records if record.asset_materialization]
 
 
 def _observations(instance: dg.DagsterInstance, node: str) -> list[dg.AssetObservation]:
-    return _events(instance, node, dg.DagsterEventType.ASSET_OBSERVATION)
+    records = instance.fetch_observations(dg.AssetKey(["shop", node]), limit=100, ascending=True).records
+    return [record.asset_observation for record in records if record.asset_observation]
 
 
 def _values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
