@@ -65,7 +65,10 @@ class Reset:
             parts.append(f"{_counted(self.held)} wait{'s' if len(self.held) == 1 else ''} for `odi sample arrive`")
         if self.removed:
             parts.append(f"{_counted(self.removed)} after January removed")
-        parts.append(f"{len(self.dropped.tables)} tables dropped, {len(self.dropped.keys)} high-water marks deleted")
+        if self.dropped.tables or self.dropped.keys:
+            parts.append(
+                f"{len(self.dropped.tables)} tables dropped, {len(self.dropped.keys)} high-water marks deleted"
+            )
         return "; ".join(parts)
 
 

@@ -93,6 +93,7 @@ def test_reset_drops_the_tables_and_marks_of_the_pipeline_only(project: Path) ->
     result = reset(project / "odibi.yaml")
     assert sorted(key.node for key in result.dropped.tables) == sorted(NODES)
     assert sorted(result.dropped.keys) == sorted(f"flights.{node}" for node in NODES)
+    assert result.summary.endswith("8 tables dropped, 8 high-water marks deleted")
     assert [node for node in NODES if (project / "data/lake" / node).exists()] == []
     assert [entry.key for entry in state_of(project).list_hwms()] == ["other.node"]
     assert (project / "data/lake/mine/_delta_log").is_dir()
@@ -110,6 +111,7 @@ def test_a_second_reset_finds_nothing_to_drop(project: Path) -> None:
     reset(project / "odibi.yaml")
     again = reset(project / "odibi.yaml")
     assert (again.dropped.tables, again.dropped.keys, again.removed) == ((), (), ())
+    assert again.summary == "the landing zone holds 31 days, 2013-01-01 to 2013-01-31"
 
 
 class Killed(BaseException):
