@@ -1,0 +1,105 @@
+"""State in two Delta tables, ``meta_state`` and ``meta_runs``: for many machines, and without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from odi_assets.state.delta_faults import CommitConflict, StateUnreachableError
+from odi_assets.state.folding import Folding
+from odi_assets.state.hwm_log import HwmLog
+from odi_assets.state.keyed import Change, KeyedBackend
+from odi_assets.state.records import HwmEntry, RunRecord, check_key
+from odi_assets.state.retry import Retry
+from odi_assets.state.run_log import RunLog
+
+_LARGEST_RUN_FILE = 20_000
+
+
+class CatalogStateBackend(KeyedBackend):
+    """State in Delta tables, made with their first write; Odibi's own tables are taken on as they are.
+
+    Args:
+        meta_runs_path: path or URI of the run history.
+        meta_state_path: path or URI of the high-water marks.
+        spark_session: accepted for Odibi's sake; deltalake reads and writes both tables without it.
+        storage_options: deltalake's options for the store; never shown.
+        environment: whose keys and runs; None is the environment without a name.
+        retry: how conflicts and passing faults of the store are retried.
+    """
+
+    def __init__(
+        self,
+        meta_runs_path: str,
+        meta_state_path: str,
+        spark_session: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        environment: str | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__(environment)
+        self.meta_runs_path = str(meta_runs_path)
+        self.meta_state_path = str(meta_state_path)
+        self.spark = spark_session
+        self._retry = retry or Retry()
+        self._hwms = HwmLog(self.meta_state_path, storage_options, environment)
+        self._runs = RunLog(self.meta_runs_path, storage_options, environment)
+        self._fold_hwms = Folding(self._hwms.table, self._hwms.rows_to_keep)
+        self._fold_runs = Folding(self._runs.table, self._runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+
+    def __repr__(self) -> str:
+        return (
+            f"CatalogStateBackend({self.meta_runs_path!r}, {self.meta_state_path!r}, environment={self.environment!r})"
+        )
+
+    def get_entry(self, key: str) -> HwmEntry | None:
+        check_key(key)
+        entry = self._retry.call(lambda: self._hwms.latest(key), f"get_hwm of `{key}`")
+        return None if entry is None or entry.deleted else entry
+
+    def list_hwms(self) -> list[HwmEntry]:
+        entries = self._retry.call(self._hwms.latest_of_all, "list_hwms")
+        return [entry for entry in entries if not entry.deleted]
+
+    def history(self, key: str) -> list[HwmEntry]:
+        check_key(key)
+        return self._retry.call(lambda: self._hwms.history(key), f"history of `{key}`")
+
+    def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+        what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
+        # A check that finds another revision is final: only a commit that met another one is made again.
+        handle, entries = self._retry.call(lambda: self._hwms.append(changes), what, again=_commit_may_succeed)
+        self._fold_hwms.if_needed(handle)
+        return entries
+
+    def record_runs(self, records: Iterable[RunRecord]) -> None:
+        kept = list(records)
+        handle = self._retry.call(lambda: self._runs.append(kept), f"record_runs of {len(kept)} runs")
+        if handle is not None:
+            self._fold_runs.if_needed(handle)
+
+    def list_runs(
+        self,
+        *,
+        pipeline: str | None = None,
+        node: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        return self._retry.call(
+            lambda: self._runs.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit), "list_runs"
+        )
+
+    def maintain(self, *, keep_runs_for: timedelta | None = None) -> dict[str, int]:
+        dropped = 0
+        if keep_runs_for is not None:
+            oldest = datetime.now(UTC) - keep_runs_for
+            dropped = self._retry.call(lambda: self._runs.drop_before(oldest), "dropping old runs")
+        hwms = self._retry.call(self._fold_hwms.now, "folding meta_state")
+        runs = self._retry.call(self._fold_runs.now, "folding meta_runs")
+        return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
+
+
+def _commit_may_succeed(error: BaseException) -> bool:
+    return isinstance(error, CommitConflict | StateUnreachableError)

@@ -1,0 +1,131 @@
+"""Folding: the writer that sees too many small files makes one of them, in one commit of adds and removes.
+
+Concurrent appends survive it, since it names the files that it takes out. Two folds cannot both succeed: they share a
+fence, and Delta refuses to remove a file twice. A fold that loses, or fails, changes nothing and is not tried again:
+the next writer will see the same files.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+from uuid import uuid4
+
+from arro3.core import Table
+from deltalake import CommitProperties, Transaction
+from deltalake.transaction import RemoveAction
+
+from odi_assets.errors import StateError
+from odi_assets.state.delta_faults import CommitConflict, deltalake_calls
+from odi_assets.state.system_tables import Handle, SystemTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odi_assets.state.data_files import DataFile
+
+_log = logging.getLogger(__name__)
+
+MOST_FILES = 64
+_FENCE = "odi/fold"
+_VACUUM_HOURS = 1
+# Vacuum lists the whole folder, so only about one fold in so many does it.
+_FOLDS_PER_VACUUM = 16
+_FORMAT_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How a table folds.
+
+    Attributes:
+        table: which.
+        rows: the rows that the folded file shall hold, in order, given the handle and the files to fold.
+        largest: files with at least so many rows stay as they are; None: every file is folded.
+    """
+
+    table: SystemTable
+    rows: Callable[[Handle, Sequence[DataFile]], pa.Table]
+    largest: int | None = None
+
+    def if_needed(self, handle: Handle) -> None:
+        """Fold if more than 64 small files are live. Never fails: the write it follows is done and acknowledged."""
+        try:
+            with deltalake_calls("folding a system table", self.table.uri):
+                # Counting is all that nearly every write does here: the files are listed only when there are many.
+                if len(handle.table.file_uris()) <= MOST_FILES:
+                    return
+                files = self._small(handle)
+                if len(files) <= MOST_FILES:
+                    return
+                self._fold(handle, files)
+                if (handle.table.version() // MOST_FILES) % _FOLDS_PER_VACUUM == 0:
+                    self._vacuum(handle)
+        except CommitConflict as error:
+            _log.debug("%s was folded by another process: %s", self.table.uri, error.message)
+        except (StateError, ValueError, TypeError):
+            # Arrow's errors are ValueErrors and TypeErrors: a file that another tool wrote in a way of its own.
+            _log.warning("%s could not be folded; its look-ups will grow slower", self.table.uri, exc_info=True)
+
+    def now(self) -> dict[str, int]:
+        """Fold whatever there is, shorten the log and remove what nothing refers to; how many files each took out.
+
+        Raises:
+            CommitConflict: another process folded at the same time.
+            StateError: the table cannot be read or written.
+        """
+        handle = self.table.open()
+        if handle is None:
+            return {"files_folded": 0, "files_removed": 0}
+        with deltalake_calls("folding a system table", self.table.uri):
+            files = self._small(handle)
+            if len(files) > 1:
+                self._fold(handle, files)
+            handle.table.create_checkpoint()
+            handle.table.cleanup_metadata()
+            return {"files_folded": len(files) if len(files) > 1 else 0, "files_removed": self._vacuum(handle)}
+
+    def _small(self, handle: Handle) -> list[DataFile]:
+        from odi_assets.state.data_files import DataFile
+
+        actions = Table.from_arrow(handle.table.get_add_actions(flatten=True))
+        columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+        files = [DataFile(unquote(path), size, rows or 0) for path, size, rows in zip(*columns, strict=True)]
+        return [file for file in files if self.largest is None or file.rows < self.largest]
+
+    def _fold(self, handle: Handle, files: Sequence[DataFile]) -> None:
+        from odi_assets.state.data_files import DataFiles
+
+        if not _plain(handle):
+            # Partitioned, or with deletion vectors: deltalake's own compaction knows how.
+            handle.table.optimize.compact()
+            return
+        rows = self.rows(handle, files)
+        store = DataFiles(self.table.uri, self.table.storage_options)
+        added = store.write(f"part-{uuid4()}.folded.parquet", rows, self.table.indexed)
+        now = int(time.time() * 1000)
+        handle.table.create_write_transaction(
+            # dataChange must be told as true: Delta lets a file be removed twice otherwise.
+            [*(RemoveAction(file.path, True, now, file.size, {}) for file in files), added],
+            mode="append",
+            schema=handle.table.schema(),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(_FENCE, (handle.table.transaction_version(_FENCE) or 0) + 1)]
+            ),
+        )
+
+    def _vacuum(self, handle: Handle) -> int:
+        removed = handle.table.vacuum(
+            retention_hours=_VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True
+        )
+        return len(removed)
+
+
+def _plain(handle: Handle) -> bool:
+    """Whether the table's files are its rows: no partitions, no deletion vectors, no renamed columns."""
+    features = set(handle.table.protocol().reader_features or ())
+    return not handle.table.metadata().partition_columns and features <= _FORMAT_FEATURES

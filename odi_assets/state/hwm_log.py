@@ -1,0 +1,170 @@
+"""High-water marks in Delta: ``meta_state`` as a log of revisions per key.
+
+A write looks up its key's newest revision and appends the next one, fenced by an app transaction of that key alone:
+writers of different keys never meet, and of two writers of one key the second starts over from a fresh look.
+The newest revision counts; a row without a revision was written by Odibi and counts as revision 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from deltalake import QueryBuilder, Transaction
+
+from odi_assets.state import values
+from odi_assets.state.arrow_rows import Columns, Kind
+from odi_assets.state.backend import HISTORY_KEPT
+from odi_assets.state.keyed import Change
+from odi_assets.state.records import HwmEntry
+from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odi_assets.state.data_files import DataFile
+
+COLUMNS = Columns(
+    {
+        "key": Kind.STRING,
+        "value": Kind.STRING,
+        "environment": Kind.STRING,
+        "updated_at": Kind.TIMESTAMP,
+        "value_type": Kind.STRING,
+        "revision": Kind.LONG,
+        "deleted": Kind.BOOLEAN,
+        "target_commit": Kind.LONG,
+        "run_id": Kind.STRING,
+    }
+)
+INDEXED = ("key", "environment", "updated_at", "revision")
+_FEW_KEYS = 50
+_NEWEST_FIRST = "revision DESC NULLS LAST, updated_at DESC NULLS LAST"
+
+
+class HwmLog:
+    """The revisions of the keys of one environment."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None, environment: str | None) -> None:
+        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED)
+        self._environment = environment
+        self._mine = in_environment(environment)
+
+    def latest(self, key: str) -> HwmEntry | None:
+        """The newest revision of ``key``, a tombstone too; None if it was never set."""
+        return self.table.read(lambda handle: self._latest_of(handle, key))
+
+    def history(self, key: str) -> list[HwmEntry]:
+        """Every revision of ``key`` that is kept, newest first."""
+        rows = self.table.read(lambda handle: self.table.rows(handle, self._is(key)))
+        return [_entry(row) for row in _sorted(rows or [])]
+
+    def latest_of_all(self) -> list[HwmEntry]:
+        """The newest revision of every key, tombstones too, in order of the keys."""
+        return list((self.table.read(lambda handle: self._latest_by_key(handle, "TRUE")) or {}).values())
+
+    def append(self, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
+        """Make all changes or none, each checked against the revision that it follows; one attempt.
+
+        Raises:
+            CommitConflict: another writer of one of the keys came between; nothing was written.
+            OdiError: a check refused its change; nothing was written.
+        """
+        handle = self.table.open_for_writing()
+        with self.table.reading():
+            latest = self._latest_of_these(handle, [change.key for change in changes])
+        entries = [change.entry_after(latest.get(change.key), self._environment) for change in changes]
+        rows = [_row(entry) for entry in entries]
+        self.table.append(
+            handle,
+            rows,
+            [Transaction(self._fence(entry.key), entry.revision) for entry in entries],
+            landed=lambda now: self._holds(now, rows[-1]),
+        )
+        return handle, entries
+
+    def rows_to_keep(self, handle: Handle, _files: Sequence[DataFile]) -> pa.Table:
+        """What folding keeps, of all environments: the newest revisions of each key, in order of the keys."""
+        import pyarrow as pa
+
+        query = (
+            "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY environment, key "
+            f"ORDER BY {_NEWEST_FIRST}) AS nth FROM state) WHERE nth <= {HISTORY_KEPT} "
+            "ORDER BY environment, key, revision"
+        )
+        found = pa.table(QueryBuilder().register("state", handle.table).execute(query)).drop_columns("nth")
+        return found.cast(pa.schema(handle.table.schema().to_arrow()))
+
+    # -- looking up ---------------------------------------------------------------------------------------------------
+
+    def _latest_of_these(self, handle: Handle, keys: Sequence[str]) -> dict[str, HwmEntry]:
+        if len(keys) == 1:
+            entry = self._latest_of(handle, keys[0])
+            return {} if entry is None else {keys[0]: entry}
+        if len(keys) <= _FEW_KEYS:
+            return self._latest_by_key(handle, f"key IN ({', '.join(map(sql, keys))})")
+        return self._latest_by_key(handle, "TRUE")
+
+    def _latest_of(self, handle: Handle, key: str) -> HwmEntry | None:
+        fenced = handle.table.transaction_version(self._fence(key))
+        if fenced is not None and "revision" in handle.names:
+            # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
+            rows = self.table.rows(handle, f"{self._is(key)} AND revision >= {fenced}")
+            if rows:
+                return _entry(_sorted(rows)[0])
+        rows = self.table.rows(handle, self._is(key))
+        return _entry(_sorted(rows)[0]) if rows else None
+
+    def _latest_by_key(self, handle: Handle, predicate: str) -> dict[str, HwmEntry]:
+        columns = ", ".join(name for name in COLUMNS.kinds if name in handle.names)
+        newest = _NEWEST_FIRST if "revision" in handle.names else "updated_at DESC NULLS LAST"
+        query = (
+            f"SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY key ORDER BY {newest}) AS nth "
+            f"FROM state WHERE {self._mine} AND {predicate}) WHERE nth = 1 ORDER BY key"
+        )
+        found = QueryBuilder().register("state", handle.table).execute(query)
+        return {row["key"]: _entry(row) for row in COLUMNS.from_arrow(found)}
+
+    def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:
+        found = self.table.rows(handle, f"{self._is(row['key'])} AND revision = {row['revision']}")
+        return any(all(other[name] == row[name] for name in COLUMNS.kinds) for other in found)
+
+    def _is(self, key: str) -> str:
+        return f"key = {sql(key)} AND {self._mine}"
+
+    def _fence(self, key: str) -> str:
+        return f"odi/hwm/{quote(self._environment or '', safe='')}/{key}"
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["revision"] or 0, row["updated_at"]), reverse=True)
+
+
+def _entry(row: Mapping[str, Any]) -> HwmEntry:
+    deleted = bool(row["deleted"])
+    return HwmEntry(
+        key=row["key"],
+        value=None if deleted else values.decode(row["value"], row["value_type"]),
+        environment=row["environment"],
+        updated_at=row["updated_at"],
+        revision=row["revision"] or 0,
+        deleted=deleted,
+        target_commit=row["target_commit"],
+        run_id=row["run_id"],
+        value_type=row["value_type"],
+    )
+
+
+def _row(entry: HwmEntry) -> dict[str, Any]:
+    return {
+        "key": entry.key,
+        "value": None if entry.deleted else values.encode(entry.value).json,
+        "environment": entry.environment,
+        "updated_at": entry.updated_at,
+        "value_type": entry.value_type,
+        "revision": entry.revision,
+        "deleted": entry.deleted,
+        "target_commit": entry.target_commit,
+        "run_id": entry.run_id,
+    }

@@ -1,0 +1,137 @@
+"""One JSON document on disk that many processes change: locked, fsynced, replaced as a whole, never reset."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from odi_assets.errors import StateConflictError, StateError
+from odi_assets.state.values import is_utf8
+
+_LOCK_SECONDS = 60.0
+_POLL_SECONDS = 0.002
+
+
+class JsonFile:
+    """A JSON object at ``path``. Readers need no lock: the file is only ever replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the file's lock, of this machine's processes and threads, for one read and change.
+
+        Raises:
+            StateConflictError: another process held it for a minute.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{self.path}.lock", timeout=_LOCK_SECONDS, poll_interval=_POLL_SECONDS)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise StateConflictError(
+                f"another process has held the lock of {self.path} for {_LOCK_SECONDS:.0f} s",
+                fix=f"find the process that holds {self.path}.lock (a stopped one holds it too) and end it",
+                path=str(self.path),
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def read(self) -> dict[str, Any]:
+        """The document; empty if there is no file.
+
+        Raises:
+            StateError: the file is not a JSON object. A copy is set aside; the file itself stays until someone mends
+                or removes it, so that nobody takes it for empty state.
+        """
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StateError(f"the state file {self.path} cannot be read: {error}", path=str(self.path)) from error
+        try:
+            document = json.loads(raw.decode())
+        except UnicodeDecodeError as error:
+            before = raw[: error.start]
+            line = before.count(b"\n") + 1
+            column = len(before) - (before.rfind(b"\n") + 1) + 1
+            raise self._corrupted(raw, line, column, "not UTF-8 text") from error
+        except json.JSONDecodeError as error:
+            raise self._corrupted(raw, error.lineno, error.colno, error.msg) from error
+        if not isinstance(document, dict):
+            raise self._corrupted(raw, 1, 1, "not a JSON object")
+        return document
+
+    def replace(self, document: dict[str, Any]) -> None:
+        """Write ``document`` so that after a crash either it or the one before is there. Call it under the lock."""
+        scratch = self.path.with_name(f"{self.path.name}.tmp")
+        with scratch.open("wb") as file:
+            file.write(_text(document).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self.path)
+        sync_folder(self.path.parent)
+
+    def malformed(self, part: str, why: str) -> StateError:
+        """The error for a document that is JSON and still not ours; ``part`` is the path of the wrong key."""
+        return self._corrupted(self.path.read_bytes(), 1, 1, f"`{part}` {why}")
+
+    def _corrupted(self, raw: bytes, line: int, column: int, why: str) -> StateError:
+        aside = self._set_aside(raw)
+        return StateError(
+            f"the state file {self.path}:{line}:{column} is damaged: {why}",
+            fix=f"nothing was changed, and a copy is at {aside}: mend the file, put a good copy in its place, or "
+            "remove it to begin with no state (every node then loads everything)",
+            path=str(self.path),
+            line=line,
+            column=column,
+        )
+
+    def _set_aside(self, raw: bytes) -> Path:
+        number = 1
+        while True:
+            aside = self.path.with_name(f"{self.path.name}.corrupt-{number}")
+            try:
+                with aside.open("xb") as file:
+                    file.write(raw)
+            except FileExistsError:
+                if aside.read_bytes() == raw:
+                    return aside
+                number += 1
+            else:
+                return aside
+
+
+def _text(document: dict[str, Any]) -> str:
+    """JSON with each part of the document where a reader finds it; only ``odi``, the longest, is not indented."""
+    for escapes in (False, True):
+        parts = (
+            f"  {json.dumps(name)}: "
+            + json.dumps(part, indent=None if name == "odi" else 2, ensure_ascii=escapes).replace("\n", "\n  ")
+            for name, part in document.items()
+        )
+        text = "{\n" + ",\n".join(parts) + "\n}\n"
+        if escapes or is_utf8(text):
+            return text
+    raise AssertionError("escaped JSON is always UTF-8")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new files in ``folder`` survive a power cut; a no-op where folders cannot be opened."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

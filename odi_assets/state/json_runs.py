@@ -1,0 +1,140 @@
+"""Run history beside the JSON state file: one line per run, appended and fsynced, newest last.
+
+Appending keeps the cost of a record, and reading backwards that of a last-run look-up, the same at any length.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from odi_assets.errors import StateError
+from odi_assets.state.json_file import sync_folder
+from odi_assets.state.records import RunRecord
+from odi_assets.state.run_rows import from_row, to_row
+
+_log = logging.getLogger(__name__)
+_BLOCK = 64 * 1024
+_MOMENTS = ("timestamp", "started_at")
+
+
+class RunLines:
+    """The file of runs. The caller holds the state file's lock while it appends or rewrites."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, records: Iterable[RunRecord], environment: str | None) -> None:
+        """Add records; returns when they are on disk."""
+        lines = b"".join(_line(to_row(record, environment)) for record in records)
+        if not lines:
+            return
+        fresh = not self.path.exists()
+        with self.path.open("ab") as file:
+            self._drop_torn_line(file.fileno())
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        if fresh:
+            sync_folder(self.path.parent)
+
+    def newest_first(self) -> Iterator[RunRecord]:
+        """Every record, from the last line to the first.
+
+        Raises:
+            StateError: a line that is not a run. A last line without an end is a write that was never acknowledged,
+                and is passed over.
+        """
+        for end, line in self._lines_backwards():
+            yield _record(self._parsed(end, line))
+
+    def rewrite(self, keep: Iterable[RunRecord]) -> None:
+        """Replace the file by ``keep``, given oldest first, each stamped as it is."""
+        scratch = self.path.with_name(f"{self.path.name}.tmp")
+        with scratch.open("wb") as file:
+            file.writelines(_line(to_row(record, record.environment)) for record in keep)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self.path)
+        sync_folder(self.path.parent)
+
+    def _drop_torn_line(self, descriptor: int) -> None:
+        size = os.fstat(descriptor).st_size
+        with self.path.open("rb") as file:
+            end = size
+            while end > 0:
+                start = max(0, end - _BLOCK)
+                file.seek(start)
+                at = file.read(end - start).rfind(b"\n")
+                if at >= 0:
+                    end = start + at + 1
+                    break
+                end = start
+        if end < size:
+            _log.warning("%s ended in a run that was not written to its end; %d bytes dropped", self.path, size - end)
+            os.ftruncate(descriptor, end)
+
+    def _lines_backwards(self) -> Iterator[tuple[int, bytes]]:
+        """Each whole line with the offset of its end, last line first."""
+        try:
+            file = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            position = file.seek(0, os.SEEK_END)
+            rest = b""
+            whole = False
+            while position > 0:
+                start = max(0, position - _BLOCK)
+                file.seek(start)
+                parts = (file.read(position - start) + rest).split(b"\n")
+                end = start + sum(map(len, parts)) + len(parts) - 1
+                for line in reversed(parts[1:]):
+                    if whole and line:
+                        yield end, line
+                    whole = True
+                    end -= len(line) + 1
+                rest, position = parts[0], start
+            if whole and rest:
+                yield len(rest), rest
+
+    def _parsed(self, end: int, line: bytes) -> dict[str, Any]:
+        try:
+            row = json.loads(line.decode())
+        except UnicodeDecodeError as error:
+            raise self._damaged(end - len(line), error.start + 1, "not UTF-8 text") from error
+        except json.JSONDecodeError as error:
+            raise self._damaged(end - len(line), error.colno, error.msg) from error
+        if not isinstance(row, dict):
+            raise self._damaged(end - len(line), 1, "not a JSON object")
+        return row
+
+    def _damaged(self, start: int, column: int, why: str) -> StateError:
+        line = self.path.read_bytes()[:start].count(b"\n") + 1
+        return StateError(
+            f"the run history {self.path}:{line}:{column} is damaged: {why}",
+            fix="mend or remove that line; nothing was changed",
+            path=str(self.path),
+            line=line,
+            column=column,
+        )
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=True, default=_iso).encode() + b"\n"
+
+
+def _iso(value: Any) -> str:
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value)} in a run's row")
+
+
+def _record(row: dict[str, Any]) -> RunRecord:
+    moments = {name: datetime.fromisoformat(row[name]) for name in _MOMENTS if row.get(name)}
+    return from_row({**row, **moments})

@@ -1,0 +1,68 @@
+"""The documented face of state: Odibi's ``StateManager``, on any backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.local_json import LocalJSONStateBackend
+from odi_assets.state.records import HwmEntry
+from odi_assets.state.run_data import pipeline_data
+
+
+class StateManager:
+    """High-water marks and last runs of a project.
+
+    Args:
+        project_root: the project file's folder.
+        backend: where the state is; without one, the JSON file ``.odibi/state.json`` of the project.
+    """
+
+    def __init__(self, project_root: str | Path = ".", backend: StateBackend | None = None) -> None:
+        self.backend: StateBackend = backend or LocalJSONStateBackend(Path(project_root) / ".odibi" / "state.json")
+
+    def get_hwm(self, key: str) -> Any:
+        """The value of ``key``; None if it was never set."""
+        return self.backend.get_hwm(key)
+
+    def set_hwm(self, key: str, value: Any) -> None:
+        """Move ``key`` forward to ``value``.
+
+        Raises:
+            StateError: ``value`` lies before the present one, or is of another type.
+        """
+        self.backend.set_hwm(key, value)
+
+    def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> None:
+        """Move many keys forward, all or none; each update holds ``key`` and ``value``."""
+        self.backend.set_hwm_batch(updates)
+
+    def reset_hwm(self, key: str, value: Any) -> None:
+        """Set ``key`` to ``value``, back or forward."""
+        self.backend.reset_hwm(key, value)
+
+    def delete_hwm(self, key: str) -> bool:
+        """Delete ``key``; False if it was not set."""
+        return self.backend.delete_hwm(key)
+
+    def list_hwms(self) -> list[HwmEntry]:
+        """Every key that is set."""
+        return self.backend.list_hwms()
+
+    def history(self, key: str) -> list[HwmEntry]:
+        """The revisions of ``key``, newest first."""
+        return self.backend.history(key)
+
+    def get_last_run_status(self, pipeline_name: str, node_name: str) -> bool | None:
+        """Whether the node's last run succeeded; None if it never ran."""
+        return self.backend.get_last_run_status(pipeline_name, node_name)
+
+    def get_last_run_info(self, pipeline_name: str, node_name: str) -> dict[str, Any] | None:
+        """``success``, ``metadata`` and more of the node's last run; None if it never ran."""
+        return self.backend.get_last_run_info(pipeline_name, node_name)
+
+    def save_pipeline_run(self, pipeline_name: str, results: Any) -> None:
+        """Record a pipeline's run: an Odibi results object (``node_results``), or a mapping of the same form."""
+        self.backend.save_pipeline_run(pipeline_name, pipeline_data(results))

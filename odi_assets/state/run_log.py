@@ -1,0 +1,170 @@
+"""Run history in Delta: ``meta_runs``, one row per attempt of a node, appended as the node ends.
+
+Look-ups start with the newest files that may hold the node (statistics tell which) and go back only as far as they
+must, so that they cost the same at any length of history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import Table
+
+from odi_assets.state.arrow_rows import Columns, Kind, micros
+from odi_assets.state.delta_faults import deltalake_calls
+from odi_assets.state.records import RunRecord
+from odi_assets.state.run_rows import from_row, newest_first, to_row
+from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odi_assets.state.data_files import DataFile
+
+COLUMNS = Columns(
+    {
+        "run_id": Kind.STRING,
+        "project": Kind.STRING,
+        "pipeline_name": Kind.STRING,
+        "node_name": Kind.STRING,
+        "status": Kind.STRING,
+        "rows_processed": Kind.LONG,
+        "duration_ms": Kind.LONG,
+        "metrics_json": Kind.STRING,
+        "environment": Kind.STRING,
+        "timestamp": Kind.TIMESTAMP,
+        "date": Kind.DATE,
+        "started_at": Kind.TIMESTAMP,
+        "partition_key": Kind.STRING,
+        "trigger": Kind.STRING,
+        "attempt": Kind.LONG,
+        "hwm_before": Kind.STRING,
+        "hwm_after": Kind.STRING,
+        "table_version": Kind.LONG,
+        "code_version": Kind.STRING,
+        "error": Kind.STRING,
+    }
+)
+INDEXED = ("run_id", "pipeline_name", "node_name", "environment", "timestamp")
+# Statistics in the log are cut to milliseconds.
+_CUT = timedelta(milliseconds=1)
+_FIRST_LOOK = 1
+_LOOK_GROWTH = 4
+
+
+class RunLog:
+    """The runs of one environment."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None, environment: str | None) -> None:
+        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED)
+        self._environment = environment
+
+    def append(self, records: Iterable[RunRecord]) -> Handle | None:
+        """Add records in one commit; None if there are none. One attempt.
+
+        Raises:
+            CommitConflict: nothing was written.
+        """
+        rows = [to_row(record, self._environment) for record in records]
+        if not rows:
+            return None
+        handle = self.table.open_for_writing()
+        self.table.append(handle, rows, [], landed=lambda now: self._holds(now, rows[-1]))
+        return handle
+
+    def newest(
+        self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
+    ) -> list[RunRecord]:
+        """The newest runs that fit, newest first."""
+        named = {"pipeline_name": pipeline, "node_name": node, "run_id": run_id}
+        wanted = {name: value for name, value in named.items() if value is not None}
+        if limit is not None and limit <= 0:
+            return []
+        return self.table.read(lambda handle: self._newest(handle, wanted, limit)) or []
+
+    def rows_to_keep(self, handle: Handle, files: Sequence[DataFile]) -> pa.Table:
+        """What folding keeps, of all environments: everything, in an order that brings a node's runs together."""
+        import pyarrow as pa
+
+        from odi_assets.state.data_files import DataFiles
+
+        schema = pa.schema(handle.table.schema().to_arrow())
+        rows = DataFiles(self.table.uri, self.table.storage_options).read(files, schema)
+        order = ("environment", "pipeline_name", "node_name", "timestamp")
+        return rows.sort_by([(name, "ascending") for name in order])
+
+    def drop_before(self, oldest: datetime) -> int:
+        """Delete runs that ended before ``oldest``, except the newest run of each node; how many there were."""
+        handle = self.table.open()
+        if handle is None:
+            return 0
+        rows = self.table.rows(handle, f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}')
+        nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
+        kept = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0].timestamp for p, n in nodes]
+        spared = "".join(f' AND "timestamp" <> {_literal(moment)}' for moment in kept if moment < oldest)
+        predicate = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}{spared}'
+        with deltalake_calls("dropping old runs", self.table.uri):
+            return int(handle.table.delete(predicate)["num_deleted_rows"])
+
+    # -- looking up ---------------------------------------------------------------------------------------------------
+
+    def _newest(self, handle: Handle, wanted: Mapping[str, str], limit: int | None) -> list[RunRecord]:
+        where = " AND ".join(
+            [in_environment(self._environment), *(f"{name} = {sql(value)}" for name, value in wanted.items())]
+        )
+        found: list[RunRecord] = []
+        for since in self._horizons(handle, wanted, limit):
+            bound = "" if since is None else f' AND "timestamp" >= {_literal(since)}'
+            found = [from_row(row) for row in self.table.rows(handle, where + bound)]
+            if limit is not None and len(found) >= limit:
+                break
+        return sorted(found, key=newest_first, reverse=True)[:limit]
+
+    def _horizons(self, handle: Handle, wanted: Mapping[str, str], limit: int | None) -> Iterator[datetime | None]:
+        """How far to look back: to the beginning of the newest candidate files, then further, then all the way."""
+        if limit is not None:
+            starts = _candidates(handle, wanted)
+            reach = max(_FIRST_LOOK, limit)
+            while reach < len(starts):
+                horizon = min(starts[:reach])
+                if horizon > datetime.min.replace(tzinfo=UTC):
+                    yield horizon - _CUT
+                reach *= _LOOK_GROWTH
+        yield None
+
+    def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:
+        where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
+        return any(all(other[name] == row[name] for name in COLUMNS.kinds) for other in self.table.rows(handle, where))
+
+
+def _candidates(handle: Handle, wanted: Mapping[str, str]) -> list[datetime]:
+    """The earliest moment in each file that may hold what is wanted, the file with the latest moment first."""
+    actions = Table.from_arrow(handle.table.get_add_actions(flatten=True))
+    stats = {name: actions.column(name) for name in actions.column_names}
+    if "max.timestamp" not in stats:
+        return []
+    never, always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    lows, highs = _moments(stats["min.timestamp"]), _moments(stats["max.timestamp"])
+    fits = [True] * len(lows)
+    for name, value in wanted.items():
+        if f"min.{name}" in stats:
+            bounds = zip(stats[f"min.{name}"].to_pylist(), stats[f"max.{name}"].to_pylist(), strict=True)
+            fits = [fit and _may_hold(low, high, value) for fit, (low, high) in zip(fits, bounds, strict=True)]
+    files = sorted(
+        ((high or always, low or never) for low, high, fit in zip(lows, highs, fits, strict=True) if fit), reverse=True
+    )
+    return [low for _, low in files]
+
+
+def _may_hold(low: str | None, high: str | None, value: str) -> bool:
+    return low is None or high is None or low <= value <= high or value.startswith(high)
+
+
+def _moments(column: Any) -> list[datetime | None]:
+    return [item if item is None or item.tzinfo else item.replace(tzinfo=UTC) for item in column.to_pylist()]
+
+
+def _literal(moment: datetime) -> str:
+    return f"arrow_cast({micros(moment)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

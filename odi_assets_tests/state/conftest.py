@@ -1,0 +1,52 @@
+"""Both backends, made afresh or reopened, for the one contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from odi_assets.config.models import RetryConfig
+from odi_assets.state import LocalJSONStateBackend, StateBackend
+from odi_assets.state.catalog import CatalogStateBackend
+from odi_assets.state.retry import Retry
+
+QUICK = RetryConfig(retries=30, base_delay=0.01, max_delay=0.05, jitter=0.02)
+
+
+class Reopen(Protocol):
+    """Opens the same state again, as another process would."""
+
+    def __call__(self, environment: str | None = None) -> StateBackend: ...
+
+
+def open_backend(kind: str, folder: Path, environment: str | None = None, **options: Any) -> StateBackend:
+    """The backend of a folder; also what the writer processes of these tests call."""
+    if kind == "local":
+        return LocalJSONStateBackend(folder / "state.json", environment=environment)
+    return CatalogStateBackend(
+        str(folder / "meta_runs"),
+        str(folder / "meta_state"),
+        environment=environment,
+        retry=options.get("retry", Retry(QUICK)),
+    )
+
+
+@pytest.fixture(params=["local", "catalog"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def reopen(kind: str, tmp_path: Path) -> Callable[..., StateBackend]:
+    def opened(environment: str | None = None) -> StateBackend:
+        return open_backend(kind, tmp_path, environment)
+
+    return opened
+
+
+@pytest.fixture
+def backend(reopen: Reopen) -> StateBackend:
+    return reopen()
