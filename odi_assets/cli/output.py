@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,17 +21,23 @@ NARROW = 110
 
 _STDOUT, _STDERR = 1, 2
 
-_READABLE = 20
+_READABLE = 24
 """Columns that a wrapped cell needs at least."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; ``wrap`` lets it be the one that gives way on a narrow terminal."""
+    """A column of a table, and how it gives way on a narrow terminal.
+
+    Attributes:
+        wrap: its cells go on in the next line.
+        spare: it is left out, the last such column first, when wrapping does not make room enough.
+    """
 
     name: str
     justify: Literal["left", "right"] = "left"
     wrap: bool = False
+    spare: bool = False
 
 
 class ReaderGone(Exception):
@@ -94,29 +100,51 @@ def data_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     from rich.text import Text
 
     out = console(sys.stdout)
-    padding = 1 if is_narrow() else 2
-    table = Table(box=SIMPLE_HEAD if out.is_terminal else None, show_edge=False, pad_edge=False, padding=(0, padding))
-    widths = _least_widths(columns, rows, out.width - 2 * padding * len(columns))
-    for column, width in zip(columns, widths, strict=True):
-        table.add_column(column.name, justify=column.justify, overflow="fold", min_width=width)
+    padding = (0 if is_narrow() else 1) if out.is_terminal else 2
+    # A box has a blank column of its own between two others.
+    gap = padding + out.is_terminal
+    shown = _fitting(
+        [_Measured(column, _natural(column, n, rows), n) for n, column in enumerate(columns)], out.width, gap
+    )
+    roomy = _needed(shown, gap) <= out.width
+    table = Table(
+        box=SIMPLE_HEAD if out.is_terminal else None, show_edge=False, pad_edge=False, padding=(0, padding, 0, 0)
+    )
+    for column, _, _ in shown:
+        table.add_column(
+            column.name,
+            justify=column.justify,
+            overflow="fold",
+            # Rich takes width from every column that may wrap, so those that need not must not.
+            no_wrap=roomy and not column.wrap,
+        )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(row[index]) for _, _, index in shown))
     with out.capture() as captured:
         out.print(table)
     data("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
 
-def _least_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int | None]:
-    """The widths of columns that do not give way, as far as that leaves room for those that do."""
-    natural = [
-        max(len(line) for cell in (column.name, *cells) for line in cell.split("\n"))
-        for column, cells in zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True)
-    ]
-    fixed = sum(width for column, width in zip(columns, natural, strict=True) if not column.wrap)
-    wrapped = sum(min(width, _READABLE) for column, width in zip(columns, natural, strict=True) if column.wrap)
-    if fixed + wrapped > room:
-        return [None] * len(columns)
-    return [None if column.wrap else width for column, width in zip(columns, natural, strict=True)]
+class _Measured(NamedTuple):
+    column: Column
+    width: int
+    place: int
+
+
+def _natural(column: Column, index: int, rows: Sequence[Sequence[str]]) -> int:
+    return max(len(line) for cell in (column.name, *(row[index] for row in rows)) for line in cell.split("\n"))
+
+
+def _needed(columns: Sequence[_Measured], gap: int) -> int:
+    return sum(min(width, _READABLE) if column.wrap else width for column, width, _ in columns) + gap * len(columns)
+
+
+def _fitting(columns: list[_Measured], room: int, gap: int) -> list[_Measured]:
+    """``columns`` without as many of the spare ones as it takes to fit."""
+    while _needed(columns, gap) > room and any(column.spare for column, _, _ in columns):
+        last = max(place for place, (column, _, _) in enumerate(columns) if column.spare)
+        columns = [*columns[:last], *columns[last + 1 :]]
+    return columns
 
 
 @contextmanager

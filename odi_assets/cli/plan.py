@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,10 +18,10 @@ from odi_assets.cli.settings import (
     PipelineArgument,
     settings,
 )
-from odi_assets.errors import ConfigError, OdiError
+from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
-    from odi_assets.config.graph import NodeKey
+    from odi_assets.cli.forecast import Forecast
 
 _COLUMNS = (
     Column("node"),
@@ -40,45 +41,40 @@ def plan(
     debug: DebugOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
+    from odi_assets.cli.forecast import forecast
     from odi_assets.cli.selection import selected_nodes
-    from odi_assets.nodes.plan import plan_node
 
     project = settings(context, config, debug).project()
     keys = selected_nodes(project, pipeline, node)
-    state = project.open_state()
-    plans: list[dict[str, Any]] = []
-    errors: list[tuple[NodeKey, OdiError]] = []
-    for key in keys:
-        try:
-            plans.append(plan_node(project, state, key, full_refresh=full_refresh).to_json())
-        except OdiError as error:
-            errors.append((key, error))
-            plans.append({"pipeline": key.pipeline, "node": key.node, "action": "error", "error": readable(str(error))})
+    found = forecast(project, project.open_state(), keys, full_refresh=full_refresh)
     if as_json:
-        data_json(plans)
+        data_json([one.to_json() for one in found])
     else:
-        one = len({key.pipeline for key in keys}) == 1
-        data_table(_COLUMNS, [_row(found, one) for found in plans])
-        _conclude(plans)
-    for key, wrong in errors:
-        note(f"odi: {key} cannot be planned: {readable(str(wrong))}")
+        one_pipeline = len({key.pipeline for key in keys}) == 1
+        data_table(_COLUMNS, [_row(one, one_pipeline) for one in found])
+        _conclude(found)
+    errors = [(one.key, one.error) for one in found if one.error]
+    for key, error in errors:
+        note(f"odi: {key} cannot be planned: {readable(str(error))}")
     if errors:
-        raise typer.Exit(BAD_INPUT if all(isinstance(wrong, ConfigError) for _, wrong in errors) else FAILED)
+        raise typer.Exit(BAD_INPUT if all(isinstance(error, ConfigError) for _, error in errors) else FAILED)
 
 
-def _row(found: dict[str, Any], one_pipeline: bool) -> list[str]:
+def _row(found: Forecast, one_pipeline: bool) -> list[str]:
     from odi_assets.cli.results import hwm_change
 
-    name = found["node"] if one_pipeline else f"{found['pipeline']}.{found['node']}"
-    if found["action"] == "error":
-        return [name, "cannot be planned, see below", "", ""]
-    writes = "" if found["action"] == "nothing" else found["mode"]
-    return [name, found["summary"], writes, hwm_change(found["hwm_before"], found["hwm_after"], is_narrow())]
+    facts = found.facts
+    return [
+        found.key.node if one_pipeline else str(found.key),
+        found.summary,
+        facts.get("mode", "") if found.action != "nothing" else "",
+        hwm_change(facts.get("hwm_before"), facts.get("hwm_after"), is_narrow()),
+    ]
 
 
-def _conclude(plans: list[dict[str, Any]]) -> None:
-    busy = sum(found["action"] == "write" for found in plans)
+def _conclude(found: Sequence[Forecast]) -> None:
+    writing = sum(one.action == "write" for one in found)
+    following = sum(one.action == "follow" for one in found)
     note()
-    note(f"{busy:,} of {counted(len(plans), 'node')} would write.")
-    if 0 < busy < len(plans) or busy > 1:
-        note("Nodes read what those before them write in the same run; this plan only knows what is there now.")
+    text = f"{writing:,} of {counted(len(found), 'node')} would write"
+    note(f"{text}; {following:,} would follow what those before them write." if following else f"{text}.")

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from odi_assets.cli.output import console, counted, is_terminal
@@ -29,7 +30,12 @@ class _SparkColumn(ProgressColumn):
         stages = running_stages()
         if stages is None:
             return Text("")
-        return Text(f"Spark: {counted(stages.stages, 'stage')}, tasks {stages.tasks_done}/{stages.tasks}", style="dim")
+        tasks = f"{stages.tasks_done}/{stages.tasks} tasks"
+        return Text(f"Spark: {counted(stages.stages, 'stage')}, {tasks}", style="dim")
+
+
+def _one_line() -> Column:
+    return Column(no_wrap=True, overflow="ellipsis")
 
 
 class RunProgress:
@@ -45,10 +51,10 @@ class RunProgress:
         self._live = Progress(
             SpinnerColumn(),
             TextColumn("[{task.completed:.0f}/{task.total:.0f}]", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=10),
+            TextColumn("{task.description}", markup=False, table_column=_one_line()),
             TimeElapsedColumn(),
-            _SparkColumn(),
+            _SparkColumn(table_column=_one_line()),
             console=self._console,
             transient=True,
             disable=not is_terminal(sys.stderr),
@@ -83,7 +89,7 @@ def outcome(result: NodeResult) -> str:
     """How a node ended, in a few words: ``SUCCESS, 2,226 rows, 3.1 s``."""
     status, seconds = result.status.value, f"{result.seconds:.1f} s"
     if status == "SKIPPED":
-        return f"{status}, {(result.error or '').splitlines()[0]}" if result.error else status
+        return status
     if status == "NO_DATA":
         return f"{status}, nothing new, {seconds}"
     rows = f", {counted(result.rows_written, 'row')}" if result.rows_written is not None else ""

@@ -19,10 +19,10 @@ _COLUMNS = (
     Column("node"),
     Column("status"),
     Column("rows", "right"),
-    Column("seconds", "right"),
-    Column("version", "right"),
+    Column("seconds", "right", spare=True),
+    Column("version", "right", spare=True),
     Column("HWM before → after", wrap=True),
-    Column("run"),
+    Column("run", spare=True),
 )
 _RUN_ID_SHOWN = 8
 
@@ -50,16 +50,17 @@ def list_(
     if as_json:
         data_json([_as_json(record) for record in records])
     elif records:
-        data_table(_COLUMNS, [_row(record) for record in records])
+        one = len({record.pipeline_name for record in records}) == 1
+        data_table(_COLUMNS, [_row(record, one) for record in records])
 
 
-def _row(record: RunRecord) -> list[str]:
+def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
     from odi_assets.cli.results import hwm_change
     from odi_assets.nodes.display import hwm_text
 
     return [
         f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
-        f"{record.pipeline_name}.{record.node_name}",
+        record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
         record.status.value,
         count(record.rows_processed),
         f"{record.duration_ms / 1000:.1f}",

@@ -20,7 +20,7 @@ _COLUMNS = (
     Column("key"),
     Column("HWM", wrap=True),
     Column("type"),
-    Column("revision", "right"),
+    Column("revision", "right", spare=True),
     Column("updated (UTC)"),
     Column("environment"),
 )

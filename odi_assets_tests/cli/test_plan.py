@@ -34,6 +34,15 @@ def test_a_plan_as_json_is_an_array_of_objects(shop: Path, odi: Odi) -> None:
     assert plan["hwm_after"] == "orders-2.csv"
 
 
+def test_a_plan_knows_that_nodes_follow_those_before_them(shop: Path, odi: Odi) -> None:
+    before = json.loads(odi("plan", "--json").out)
+    assert [plan["action"] for plan in before] == ["write", "follow"]
+    assert before[1]["summary"] == "what orders will hold: not written yet"
+    alone = json.loads(odi("plan", "--node", "spending", "--json").out)
+    assert [plan["action"] for plan in alone] == ["nothing"]
+    assert not (shop / "lake" / "spending").exists()
+
+
 def test_a_full_refresh_is_planned_as_one(odi: Odi) -> None:
     (plan,) = json.loads(odi("plan", "--node", "orders", "--full-refresh", "--json").out)
     assert (plan["mode"], plan["full_refresh"]) == ("overwrite", True)

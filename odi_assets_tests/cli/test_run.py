@@ -44,6 +44,11 @@ def test_a_first_load_then_an_increment_then_nothing_new(shop: Path, odi: Odi) -
     assert spending.split()[:4] == ["spending", "SUCCESS", "2", "2"]
 
     deliver(shop, "orders-2.csv", ["3,ann,7"])
+    planned = json.loads(odi("plan", "--json").out)
+    assert [(plan["action"], plan["summary"]) for plan in planned] == [
+        ("write", "1 new file"),
+        ("follow", "what orders will gain"),
+    ]
     second = odi("run", "--json")
     assert second.code == 0, second.err
     by_node = {result["node"]: result for result in json.loads(second.out)}
@@ -51,6 +56,8 @@ def test_a_first_load_then_an_increment_then_nothing_new(shop: Path, odi: Odi) -
     assert (by_node["orders"]["hwm_before"], by_node["orders"]["hwm_after"]) == ("orders-1.csv", "orders-2.csv")
     assert rows(shop, "spending") == [{"customer": "ann", "amount": 17}, {"customer": "bob", "amount": 5}]
 
+    planned = json.loads(odi("plan", "--json").out)
+    assert [plan["action"] for plan in planned] == ["nothing", "nothing"]
     third = odi("run")
     assert third.code == 0
     assert [line.split()[1] for line in third.out.splitlines()[1:]] == ["NO_DATA", "NO_DATA"]
