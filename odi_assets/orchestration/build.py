@@ -10,7 +10,7 @@ from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets import node_asset
 from odi_assets.orchestration.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, delta_io_manager
-from odi_assets.orchestration.jobs import pipeline_job, pipeline_schedule
+from odi_assets.orchestration.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.liveness import stamp_process
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.run_history import Listener, RunHistory
@@ -37,14 +37,15 @@ def build_definitions(
     """
     sources = Sources(project)
     nodes = [node_asset(project, key, sources) for key in project.graph.order(None)]
-    jobs = {pipeline.pipeline: pipeline_job(project, pipeline) for pipeline in project.config.pipelines}
+    shared = resources(project, listener)
+    jobs = pipeline_jobs(project, nodes, sources.specs(), shared, loggers)
     sensors = [new_data_sensor(project, name, job) for name, job in jobs.items()]
     return dg.Definitions(
         assets=[*sources.specs(), *nodes],
         jobs=list(jobs.values()),
         schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in _scheduled(project)],
         sensors=[sensor for sensor in sensors if sensor is not None],
-        resources=resources(project, listener),
+        resources=shared,
         # Assets that are picked in the UI run outside of a pipeline's job; they share one JVM too.
         executor=dg.in_process_executor,
         loggers=loggers,

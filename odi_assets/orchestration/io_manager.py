@@ -15,7 +15,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.metadata import materialization_metadata, observation_metadata
 from odi_assets.orchestration.naming import node_key
-from odi_assets.orchestration.partitions import partition_keys
+from odi_assets.orchestration.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.run_history import RunHistory
 from odi_assets.orchestration.selection import skipped_with
 from odi_assets.orchestration.suppression import suppress_materialization
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 IO_MANAGER = "delta_io_manager"
+ROW_COUNT = "dagster/partition_row_count"
 SPARK, STATE, HISTORY = "spark", "state", "run_history"
 
 
@@ -73,16 +74,19 @@ class DeltaIOManager(dg.IOManager):
             context.step_context.set_data_version(context.asset_key, _data_version(result))
             context.add_output_metadata(metadata)
             return
-        metadata["dagster/partition_row_count"] = result.rows_written
+        keys = partition_keys(result.partitions, partition)
+        rows = rows_by_partition(TableHandle.open(self.project.target(result.key), result.table_version), partition)
         if context.has_asset_partitions:
             context.add_output_metadata(metadata)
+            for key in set(keys) & set(context.asset_partition_keys):
+                context.step_context.add_asset_metadata({ROW_COUNT: rows.get(key, 0)}, context.asset_key, key)
             return
-        # A run without partitions writes to whichever its rows belong to; Dagster knows of none of them by itself.
+        # A run of the pipeline writes to the partitions its rows belong to; Dagster knows of none of them by itself.
         suppress_materialization(context)
-        keys = partition_keys(result.partitions, partition)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
         for key in keys:
-            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=metadata, partition=key, tags=tags))
+            values = {**metadata, ROW_COUNT: rows.get(key, 0)}
+            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=values, partition=key, tags=tags))
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -96,8 +96,3 @@ def _declared_columns(node: NodeConfig) -> list[tuple[str, str]]:
 
 def _column_schema(columns: Sequence[tuple[str, str]]) -> dg.TableSchema:
     return dg.TableSchema(columns=[dg.TableColumn(name=name, type=kind) for name, kind in columns])
-
-
-def partition_metadata(metadata: Mapping[str, Any], rows: int | None) -> dict[str, Any]:
-    """Metadata of a run that was bounded to partitions, where ``rows`` is what it wrote to them."""
-    return dict(metadata) if rows is None else {**metadata, "dagster/partition_row_count": rows}

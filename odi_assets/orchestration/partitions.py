@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
@@ -9,6 +10,7 @@ import dagster as dg
 
 from odi_assets.config.models import PartitionConfig
 from odi_assets.nodes.bounds import Bounds
+from odi_assets.tables.handle import TableHandle
 
 _KEY_FORMAT = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 
@@ -23,10 +25,18 @@ def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDef
 
 def run_bounds(context: dg.AssetExecutionContext, config: PartitionConfig | None) -> Bounds | None:
     """The half-open range of the partition column that this run is bounded to; None for a run without partitions."""
-    if config is None or not (context.has_partition_key or context.has_partition_key_range):
+    if config is None:
         return None
-    window = context.partition_time_window
-    return Bounds.of(window.start, window.end)
+    if context.has_partition_key:
+        first = last = str(context.partition_key)
+    elif context.has_partition_key_range:
+        first, last = context.partition_key_range
+    else:
+        return None
+    # Not by the context's own window: a pipeline's job has assets without partitions (see ``jobs``).
+    definition = partitions_definition(config)
+    start, end = (definition.time_window_for_partition_key(key) for key in (first, last))
+    return Bounds.of(start.start, end.end)
 
 
 def partition_keys(values: Iterable[str | None], config: PartitionConfig) -> list[str]:
@@ -34,6 +44,16 @@ def partition_keys(values: Iterable[str | None], config: PartitionConfig) -> lis
     definition = partitions_definition(config)
     keys = {_key(datetime.fromisoformat(value), config) for value in values if value is not None}
     return sorted(key for key in keys if definition.has_partition_key(key))
+
+
+def rows_by_partition(table: TableHandle, config: PartitionConfig) -> dict[str, int]:
+    """Rows in each partition of the table that has any, by Dagster's key; those of files without statistics missing."""
+    counts: dict[str, int] = defaultdict(int)
+    for file in table.live_files:
+        value = file.partition.get(config.column)
+        if value is not None:
+            counts[_key(datetime.fromisoformat(value), config)] += file.rows or 0
+    return counts
 
 
 def _key(moment: datetime, config: PartitionConfig) -> str:

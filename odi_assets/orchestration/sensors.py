@@ -10,7 +10,6 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.jobs import AssetJob
 from odi_assets.orchestration.liveness import end_lost_run
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.positions import Positions, look, watched_nodes
@@ -33,7 +32,7 @@ IN_FLIGHT = [
 ]
 
 
-def new_data_sensor(project: Project, pipeline: str, job: AssetJob) -> dg.SensorDefinition | None:
+def new_data_sensor(project: Project, pipeline: str, job: dg.JobDefinition) -> dg.SensorDefinition | None:
     """``<pipeline>_new_data``; None if no source of the pipeline tells its position without being read."""
     watched = watched_nodes(project, pipeline)
     if not watched:

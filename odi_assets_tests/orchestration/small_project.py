@@ -1,4 +1,4 @@
-"""A small project: two days of sales that land as CSV files, and five nodes over them."""
+"""A small project: two days of sales that land as CSV files, and its nodes over them."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ pipelines:
             SELECT day, city, sum(amount) AS amount
             FROM sales JOIN shops USING (shop) GROUP BY day, city
         write: {connection: lake, path: sales_by_day, mode: partition_overwrite}
+      - name: revenue
+        inputs: {sales_by_day: {node: sales_by_day, incremental: version}}
+        partition: {column: day, every: day, start: 2024-01-01, end: 2024-02-01}
+        transform: {sql: "SELECT day, sum(amount) AS revenue FROM sales_by_day GROUP BY day"}
+        write: {connection: lake, path: revenue, mode: partition_overwrite}
 """
 
 SALES = {
@@ -61,7 +66,7 @@ SALES = {
     "2024-01-02": [(4, "south", 7.0), (5, "south", 2.5)],
     "2024-01-03": [(6, "north", 4.0)],
 }
-NODES = ["raw_sales", "shops", "sales", "sales_by_day"]
+NODES = ["raw_sales", "shops", "sales", "sales_by_day", "revenue"]
 
 
 def make_project(root: Path, *days: str, text: str = PROJECT_FILE) -> Project:

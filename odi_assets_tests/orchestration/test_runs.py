@@ -98,7 +98,7 @@ class TestAFirstRun:
         del loaded
         events = _materializations(instance, "sales_by_day")
         assert [event.partition for event in events] == ["2024-01-01", "2024-01-02"]
-        assert _values(events[0])["dagster/partition_row_count"] == 3
+        assert [_values(event)["dagster/partition_row_count"] for event in events] == [2, 1]
 
     def test_is_recorded_in_the_run_history_under_dagsters_run_id(
         self, project: Project, instance: dg.DagsterInstance
@@ -130,6 +130,7 @@ class TestARunWithNothingNew:
             "shops": "SUCCESS",
             "sales": "NO_DATA",
             "sales_by_day": "NO_DATA",
+            "revenue": "NO_DATA",
         }
         assert len(_materializations(instance, "raw_sales")) == 1
         (seen,) = _observations(instance, "raw_sales")
@@ -189,9 +190,14 @@ class TestAFullRefresh:
 
 
 def _backfill(
-    project: Project, instance: dg.DagsterInstance, first: str, last: str, tags: dict[str, str] | None = None
+    project: Project,
+    instance: dg.DagsterInstance,
+    first: str,
+    last: str,
+    tags: dict[str, str] | None = None,
+    job_name: str = "__ASSET_JOB",
 ) -> dg.ExecuteInProcessResult:
-    job = build_definitions(project).resolve_job_def("shop")
+    job = build_definitions(project).resolve_job_def(job_name)
     return job.execute_in_process(
         instance=instance,
         asset_selection=[dg.AssetKey(["shop", "sales_by_day"])],
@@ -201,17 +207,20 @@ def _backfill(
 
 
 class TestABackfill:
+    @pytest.mark.parametrize("job", ["__ASSET_JOB", "shop"])
     def test_replaces_a_range_of_days_in_one_run_and_one_commit(
-        self, loaded: Project, instance: dg.DagsterInstance
+        self, loaded: Project, instance: dg.DagsterInstance, job: str
     ) -> None:
         before = DeltaTable(str(loaded.root / "lake" / "sales_by_day")).version()
         expected = _amounts(loaded)
-        assert _backfill(loaded, instance, "2024-01-01", "2024-01-02").success
+        assert _backfill(loaded, instance, "2024-01-01", "2024-01-03", job_name=job).success
         assert DeltaTable(str(loaded.root / "lake" / "sales_by_day")).version() == before + 1
         assert _amounts(loaded) == expected
-        assert [event.partition for event in _materializations(instance, "sales_by_day")][2:] == [
-            "2024-01-01",
-            "2024-01-02",
+        events = _materializations(instance, "sales_by_day")[2:]
+        assert [(event.partition, _values(event)["dagster/partition_row_count"]) for event in events] == [
+            ("2024-01-01", 2),
+            ("2024-01-02", 1),
+            ("2024-01-03", 0),
         ]
 
     def test_leaves_the_hwm_where_it_is(self, loaded: Project, instance: dg.DagsterInstance) -> None:
@@ -225,7 +234,7 @@ class TestABackfill:
     def test_of_a_single_day_leaves_the_others_as_they_are(self, loaded: Project, instance: dg.DagsterInstance) -> None:
         DeltaTable(str(loaded.root / "lake" / "sales_by_day")).delete("day = '2024-01-01'")
         assert ("2024-01-01", "Oslo") not in _amounts(loaded)
-        job = build_definitions(loaded).resolve_job_def("shop")
+        job = build_definitions(loaded).resolve_implicit_global_asset_job_def()
         result = job.execute_in_process(
             instance=instance,
             asset_selection=[dg.AssetKey(["shop", "sales_by_day"])],
@@ -252,6 +261,7 @@ class TestAFailedNode:
             "shops": "SUCCESS",
             "sales": "FAILURE",
             "sales_by_day": "SKIPPED",
+            "revenue": "SKIPPED",
         }
         results = {result.key.node: result for result in summary.results}
         assert "no_such_column" in str(results["sales"].error)
