@@ -68,8 +68,10 @@ def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     """Print on stderr where the tables are and what to type next."""
     note(f"The tables are in {_common_place([result.uri for result in results])}")
     note("Next:")
-    for command, purpose in _next_commands(project):
-        note(f"  {command:<24} {purpose}")
+    commands = _next_commands(project)
+    width = max(len(command) for command, _ in commands)
+    for command, purpose in commands:
+        note(f"  {command:<{width}}  {purpose}")
 
 
 def _common_place(uris: Sequence[str]) -> str:
