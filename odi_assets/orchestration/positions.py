@@ -6,14 +6,16 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import IncrementalMode, NodeConfig
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.plan import NodePlan, plan_node
+from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.state.values import encode
+from odi_assets.tables.handle import TableHandle
 
 _WATCHED = {IncrementalMode.FILES, IncrementalMode.VERSION}
 logger = logging.getLogger(__name__)
@@ -52,12 +54,16 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
     """Compare the watched sources of a pipeline with their HWMs; begins with no node once ``seconds`` have passed."""
     deadline = time.monotonic() + seconds
     state = project.open_state()
-    ahead: dict[NodeKey, NodePlan] = {}
+    marks: dict[str, list[str]] = {}
     found = Positions()
     waiting = list(watched_nodes(project, pipeline))
     while waiting and time.monotonic() < deadline:
         key = waiting.pop(0)
         try:
+            missing = [above for above in project.graph.upstream(key) if not _exists(project, above)]
+            if missing:
+                _wait_for(key, missing, found, marks)
+                continue
             plan = plan_node(project, state, key)
         except Exception as error:
             # One source that is down must not keep the others from being read.
@@ -68,12 +74,25 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
             found.current[key] = hwm_text(plan.hwm_before) or "nothing to read"
         else:
             found.ahead[key] = plan.summary
-            ahead[key] = plan
-    return Positions(found.ahead, found.current, found.errors, tuple(waiting), _fingerprint(ahead))
+            marks[str(key)] = [_mark(read.hwm_after) for read in plan.reads]
+    return Positions(found.ahead, found.current, found.errors, tuple(waiting), _fingerprint(marks))
 
 
-def _fingerprint(ahead: dict[NodeKey, NodePlan]) -> str:
-    marks = {str(key): [_mark(read.hwm_after) for read in plan.reads] for key, plan in ahead.items()}
+def _exists(project: Project, key: NodeKey) -> bool:
+    return TableHandle.open(project.target(key)).exists
+
+
+def _wait_for(key: NodeKey, missing: Sequence[NodeKey], found: Positions, marks: dict[str, list[str]]) -> None:
+    names = ", ".join(str(above) for above in missing)
+    if any(above.pipeline == key.pipeline for above in missing):
+        # A run of the pipeline makes them first, and then this node.
+        found.ahead[key] = f"follows the first run of {names}"
+        marks[str(key)] = [names]
+    else:
+        found.current[key] = f"nothing: {names} has not been run"
+
+
+def _fingerprint(marks: Mapping[str, Sequence[str]]) -> str:
     return hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()[:16] if marks else ""
 
 

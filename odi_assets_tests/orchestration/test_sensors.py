@@ -159,13 +159,13 @@ class TestAfterAFailedRun:
 def test_a_source_that_cannot_be_looked_at_is_reported_and_does_not_stop_the_others(
     project: Project, instance: dg.DagsterInstance
 ) -> None:
-    log = project.root / "lake" / "revenue" / "_delta_log"
+    log = project.root / "lake" / "raw_sales" / "_delta_log"
     log.mkdir(parents=True)
     (log / "00000000000000000000.json").write_text("not a commit", encoding="utf-8")
     context = dg.build_sensor_context(instance=instance)
     assert isinstance(evaluate(context, project, "shop"), dg.RunRequest)
     assert context.cursor is not None
-    assert list(json.loads(context.cursor)["errors"]) == ["shop.revenue"]
+    assert list(json.loads(context.cursor)["errors"]) == ["shop.raw_sales", "shop.sales"]
 
 
 def test_a_scheduled_run_is_not_bounded_although_the_job_holds_a_partitioned_asset(
