@@ -16,7 +16,7 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.metadata import materialization_metadata, observation_metadata
 from odi_assets.orchestration.naming import node_key
 from odi_assets.orchestration.partitions import partition_keys, rows_by_partition
-from odi_assets.orchestration.run_history import RunHistory
+from odi_assets.orchestration.run_history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.selection import skipped_with
 from odi_assets.orchestration.suppression import suppress_materialization
 from odi_assets.state.records import RunStatus
@@ -65,8 +65,7 @@ class DeltaIOManager(dg.IOManager):
 
     def _report(self, context: dg.OutputContext, result: NodeResult, run: RunInfo) -> None:
         if result.status is RunStatus.NO_DATA:
-            suppress_materialization(context)
-            context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
+            _report_nothing_new(context, result)
             return
         metadata = materialization_metadata(result)
         partition = self.project.node(result.key).partition
@@ -117,6 +116,18 @@ class DeltaIOManager(dg.IOManager):
         kind = "timestamp" if partition.every == "hour" else "date"
         column = F.col(partition.column).cast(kind)
         return rows.where((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
+
+
+def _report_nothing_new(context: dg.OutputContext, result: NodeResult) -> None:
+    metadata = observation_metadata(result)
+    if BACKFILL_TAG in context.step_context.dagster_run.tags:
+        # A backfill takes an asset without a materialization for a failed one and gives up on those below it. The
+        # unchanged data version says that there is nothing new in it.
+        context.step_context.set_data_version(context.asset_key, _data_version(result))
+        context.add_output_metadata(metadata)
+        return
+    suppress_materialization(context)
+    context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
 
 
 def _data_version(result: NodeResult) -> dg.DataVersion:

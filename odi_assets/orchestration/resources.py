@@ -1,4 +1,11 @@
-"""Resources: Spark and state of the project file, for its own nodes and for assets that stand beside them."""
+"""Resources: Spark and state of the project file, for its own nodes and for assets that stand beside them.
+
+The Spark resource is dagster-pyspark's ``LazyPySparkResource`` to whoever uses it: ``spark_session``,
+``spark_context`` and ``spark_config`` are there, and importing it starts nothing. What does not serve is how that one
+makes a session: without the settings that our tables need (UTC, timestamps with statistics), without those of the
+project file or a Spark Connect address, without a helpful word where there is no Java, and never stopping what it
+started. So the session comes from ``odi_assets.engine.session`` and ends with the run.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +24,8 @@ from odi_assets.state.manager import StateManager
 
 
 class SparkResource(LazyPySparkResource):
-    """The run's Spark session, started when the first step asks for it and shared by all steps of the process.
-
-    It is dagster-pyspark's ``LazyPySparkResource`` to whoever uses it: ``spark_session``, ``spark_context`` and
-    ``spark_config`` are there, and importing it starts nothing. What does not serve is how that one makes a session:
-    it does not set the settings without which our tables are written wrongly (UTC, timestamps with statistics), takes
-    neither the project file's settings nor a Spark Connect address, says nothing helpful when there is no Java, and
-    never stops what it started. So the session comes from ``odi_assets.engine.session`` and ends with the run.
-    """
+    """The run's Spark session: started when a step first asks for it, shared by all steps of the process, stopped with
+    the run unless it was there before."""
 
     spark_config: dict[str, Any] = Field(
         default_factory=dict, description="Spark settings that go before those of the project file."

@@ -90,7 +90,7 @@ def _run(
             instance=instance,
             asset_selection=[asset_key(key) for key in keys],
             run_config={"loggers": {LOGGER: {}}},
-            tags={TRIGGER_TAG: "cli", FULL_REFRESH_TAG: str(full_refresh).lower()},
+            tags={TRIGGER_TAG: "cli", **({FULL_REFRESH_TAG: "true"} if full_refresh else {})},
             run_id=run_id,
             raise_on_error=False,
         )

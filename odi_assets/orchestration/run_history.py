@@ -21,7 +21,8 @@ from odi_assets.state.records import RunStatus
 
 TRIGGER_TAG = "odi/trigger"
 FULL_REFRESH_TAG = "odi/full_refresh"
-_TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", "dagster/backfill": "backfill"}
+BACKFILL_TAG = "dagster/backfill"
+_TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", BACKFILL_TAG: "backfill"}
 logger = logging.getLogger(__name__)
 
 

@@ -143,6 +143,18 @@ class TestARunWithNothingNew:
         assert record is not None
         assert record.status is RunStatus.NO_DATA
 
+    def test_within_a_backfill_lets_it_go_on_to_the_nodes_below(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        job = build_definitions(loaded).resolve_implicit_global_asset_job_def()
+        sales = dg.AssetKey(["shop", "sales"])
+        assert job.execute_in_process(
+            instance=instance, asset_selection=[sales], tags={"dagster/backfill": "abcdefgh"}
+        ).success
+        first, second = _materializations(instance, "sales")
+        assert _values(second)["status"] == "NO_DATA"
+        assert _values(second)["delta_version"] == _values(first)["delta_version"]
+
 
 class TestTheNextRun:
     def test_takes_in_only_what_is_new(self, loaded: Project, instance: dg.DagsterInstance) -> None:
