@@ -13,6 +13,7 @@ from odi_assets.state.keyed import Change, KeyedBackend
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
 from odi_assets.state.retry import Retry
 from odi_assets.state.run_log import RunLog
+from odi_assets.state.system_tables import Handle
 
 _LARGEST_RUN_FILE = 20_000
 
@@ -69,9 +70,17 @@ class CatalogStateBackend(KeyedBackend):
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
         # A check that finds another revision is final: only a commit that met another one is made again.
-        handle, entries = self._retry.call(lambda: self._hwms.append(changes), what, again=_commit_may_succeed)
+        handle, entries = self._retry.call(lambda: self._attempt(changes), what, again=_commit_may_succeed)
         self._fold_hwms.if_needed(handle)
         return entries
+
+    def _attempt(self, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
+        try:
+            return self._hwms.append(changes)
+        except CommitConflict:
+            # Waiting is for changes that may still be made: what the winner wrote may refuse this one for good.
+            self._hwms.check(changes)
+            raise
 
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)

@@ -42,11 +42,12 @@ class DataFiles:
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def write(self, path: str, rows: pa.Table, indexed: Sequence[str]) -> AddAction:
-        """Write ``rows``, and return the action that adds the file, with statistics of the columns ``indexed``."""
+        """Write ``rows``, and return the action that adds the file, as rows that only moved, with statistics
+        of the columns ``indexed``."""
         pq.write_table(rows, path, filesystem=self._files, row_group_size=_ROW_GROUP)
         size = self._files.get_file_info(path).size
         now = int(datetime.now().timestamp() * 1000)
-        return AddAction(path, size, {}, now, True, json.dumps(_statistics(rows, indexed)))
+        return AddAction(path, size, {}, now, False, json.dumps(_statistics(rows, indexed)))
 
 
 def _with_scheme(uri: str) -> str:

@@ -1,8 +1,8 @@
 """Folding: the writer that sees too many small files makes one of them, in one commit of adds and removes.
 
-Concurrent appends survive it, since it names the files that it takes out. Two folds cannot both succeed: they share a
-fence, and Delta refuses to remove a file twice. A fold that loses, or fails, changes nothing and is not tried again:
-the next writer will see the same files.
+The commit says that no data changed (``dataChange`` false on both sides), which lets concurrent appends pass; deltalake
+would refuse them otherwise. It would also let the same files be folded twice, so folds share a fence. A fold that loses
+it, or fails, changes nothing and is not tried again: a later writer will see the same files.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 MOST_FILES = 64
 _FENCE = "odi/fold"
+_VERSIONS_PER_LOOK = 8
 _VACUUM_HOURS = 1
 # Vacuum lists the whole folder, so only about one fold in so many does it.
 _FOLDS_PER_VACUUM = 16
@@ -53,11 +54,14 @@ class Folding:
     largest: int | None = None
 
     def if_needed(self, handle: Handle) -> None:
-        """Fold if more than 64 small files are live. Never fails: the write it follows is done and acknowledged."""
+        """Fold if more than 64 small files are live; one commit in eight looks.
+
+        Never fails: the write it follows is done and acknowledged.
+        """
         try:
             with deltalake_calls("folding a system table", self.table.uri):
-                # Counting is all that nearly every write does here: the files are listed only when there are many.
-                if len(handle.table.file_uris()) <= MOST_FILES:
+                # Of the writers that could see too many files at once, the version picks one.
+                if handle.table.version() % _VERSIONS_PER_LOOK or not _plain(handle):
                     return
                 files = self._small(handle)
                 if len(files) <= MOST_FILES:
@@ -83,7 +87,10 @@ class Folding:
             return {"files_folded": 0, "files_removed": 0}
         with deltalake_calls("folding a system table", self.table.uri):
             files = self._small(handle)
-            if len(files) > 1:
+            if not _plain(handle):
+                # deltalake's own compaction knows partitions, but two at once would double the rows: only on demand.
+                handle.table.optimize.compact()
+            elif len(files) > 1:
                 self._fold(handle, files)
             handle.table.create_checkpoint()
             handle.table.cleanup_metadata()
@@ -100,17 +107,12 @@ class Folding:
     def _fold(self, handle: Handle, files: Sequence[DataFile]) -> None:
         from odi_assets.state.data_files import DataFiles
 
-        if not _plain(handle):
-            # Partitioned, or with deletion vectors: deltalake's own compaction knows how.
-            handle.table.optimize.compact()
-            return
         rows = self.rows(handle, files)
         store = DataFiles(self.table.uri, self.table.storage_options)
         added = store.write(f"part-{uuid4()}.folded.parquet", rows, self.table.indexed)
         now = int(time.time() * 1000)
         handle.table.create_write_transaction(
-            # dataChange must be told as true: Delta lets a file be removed twice otherwise.
-            [*(RemoveAction(file.path, True, now, file.size, {}) for file in files), added],
+            [*(RemoveAction(file.path, False, now, file.size, {}) for file in files), added],
             mode="append",
             schema=handle.table.schema(),
             commit_properties=CommitProperties(

@@ -11,11 +11,16 @@ from odi_assets.state.records import HwmEntry
 _UNORDERED = frozenset({"null", "bool", "dict"})
 
 
-def check_forward(before: HwmEntry | None, value: Any) -> None:
+def check_forward(before: HwmEntry | None, value: Any, kind: str) -> None:
     """Refuse a value that lies before the key's present one, or that is of another type and so cannot be compared.
 
     Values without an order (dicts, booleans, lists of unlike things, NaN) are accepted, and so is anything after None.
     A value that Odibi wrote without a type is read as the new value's type where its text allows it.
+
+    Args:
+        before: the key's present revision; None if it is not set.
+        value: the new value.
+        kind: the name of its type, as it is stored.
 
     Raises:
         StateError: fields key, current, value.
@@ -23,31 +28,31 @@ def check_forward(before: HwmEntry | None, value: Any) -> None:
     if before is None or before.value is None:
         return
     current = before.value
-    if not _same_type(current, value) and before.value_type is None:
-        current = _read_as(current, value)
-    if not _same_type(current, value):
+    current_kind = before.value_type
+    if current_kind is None:
+        current = _read_as(current, kind)
+        current_kind = values.encode(current).type
+    if current_kind != kind and not _comparable(current, current_kind, value, kind):
         raise _refused(
             before,
             value,
-            f"its value {_shown(before.value)} is a {_name(before)} and the new value {_shown(value)} is a "
-            f"{values.encode(value).type}: the two cannot be compared",
+            f"its value {_shown(before.value)} is a {_name(before, current_kind)} and the new value {_shown(value)} "
+            f"is a {kind}: the two cannot be compared",
         )
-    if _lies_before(value, current):
+    if _lies_before(value, current, kind):
         raise _refused(before, value, f"the new value {_shown(value)} lies before its present value {_shown(current)}")
 
 
-def _same_type(current: Any, value: Any) -> bool:
-    kind, other = values.encode(current).type, values.encode(value).type
-    if kind == other:
-        return True
-    if {type(current), type(value)} <= {list, tuple} or {type(current), type(value)} == {dict}:
+def _comparable(current: Any, current_kind: str, value: Any, kind: str) -> bool:
+    if isinstance(value, list | tuple | dict):
+        # Their kinds also name the types of what they hold.
         return type(current) is type(value)
     # Two datetimes with zones compare as instants, whatever the zones; a naive one compares with neither.
-    return kind.partition("[")[0] == other.partition("[")[0] and ("[" in kind) == ("[" in other)
+    return current_kind.partition("[")[0] == kind.partition("[")[0] and ("[" in current_kind) == ("[" in kind)
 
 
-def _lies_before(value: Any, current: Any) -> bool:
-    if values.encode(current).type in _UNORDERED or isinstance(current, dict):
+def _lies_before(value: Any, current: Any, kind: str) -> bool:
+    if kind in _UNORDERED or isinstance(value, dict):
         return False
     try:
         return bool(value < current)
@@ -55,8 +60,7 @@ def _lies_before(value: Any, current: Any) -> bool:
         return False
 
 
-def _read_as(current: Any, value: Any) -> Any:
-    kind = values.encode(value).type
+def _read_as(current: Any, kind: str) -> Any:
     try:
         return values.from_json(current, kind)
     except StateError:
@@ -73,8 +77,8 @@ def _refused(before: HwmEntry, value: Any, why: str) -> StateError:
     )
 
 
-def _name(entry: HwmEntry) -> str:
-    return entry.value_type or f"{values.encode(entry.value).type} (written by Odibi, without a type)"
+def _name(entry: HwmEntry, kind: str) -> str:
+    return entry.value_type or f"{kind} (written by Odibi, without a type)"
 
 
 def _shown(value: Any) -> str:

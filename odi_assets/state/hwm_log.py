@@ -8,6 +8,7 @@ The newest revision counts; a row without a revision was written by Odibi and co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -50,6 +51,7 @@ class HwmLog:
         self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED)
         self._environment = environment
         self._mine = in_environment(environment)
+        self._fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"
 
     def latest(self, key: str) -> HwmEntry | None:
         """The newest revision of ``key``, a tombstone too; None if it was never set."""
@@ -71,11 +73,20 @@ class HwmLog:
             CommitConflict: another writer of one of the keys came between; nothing was written.
             OdiError: a check refused its change; nothing was written.
         """
-        handle = self.table.open_for_writing()
+        return self.table.write(lambda handle: self._append(handle, changes))
+
+    def check(self, changes: Sequence[Change]) -> None:
+        """Look whether all changes could be made now.
+
+        Raises:
+            OdiError: a check refuses its change.
+        """
+        self.table.read(lambda handle: self._entries(handle, changes))
+
+    def _append(self, handle: Handle, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
         with self.table.reading():
-            latest = self._latest_of_these(handle, [change.key for change in changes])
-        entries = [change.entry_after(latest.get(change.key), self._environment) for change in changes]
-        rows = [_row(entry) for entry in entries]
+            entries = self._entries(handle, changes)
+        rows = [_row(entry, change) for entry, change in zip(entries, changes, strict=True)]
         self.table.append(
             handle,
             rows,
@@ -93,8 +104,15 @@ class HwmLog:
             f"ORDER BY {_NEWEST_FIRST}) AS nth FROM state) WHERE nth <= {HISTORY_KEPT} "
             "ORDER BY environment, key, revision"
         )
-        found = pa.table(QueryBuilder().register("state", handle.table).execute(query)).drop_columns("nth")
-        return found.cast(pa.schema(handle.table.schema().to_arrow()))
+        found = QueryBuilder().register("state", handle.table).execute(query)
+        # Not pa.table(): that imports pandas.
+        rows = pa.RecordBatchReader.from_stream(found).read_all().drop_columns("nth")
+        return rows.cast(pa.schema(handle.table.schema().to_arrow()))
+
+    def _entries(self, handle: Handle, changes: Sequence[Change]) -> list[HwmEntry]:
+        latest = self._latest_of_these(handle, [change.key for change in changes])
+        now = datetime.now(UTC)
+        return [change.entry_after(latest.get(change.key), self._environment, now) for change in changes]
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
@@ -134,7 +152,7 @@ class HwmLog:
         return f"key = {sql(key)} AND {self._mine}"
 
     def _fence(self, key: str) -> str:
-        return f"odi/hwm/{quote(self._environment or '', safe='')}/{key}"
+        return self._fence_prefix + key
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -156,10 +174,10 @@ def _entry(row: Mapping[str, Any]) -> HwmEntry:
     )
 
 
-def _row(entry: HwmEntry) -> dict[str, Any]:
+def _row(entry: HwmEntry, change: Change) -> dict[str, Any]:
     return {
         "key": entry.key,
-        "value": None if entry.deleted else values.encode(entry.value).json,
+        "value": None if entry.deleted else change.encoded.json,
         "environment": entry.environment,
         "updated_at": entry.updated_at,
         "value_type": entry.value_type,

@@ -1,6 +1,8 @@
 """Run history beside the JSON state file: one line per run, appended and fsynced, newest last.
 
-Appending keeps the cost of a record, and reading backwards that of a last-run look-up, the same at any length.
+Appending keeps the cost of a record, and reading backwards that of a last-run look-up, the same at any length. Runs
+need not be recorded in the order in which they ended: each line also tells the latest end among the lines up to it,
+so that a reader knows how far back a later one may lie.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from odi_assets.state.run_rows import from_row, to_row
 
 _log = logging.getLogger(__name__)
 _BLOCK = 64 * 1024
+_LATEST = "latest_end"
 _MOMENTS = ("timestamp", "started_at")
 
 
@@ -31,37 +35,53 @@ class RunLines:
 
     def append(self, records: Iterable[RunRecord], environment: str | None) -> None:
         """Add records; returns when they are on disk."""
-        lines = b"".join(_line(to_row(record, environment)) for record in records)
-        if not lines:
+        rows = [to_row(record, environment) for record in records]
+        if not rows:
             return
         fresh = not self.path.exists()
         with self.path.open("ab") as file:
             self._drop_torn_line(file.fileno())
-            file.write(lines)
+            file.writelines(_lines(rows, self._latest_end()))
             file.flush()
             os.fsync(file.fileno())
         if fresh:
             sync_folder(self.path.parent)
 
     def newest_first(self) -> Iterator[RunRecord]:
-        """Every record, from the last line to the first.
+        """Every record, the one that ended last first; lazily, so that who needs one reads little.
 
         Raises:
             StateError: a line that is not a run. A last line without an end is a write that was never acknowledged,
                 and is passed over.
         """
-        for end, line in self._lines_backwards():
-            yield _record(self._parsed(end, line))
+        waiting: list[tuple[float, int, int, RunRecord]] = []
+        for number, (end, line) in enumerate(self._lines_backwards()):
+            row = self._parsed(end, line)
+            latest = row.get(_LATEST)
+            while waiting and latest is not None and -waiting[0][0] > latest:
+                yield heappop(waiting)[3]
+            record = _record(row)
+            heappush(waiting, (-record.timestamp.timestamp(), -record.attempt, number, record))
+        while waiting:
+            yield heappop(waiting)[3]
 
     def rewrite(self, keep: Iterable[RunRecord]) -> None:
         """Replace the file by ``keep``, given oldest first, each stamped as it is."""
         scratch = self.path.with_name(f"{self.path.name}.tmp")
         with scratch.open("wb") as file:
-            file.writelines(_line(to_row(record, record.environment)) for record in keep)
+            file.writelines(_lines((to_row(record, record.environment) for record in keep), 0.0))
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(self.path)
         sync_folder(self.path.parent)
+
+    def _latest_end(self) -> float:
+        for end, line in self._lines_backwards():
+            row = self._parsed(end, line)
+            if _LATEST in row:
+                return float(row[_LATEST])
+            return max(record.timestamp.timestamp() for record in self.newest_first())
+        return 0.0
 
     def _drop_torn_line(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size
@@ -125,8 +145,10 @@ class RunLines:
         )
 
 
-def _line(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, ensure_ascii=True, default=_iso).encode() + b"\n"
+def _lines(rows: Iterable[dict[str, Any]], latest: float) -> Iterator[bytes]:
+    for row in rows:
+        latest = max(latest, row["timestamp"].timestamp())
+        yield json.dumps({**row, _LATEST: latest}, default=_iso).encode() + b"\n"
 
 
 def _iso(value: Any) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from odi_assets.errors import StateConflictError, StateError
@@ -14,29 +14,51 @@ from odi_assets.state.forward import check_forward
 from odi_assets.state.records import HwmEntry, RunRecord, check_environment, check_key
 from odi_assets.state.run_data import info_of, pipeline_data, records_of
 
-Check = Callable[[HwmEntry | None], None]
-"""Sees a key's present revision (None: not set) and raises if the change may not be made."""
+Check = Callable[["Change", HwmEntry | None], None]
+"""Sees a change and its key's present revision (None: not set), and raises if the change may not be made."""
 
 
-@dataclass(frozen=True)
+def any_change(_change: Change, _current: HwmEntry | None) -> None:
+    """The check of a change that may always be made."""
+
+
+def forward_only(change: Change, current: HwmEntry | None) -> None:
+    """The check of a change that may only move its key forward.
+
+    Raises:
+        StateError: it would move the key back, or to another type.
+    """
+    check_forward(current, change.value, change.encoded.type)
+
+
+# Not frozen, and encoded once: a batch makes thousands of these.
+@dataclass(slots=True)
 class Change:
-    """One key's next revision."""
+    """One key's next revision; ``encoded`` is its value as it is stored.
+
+    Raises:
+        StateError: the key is none, or the value cannot be stored.
+    """
 
     key: str
     value: Any = None
     target_commit: int | None = None
     run_id: str | None = None
     deleted: bool = False
-    check: Check = lambda _: None
+    check: Check = any_change
+    encoded: values.Encoded = field(init=False)
 
-    def entry_after(self, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
+    def __post_init__(self) -> None:
+        check_key(self.key)
+        self.encoded = values.encode(self.value)
+
+    def entry_after(self, latest: HwmEntry | None, environment: str | None, now: datetime) -> HwmEntry:
         """The entry that follows ``latest`` (tombstones count; None: the key is new).
 
         Raises:
             OdiError: the check refuses the change.
         """
-        self.check(None if latest is None or latest.deleted else latest)
-        now = datetime.now(UTC)
+        self.check(self, None if latest is None or latest.deleted else latest)
         if latest is not None and latest.updated_at >= now:
             now = latest.updated_at + timedelta(microseconds=1)
         return HwmEntry(
@@ -48,7 +70,7 @@ class Change:
             deleted=self.deleted,
             target_commit=self.target_commit,
             run_id=self.run_id,
-            value_type=None if self.deleted else values.encode(self.value).type,
+            value_type=None if self.deleted else self.encoded.type,
         )
 
 
@@ -87,12 +109,12 @@ class KeyedBackend(ABC):
         return None if entry is None else entry.value
 
     def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
-        return self._write([self._forward(key, value, target_commit, run_id)])[0]
+        return self._write([Change(key, value, target_commit, run_id, check=forward_only)])[0]
 
     def reset_hwm(
         self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None
     ) -> HwmEntry:
-        return self._write([Change(check_key(key), value, target_commit, run_id)])[0]
+        return self._write([Change(key, value, target_commit, run_id)])[0]
 
     def compare_and_set(
         self,
@@ -103,7 +125,7 @@ class KeyedBackend(ABC):
         target_commit: int | None = None,
         run_id: str | None = None,
     ) -> HwmEntry:
-        def check(current: HwmEntry | None) -> None:
+        def check(_change: Change, current: HwmEntry | None) -> None:
             found = None if current is None else current.revision
             if found != expected_revision:
                 raise StateConflictError(
@@ -114,7 +136,7 @@ class KeyedBackend(ABC):
                     revision=found,
                 )
 
-        return self._write([Change(check_key(key), value, target_commit, run_id, check=check)])[0]
+        return self._write([Change(key, value, target_commit, run_id, check=check)])[0]
 
     def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
         changes: dict[str, Change] = {}
@@ -124,14 +146,14 @@ class KeyedBackend(ABC):
                     f"update {number} of the batch holds {sorted(map(str, update))}, not `key` and `value`",
                     fix="nothing was written; give each update both",
                 )
-            change = self._forward(update["key"], update["value"], update.get("target_commit"), update.get("run_id"))
-            changes[change.key] = change
+            key, value = update["key"], update["value"]
+            changes[key] = Change(key, value, update.get("target_commit"), update.get("run_id"), check=forward_only)
         return self._write(list(changes.values())) if changes else []
 
     def delete_hwm(self, key: str) -> bool:
         if self.get_entry(key) is None:
             return False
-        self._write([Change(check_key(key), deleted=True)])
+        self._write([Change(key, deleted=True)])
         return True
 
     def get_last_run(self, pipeline: str, node: str) -> RunRecord | None:
@@ -147,13 +169,6 @@ class KeyedBackend(ABC):
 
     def save_pipeline_run(self, pipeline_name: str, pipeline_data_: Mapping[str, Any]) -> None:
         self.record_runs(records_of(pipeline_name, pipeline_data(pipeline_data_)))
-
-    @staticmethod
-    def _forward(key: str, value: Any, target_commit: int | None, run_id: str | None) -> Change:
-        def check(current: HwmEntry | None) -> None:
-            check_forward(current, value)
-
-        return Change(check_key(key), value, target_commit, run_id, check=check)
 
 
 def _at(revision: int | None) -> str:

@@ -61,8 +61,9 @@ class LocalJSONStateBackend(KeyedBackend):
         with self._file.locked():
             document = self._read()
             revisions = {change.key: self._revisions(document, change.key) for change in changes}
+            now = datetime.now(UTC)
             entries = [
-                change.entry_after(next(iter(revisions[change.key]), None), self.environment) for change in changes
+                change.entry_after(next(iter(revisions[change.key]), None), self.environment, now) for change in changes
             ]
             for entry in entries:
                 self._put(document, [entry, *revisions[entry.key]])

@@ -111,6 +111,8 @@ def check_key(key: str) -> str:
     """
     if not isinstance(key, str) or not key:
         raise StateError(f"a state key is text of at least one character, not {key!r}", fix="name the key", key=key)
+    if key.isascii():
+        return key
     try:
         key.encode()
     except UnicodeEncodeError as error:

@@ -70,9 +70,12 @@ class RunLog:
         rows = [to_row(record, self._environment) for record in records]
         if not rows:
             return None
-        handle = self.table.open_for_writing()
-        self.table.append(handle, rows, [], landed=lambda now: self._holds(now, rows[-1]))
-        return handle
+
+        def attempt(handle: Handle) -> Handle:
+            self.table.append(handle, rows, [], landed=lambda now: self._holds(now, rows[-1]))
+            return handle
+
+        return self.table.write(attempt)
 
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
@@ -100,13 +103,13 @@ class RunLog:
         handle = self.table.open()
         if handle is None:
             return 0
-        rows = self.table.rows(handle, f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}')
-        nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
-        kept = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0].timestamp for p, n in nodes]
-        spared = "".join(f' AND "timestamp" <> {_literal(moment)}' for moment in kept if moment < oldest)
-        predicate = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}{spared}'
+        old = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}'
         with deltalake_calls("dropping old runs", self.table.uri):
-            return int(handle.table.delete(predicate)["num_deleted_rows"])
+            rows = self.table.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
+            nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
+            newest = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0] for p, n in sorted(nodes)]
+            spared = "".join(f" AND NOT ({_is(record)})" for record in newest if record.timestamp < oldest)
+            return int(handle.table.delete(old + spared)["num_deleted_rows"])
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
@@ -164,6 +167,13 @@ def _may_hold(low: str | None, high: str | None, value: str) -> bool:
 
 def _moments(column: Any) -> list[datetime | None]:
     return [item if item is None or item.tzinfo else item.replace(tzinfo=UTC) for item in column.to_pylist()]
+
+
+def _is(record: RunRecord) -> str:
+    return (
+        f"pipeline_name = {sql(record.pipeline_name)} AND node_name = {sql(record.node_name)} "
+        f'AND "timestamp" = {_literal(record.timestamp)}'
+    )
 
 
 def _literal(moment: datetime) -> str:

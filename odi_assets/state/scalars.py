@@ -138,7 +138,9 @@ def _exactly(wanted: type, data: Any) -> Any:
 
 
 def _int_back(data: Any, _zone: str | None) -> int:
-    return int(data, 16) if isinstance(data, str) else int(_exactly(int, data))
+    if isinstance(data, str) and data.removeprefix("-").startswith("0x"):
+        return int(data, 16)
+    return int(_exactly(int, data))
 
 
 def _float_back(data: Any, _zone: str | None) -> float:

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _OPEN_ATTEMPTS = 5
 _COMMIT_ATTEMPTS = 200
+_YOUNG_VERSIONS = 20
+_YOUNG_ATTEMPTS = 20
 _LOCAL_LOG_SECONDS = 10
 _REMOTE_LOG_SECONDS = 600
 
@@ -188,6 +190,25 @@ class SystemTable:
         return now is None or now.table.version() != handle.table.version()
 
     # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, attempt: Callable[[Handle], T]) -> T:
+        """What ``attempt`` makes of a fresh handle on the table, which is made if there is none.
+
+        deltalake lets several processes "make" one table: each replaces the metadata of the one before and so spoils
+        what was begun on it. While the table is that young, an attempt starts over at once instead of waiting.
+
+        Raises:
+            CommitConflict: ``attempt`` met a concurrent commit; nothing was written.
+        """
+        for soon in range(1, _YOUNG_ATTEMPTS + 1):
+            handle = self.open_for_writing()
+            try:
+                return attempt(handle)
+            except CommitConflict:
+                if handle.table.version() > _YOUNG_VERSIONS or soon == _YOUNG_ATTEMPTS:
+                    raise
+                time.sleep(0.005 * soon)
+        raise AssertionError("unreachable")
 
     def append(
         self,

@@ -35,6 +35,9 @@ from odi_assets.errors import StateError
 from odi_assets.state import scalars
 
 _MAX_DEPTH = 64
+_PLAIN_INT = 2**63
+_READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_ESCAPED = json.JSONEncoder(allow_nan=False)
 
 TypeTree = str | dict[str, Any]
 """A value's type: a name, or ``{"list": [types…]}``, ``{"tuple": [types…]}``, ``{"dict": {key: type}}``,
@@ -54,6 +57,8 @@ def encode(value: Any) -> Encoded:
     Raises:
         StateError: a value of a type that cannot be stored, or nested more than 64 deep.
     """
+    if type(value) is int and -_PLAIN_INT < value < _PLAIN_INT:
+        return Encoded(str(value), "int")
     data, kind = to_json(value)
     return Encoded(dump(data), kind)
 
@@ -94,8 +99,8 @@ def from_json(data: Any, kind: str | None) -> Any:
 
 def dump(data: Any) -> str:
     """JSON text: readable characters as they are; escapes only where text could not be stored as UTF-8."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    return text if is_utf8(text) else json.dumps(data, allow_nan=False)
+    text = _READABLE.encode(data)
+    return text if is_utf8(text) else _ESCAPED.encode(data)
 
 
 def _decode_untyped(text: str | None) -> Any:
@@ -185,6 +190,8 @@ def _mismatch(data: Any, kind: str, error: Exception) -> StateError:
 
 def is_utf8(text: str) -> bool:
     """Whether text can be written as UTF-8: a lone surrogate cannot."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

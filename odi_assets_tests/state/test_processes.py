@@ -1,0 +1,72 @@
+"""Many processes at once, and processes that are killed: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from odi_assets_tests.state import writers
+from odi_assets_tests.state.conftest import Reopen
+
+NAMES = [f"w{n}" for n in range(8)]
+
+
+def test_writers_of_distinct_keys_lose_nothing_and_never_wait(kind: str, tmp_path: Path, reopen: Reopen) -> None:
+    running = writers.start(kind, tmp_path, "set_own_keys", 20, NAMES)
+    writers.go(running)
+    assert all(len(told) == 20 for told in writers.acknowledged(running))
+    found = {entry.key: entry.value for entry in reopen().list_hwms()}
+    assert found == {f"{name}.{n % 5}": n for name in NAMES for n in range(16, 21)}
+    assert {entry.revision for entry in reopen().list_hwms()} == {4}
+
+
+def test_compare_and_set_from_many_processes_counts_exactly(kind: str, tmp_path: Path, reopen: Reopen) -> None:
+    running = writers.start(kind, tmp_path, "increment_shared", 8, NAMES)
+    writers.go(running)
+    won = Counter(value for told in writers.acknowledged(running) for value in told)
+    assert won == Counter(range(1, 65))
+    assert reopen().get_hwm("shared") == 64
+
+
+@pytest.mark.parametrize("kind", ["catalog"])
+def test_processes_that_make_the_tables_at_once_all_succeed(tmp_path: Path, kind: str) -> None:
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        running = writers.start(kind, folder, "set_one_shared_document", 1, NAMES)
+        writers.go(running)
+        assert writers.acknowledged(running) == [[1]] * 8
+        found = writers.open_backend(kind, folder).list_hwms()
+        assert [entry.key for entry in found] == NAMES
+
+
+@pytest.mark.parametrize("kind", ["local"])
+def test_fifty_sets_of_eight_processes_are_all_in_the_json_file(kind: str, tmp_path: Path, reopen: Reopen) -> None:
+    running = writers.start(kind, tmp_path, "set_one_shared_document", 50, NAMES)
+    writers.go(running)
+    writers.acknowledged(running)
+    assert {(e.key, e.value, e.revision) for e in reopen().list_hwms()} == {(name, 50, 50) for name in NAMES}
+
+
+def test_a_killed_writer_leaves_every_acknowledged_write_readable(kind: str, tmp_path: Path, reopen: Reopen) -> None:
+    draw = random.Random(2013)
+    before: dict[str, int] = {}
+    for round_ in range(4):
+        running = writers.start(kind, tmp_path, "forever", 0, [f"r{round_}a", f"r{round_}b"])
+        writers.go(running)
+        first = [writers.next_acknowledged(writer) for writer in running]
+        time.sleep(draw.random() / 2)
+        for writer in running:
+            writer.kill()
+        for name, writer, one in zip((f"r{round_}a", f"r{round_}b"), running, first, strict=True):
+            before[name] = max([one, *writers.last_words(writer)])
+        found = {entry.key: entry.value for entry in reopen().list_hwms()}
+        # A write may have landed without the word of it; what was told is there.
+        assert {name: found[name] - told for name, told in before.items() if not 0 <= found[name] - told <= 1} == {}
+    reopen().set_hwm("after", 1)
+    reopen().maintain()
+    assert reopen().get_hwm("after") == 1
+    assert {entry.key for entry in reopen().list_hwms()} == {*before, "after"}
