@@ -1,13 +1,25 @@
-"""Runs whose process is gone: Dagster's local launcher leaves them started for ever, which would block the next."""
+"""Runs in flight, and runs that only seem to be because their process was killed.
+
+Dagster notices when a process dies that its code server started. A run from the shell, or one whose code server died
+with it, stays "started" for ever: it would hold its pipeline's place in the pool and keep the sensor from requesting.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 import dagster as dg
 
+IN_FLIGHT = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 PROCESS_TAG = "odi/process"
 """Run tag that names the process of a run: ``host/pid/start``. A pid alone may belong to another process by now."""
 
@@ -32,6 +44,15 @@ def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
         run, f"The process of this run (pid {pid}) is gone; it was killed or the machine restarted."
     )
     return True
+
+
+def run_in_flight(instance: dg.DagsterInstance, job_name: str, keys: Collection[dg.AssetKey]) -> dg.DagsterRun | None:
+    """A run that has not ended, of a job or of any of these assets, as picked in the UI. Ends lost ones on the way."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
+        concerned = run.job_name == job_name or not set(keys).isdisjoint(run.asset_selection or ())
+        if concerned and not end_lost_run(instance, run):
+            return run
+    return None
 
 
 def process_name(pid: int) -> str:

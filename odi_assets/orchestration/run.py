@@ -14,6 +14,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.build import build_definitions
 from odi_assets.orchestration.instance import open_instance
+from odi_assets.orchestration.liveness import run_in_flight
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.quiet import quiet_logger
 from odi_assets.orchestration.run_history import FULL_REFRESH_TAG, TRIGGER_TAG, Listener, NodeEvent, RunHistory
@@ -82,6 +83,8 @@ def _run(
 
     # A state backend that does not open is no matter of one node: its error is the caller's.
     state = project.open_state()
+    # A run that was killed would stand before this one in the UI as if it were still running.
+    run_in_flight(instance, pipeline, [asset_key(key) for key in keys])
     run_id, started = str(uuid.uuid4()), time.monotonic()
     job = build_definitions(project, listener=listen, loggers={LOGGER: quiet_logger}).resolve_job_def(pipeline)
     failure: dg.DagsterEvent | None = None

@@ -10,7 +10,7 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.liveness import end_lost_run
+from odi_assets.orchestration.liveness import run_in_flight
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.positions import Positions, look, watched_nodes
 
@@ -22,14 +22,6 @@ BUDGET = 40.0
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 """Seconds until a position is tried again after a run that did not take it in; they double with each such run."""
 _RECENT = 12
-
-IN_FLIGHT = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 def new_data_sensor(project: Project, pipeline: str, job: dg.JobDefinition) -> dg.SensorDefinition | None:
@@ -57,7 +49,8 @@ def evaluate(
     context: dg.SensorEvaluationContext, project: Project, pipeline: str, now: float | None = None
 ) -> dg.RunRequest | dg.SkipReason:
     """One tick. Its cursor is for display alone: whether to run is decided by HWMs and by the runs there have been."""
-    running = run_in_flight(context.instance, project, pipeline)
+    keys = [asset_key(key) for key in project.graph.order(pipeline)]
+    running = run_in_flight(context.instance, pipeline, keys)
     if running is not None:
         return dg.SkipReason(f"Run {running.run_id} of {pipeline} is {running.status.value.lower()}.")
     positions = look(project, pipeline, BUDGET)
@@ -74,15 +67,6 @@ def evaluate(
     context.log.info("Ahead: %s.%s", _list(positions.ahead), _troubles(positions))
     # Without a run key: Dagster would never again request one whose run failed.
     return dg.RunRequest(tags={POSITION_TAG: positions.fingerprint})
-
-
-def run_in_flight(instance: dg.DagsterInstance, project: Project, pipeline: str) -> dg.DagsterRun | None:
-    """A run that materializes nodes of the pipeline and has not ended: of its job, or of assets picked in the UI."""
-    keys = {asset_key(key) for key in project.graph.order(pipeline)}
-    for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
-        if (run.job_name == pipeline or keys & set(run.asset_selection or ())) and not end_lost_run(instance, run):
-            return run
-    return None
 
 
 def _tries(instance: dg.DagsterInstance, pipeline: str, fingerprint: str) -> tuple[int, float]:
