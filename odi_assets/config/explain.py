@@ -66,7 +66,7 @@ def _explain_one(details: ErrorDetails, places: Places) -> Iterator[Finding]:
     context = details.get("ctx", {})
     if kind == ERROR_TYPE:
         for mistake in context["mistakes"]:
-            yield Finding(place.path, mistake, Where.KEY if "unknown key" in mistake.message else Where.VALUE)
+            yield Finding(place.path, mistake, Where.KEY if mistake.of_key else Where.VALUE)
     elif kind == "extra_forbidden":
         yield Finding(place.path, _unknown_key(place, places), Where.KEY)
     elif kind == "missing":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -60,8 +61,9 @@ class Spot:
 class Places:
     """Finds the places of one document."""
 
-    def __init__(self, file: str, document: Document) -> None:
+    def __init__(self, file: str, document: Document, environment: AnyMapping[str, str]) -> None:
         self._file = file
+        self._environment = environment
         self._root = document.root
 
     def spot(self, path: Path) -> Spot:
@@ -71,7 +73,7 @@ class Places:
             return Spot((), Scalar(Mark(1, 1), "", None), None, path)
         spot = Spot((), node, None)
         for index, part in enumerate(path):
-            steps = list(_steps(spot.node, part))
+            steps = list(_steps(spot.node, part, self._environment))
             if not steps:
                 return replace(spot, rest=() if _folded(spot.node, path[index:]) else path[index:])
             for step in steps:
@@ -139,7 +141,7 @@ _OTHER_NAMES: dict[str | int, tuple[tuple[str, ...], ...]] = {
 }
 
 
-def _steps(node: Node, part: str | int) -> Iterable[str | int]:
+def _steps(node: Node, part: str | int, environment: AnyMapping[str, str]) -> Iterable[str | int]:
     """Return what to follow in the file for one part of a path; nothing when it is not there."""
     if isinstance(node, Mapping):
         if part in node.values:
@@ -148,7 +150,7 @@ def _steps(node: Node, part: str | int) -> Iterable[str | int]:
     if isinstance(node, Sequence):
         if isinstance(part, int):
             return (part,) if part < len(node.items) else ()
-        return tuple(_named(node, part))[-1:]
+        return tuple(_named(node, part, environment))[-1:]
     return ()
 
 
@@ -160,11 +162,11 @@ def _has(node: Node, names: tuple[str, ...]) -> bool:
     return True
 
 
-def _named(inputs: Sequence, view: str) -> Iterable[int]:
+def _named(inputs: Sequence, view: str, environment: AnyMapping[str, str]) -> Iterable[int]:
     for index, item in enumerate(inputs.items):
         reference = item.values.get("node") if isinstance(item, Mapping) else item
         name = reference.value if isinstance(reference, Scalar) else None
-        if view == f"[{index}]" or (isinstance(name, str) and view_name(name) == view):
+        if view == f"[{index}]" or (isinstance(name, str) and view_name(substitute(name, environment).text) == view):
             yield index
 
 

@@ -61,14 +61,15 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
     file = Path(path)
     text = _read(file)
     read = document.read_document(text)
-    places = Places(str(path), read)
+    environment = os.environ if env is None else env
+    places = Places(str(path), read, environment)
     problems = [
         Problem(str(path), wrong.mark.line, wrong.mark.column, places.key(wrong.path), wrong.mistake.message)
         for wrong in read.problems
     ]
     if not isinstance(read.root, document.Mapping):
         raise ConfigErrors.of(str(path), problems or [_not_a_mapping(str(path), read.root)]) from None
-    values = read_values(read.root, os.environ if env is None else env)
+    values = read_values(read.root, environment)
     config, structural = _validate(values.data, places)
     outline = read_outline(values.data, file.absolute().parent, places)
     found = _without_echoes(values.findings, structural, checks.check(outline), places)
@@ -117,7 +118,7 @@ def _without_echoes(
 
 
 def _not_a_mapping(file: str, root: document.Node | None) -> Problem:
-    if root is None:
+    if root is None or (isinstance(root, document.Scalar) and root.value is None):
         return Problem(file, 1, 1, "", "the file is empty: a project file has `project`, `connections` and `pipelines`")
     message = "the file is not a mapping of keys and values: it starts with `project: …`"
     return Problem(file, root.mark.line, root.mark.column, "", message)

@@ -22,12 +22,14 @@ class Mistake:
             :attr:`message` quotes nothing.
         at: where, relative to what was validated: keys and indexes.
         suggestion: the word that was probably meant.
+        of_key: whether the key is wrong, and not its value.
     """
 
     message: str
     plain: str | None = None
     at: tuple[str | int, ...] = ()
     suggestion: str | None = None
+    of_key: bool = False
 
 
 def mistake(

@@ -78,13 +78,23 @@ class PipelineView:
 
 @dataclass
 class Outline:
-    """The readable parts of a project file. ``root`` is the file's folder."""
+    """The readable parts of a project file.
+
+    Attributes:
+        root: the file's folder.
+        connections: by name, None where one is not readable; None as a whole where the file has no mapping of them.
+        system_connection: the connection that ``system`` names, readable or not.
+    """
 
     root: FilePath
-    connections: dict[str, Connection | None]
+    connections: dict[str, Connection | None] | None
     pipelines: list[PipelineView]
     system: SystemConfig | None
     system_connection: str | None
+
+    def connection(self, name: str) -> Connection | None:
+        """Return a connection that is readable, or None."""
+        return (self.connections or {}).get(name)
 
     @property
     def nodes(self) -> Iterator[NodeView]:
@@ -112,7 +122,7 @@ def read_outline(data: Any, root: FilePath, places: Places) -> Outline:
     system = _mapping(data.get("system"))
     return Outline(
         root=root,
-        connections={name: _connection(value) for name, value in _mapping(data.get("connections")).items()},
+        connections=_connections(data.get("connections")),
         pipelines=[
             _pipeline(value, ("pipelines", i), places)
             for i, value in enumerate(_list(data.get("pipelines")))
@@ -166,6 +176,12 @@ def _read_inputs(view: NodeView, data: Any) -> None:
         readable = _salvage(InputConfig, {"node": value} if isinstance(value, str) else value)
         if readable is not None:
             view.inputs[name] = readable
+
+
+def _connections(data: Any) -> dict[str, Connection | None] | None:
+    if not isinstance(data, Mapping):
+        return None
+    return {name: _connection(value) for name, value in data.items()}
 
 
 def _connection(data: Any) -> Connection | None:

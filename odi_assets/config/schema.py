@@ -26,14 +26,14 @@ def json_schema() -> dict[str, Any]:
     _add_short_forms(definitions)
     for model in (schema, *definitions.values()):
         if model.get("type") == "object" and "properties" in model:
-            _loosen(model)
+            _accept_nothing(model)
     _ignore(schema, IGNORED_AT_ROOT)
     _ignore(definitions["PipelineConfig"], IGNORED_IN_PIPELINES)
     _ignore(definitions["NodeConfig"], IGNORED_IN_NODES)
     definitions["InputConfig"] = {"anyOf": [{"type": "string", "minLength": 1}, definitions["InputConfig"]]}
     return {
         "$schema": DIALECT,
-        **schema,
+        **_accept_variables(schema),
         "title": "odi_assets project file",
         "description": "Pipelines of nodes that Spark computes and Delta Lake holds.",
     }
@@ -53,57 +53,38 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
     listed = {"type": "array", "items": {"$ref": "#/$defs/InputConfig"}}
     del inputs["type"]
     inputs["anyOf"] = [listed, by_name]
-    for model, members in (
-        ("ReadConfig", ["stateful", "rolling_window", "files", "version"]),
-        ("InputConfig", ["stateful", "rolling_window", "version"]),
-    ):
-        increment = definitions[model]["properties"]["incremental"]
-        increment["anyOf"].append(
-            {"enum": [mode for mode in members if mode in ("files", "version")], "description": _SHORT}
-        )
+    for model, modes in (("ReadConfig", ["files", "version"]), ("InputConfig", ["version"])):
+        definitions[model]["properties"]["incremental"]["anyOf"].append({"enum": modes, "description": _SHORT})
 
 
-def _loosen(model: dict[str, Any]) -> None:
-    """Let variables stand for what is not text, and let keys without a value stand for keys left out."""
+def _accept_nothing(model: dict[str, Any]) -> None:
+    """Let keys without a value stand for keys left out; a union's members need the key that tells them apart."""
     required = model.setdefault("required", [])
     for name, value in model["properties"].items():
         value.pop("title", None)
         if "const" in value and name in DISCRIMINATORS:
             required.extend({name} - {*required})
-            continue
-        _accept_variables(value)
-        if name not in required and not _takes_null(value):
+        elif name not in required and not _takes_null(value):
             model["properties"][name] = {"anyOf": [value, {"type": "null"}], **_notes(value)}
 
 
-def _accept_variables(value: dict[str, Any]) -> None:
-    if "$ref" in value and _is_enum(value["$ref"]):
-        reference = value.pop("$ref")
-        value["anyOf"] = [{"$ref": reference}, dict(_VARIABLE)]
-    elif value.get("type") in ("integer", "number") or "enum" in value or value.get("format") == "date":
-        kept = {key: value.pop(key) for key in list(value) if key not in ("description", "default", "title")}
-        value["anyOf"] = [kept, dict(_NUMBER if kept.get("type") in ("integer", "number") else _VARIABLE)]
-    elif "pattern" in value:
-        value["pattern"] = rf"{value['pattern']}|\$\{{"
-    for member in value.get("anyOf", []):
-        if member not in (_VARIABLE, _NUMBER):
-            _accept_variables_of_member(member)
-    items = value.get("items")
-    if isinstance(items, dict):
-        _accept_variables(items)
+def _accept_variables(schema: Any) -> Any:
+    """Let ``${VAR}`` stand where not any text may: for numbers, dates, words of a list, and texts of a pattern."""
+    if isinstance(schema, list):
+        return [_accept_variables(member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: value if key in _LITERAL else _accept_variables(value) for key, value in schema.items()}
+    if isinstance(schema.get("pattern"), str):
+        schema["pattern"] = rf"{schema['pattern']}|\$\{{"
+    is_number = schema.get("type") in ("integer", "number")
+    if is_number or isinstance(schema.get("enum"), list) or schema.get("format") == "date":
+        notes = _notes(schema)
+        return {"anyOf": [schema, dict(_NUMBER if is_number else _VARIABLE)], **notes}
+    return schema
 
 
-def _accept_variables_of_member(member: dict[str, Any]) -> None:
-    if "pattern" in member and not member["pattern"].endswith(r"\$\{"):
-        member["pattern"] = rf"{member['pattern']}|\$\{{"
-    elif member.get("format") == "date":
-        kept = dict(member)
-        member.clear()
-        member["anyOf"] = [kept, dict(_VARIABLE)]
-
-
-def _is_enum(reference: str) -> bool:
-    return reference.rpartition("/")[2] in {"FileFormat", "WriteMode"}
+_LITERAL = frozenset({"default", "examples", "enum", "required", "discriminator"})
 
 
 def _takes_null(value: dict[str, Any]) -> bool:

@@ -62,7 +62,8 @@ def fold_keys(write: Any) -> Any:
     if isinstance(options, Mapping) and "keys" in options:
         others = [name for name in options if name != "keys"]
         if others:
-            raise mistakes(Mistake("unknown key: only `keys` is taken here", at=("options", name)) for name in others)
+            text = "unknown key: only `keys` is taken here"
+            raise mistakes(Mistake(text, at=("options", name), of_key=True) for name in others)
         given.append(("options", "keys"))
         folded["keys"] = folded.pop("options")["keys"]
     if "merge_keys" in folded:
@@ -71,5 +72,5 @@ def fold_keys(write: Any) -> Any:
     if "keys" in write:
         given.append(("keys",))
     if len(given) > 1:
-        raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0])])
+        raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], of_key=True)])
     return folded

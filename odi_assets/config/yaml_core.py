@@ -60,15 +60,44 @@ else:
     LOADER = PurePythonLoader
 
 
+MAX_DEPTH = 100
+"""Lists and mappings inside one another; a project file needs ten. libyaml's composer crashes at some ten thousand."""
+
+
+class TooDeep(yaml.YAMLError):  # type: ignore[misc]
+    """Lists and mappings are nested deeper than any project needs."""
+
+    problem = "nested too deeply"
+    problem_mark: Any = None
+
+
 def compose(text: str) -> Any:
     """Return the root node of the one document in ``text``, or None when there is none.
 
     Raises:
         yaml.YAMLError: the text is no YAML; see :func:`explain`.
     """
+    _check_depth(text)
     loader = LOADER(text)
     try:
         return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    loader = LOADER(text)
+    depth = 0
+    try:
+        while (event := loader.get_event()) is not None:
+            if isinstance(event, yaml.events.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.events.CollectionEndEvent):
+                depth -= 1
+            if depth > MAX_DEPTH:
+                error = TooDeep()
+                error.problem_mark = event.start_mark
+                raise error
     finally:
         loader.dispose()
 
@@ -114,6 +143,7 @@ _PROBLEMS = {
     "did not find expected node content": "expected a value here: a bracket or brace is not closed",
     "block sequence entries are not allowed": "a list item `- ` cannot stand here: check the indentation",
     "found duplicate anchor": "this anchor is defined twice",
+    TooDeep.problem: f"more than {MAX_DEPTH} lists and mappings inside one another",
     "found unknown escape character": "a backslash in double quotes needs a second one; or use single quotes",
 }
 

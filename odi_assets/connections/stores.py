@@ -44,20 +44,24 @@ def azure_host(connection: AzureBlobConnection) -> str:
 
 
 def _azure(connection: AzureBlobConnection) -> Options:
+    """Return Azure's options. Hadoop's connector speaks to Azure only: an emulator's endpoint is not told to Spark."""
     host = azure_host(connection)
     storage = {"account_name": connection.account_name, "container_name": connection.container}
-    fsspec: dict[str, Any] = {"account_name": connection.account_name}
+    fsspec = {"account_name": connection.account_name}
     if isinstance(connection.auth, AccountKeyAuth):
         key = connection.auth.account_key.get_secret_value()
         storage["account_key"] = fsspec["account_key"] = key
         spark = {f"fs.azure.account.auth.type.{host}": "SharedKey", f"fs.azure.account.key.{host}": key}
+        proof = f"AccountKey={key}"
     else:
         token = connection.auth.sas_token.get_secret_value().removeprefix("?")
         storage["sas_key"] = fsspec["sas_token"] = token
         spark = {f"fs.azure.account.auth.type.{host}": "SAS", f"fs.azure.sas.fixed.token.{host}": token}
+        proof = f"SharedAccessSignature={token}"
     if connection.endpoint:
         storage |= _endpoint(connection.endpoint)
-        fsspec["account_host"] = connection.endpoint.partition("://")[2] or connection.endpoint
+        account = f"AccountName={connection.account_name}"
+        fsspec = {"connection_string": f"BlobEndpoint={connection.endpoint};{account};{proof}"}
     return Options(storage, _hadoop(spark), fsspec)
 
 

@@ -13,6 +13,8 @@ from odi_assets.config.outline import NodeView, Outline, PipelineView
 
 def unknown_connections(outline: Outline) -> Iterator[Finding]:
     """Find connections that ``connections`` does not have."""
+    if outline.connections is None:
+        return
     named: dict[Path, str] = {}
     if outline.system_connection:
         named[("system", "connection")] = outline.system_connection

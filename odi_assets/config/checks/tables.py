@@ -42,8 +42,8 @@ def shared_folders(outline: Outline) -> Iterator[Finding]:
         while around and not around[-1].holds(folder):
             around.pop()
         if around:
-            inner, outer = (folder, around[-1]) if folder.path > around[-1].path else (around[-1], folder)
-            yield Finding(inner.path, Mistake(_overlap(inner, outer)))
+            earlier, later = sorted((folder, around[-1]), key=lambda one: (one.path[0] != "system", one.path))
+            yield Finding(later.path, Mistake(_overlap(later, earlier)))
         around.append(folder)
 
 
@@ -73,7 +73,7 @@ def _system_paths(system: SystemConfig) -> list[tuple[str, str]]:
 
 
 def _folder(outline: Outline, name: str, folder: str, path: Path, owner: str) -> _Folder | None:
-    connection = outline.connections.get(name)
+    connection = outline.connection(name)
     store: tuple[str, ...] = ("connection", name)
     base = getattr(connection, "base_path", "")
     if isinstance(connection, LocalConnection):
@@ -93,7 +93,7 @@ def _folder(outline: Outline, name: str, folder: str, path: Path, owner: str) ->
 def outside_paths(outline: Outline) -> Iterator[Finding]:
     """Find paths that lead out of their connection's folder, or that are URIs."""
     for path, connection, text in _paths(outline):
-        base = getattr(outline.connections.get(connection), "base_path", None)
+        base = getattr(outline.connection(connection), "base_path", None)
         if SCHEME.match(text):
             yield Finding(path, Mistake("is a URI: paths are relative to their connection"))
         elif base is not None and inside(text, _start(outline, connection, base)) is None:
@@ -103,7 +103,7 @@ def outside_paths(outline: Outline) -> Iterator[Finding]:
 
 
 def _start(outline: Outline, connection: str, base: str) -> str:
-    local = isinstance(outline.connections[connection], LocalConnection)
+    local = isinstance(outline.connection(connection), LocalConnection)
     return local_base(base, outline.root) if local else base.strip("/")
 
 

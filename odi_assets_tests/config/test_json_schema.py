@@ -1,0 +1,127 @@
+"""The JSON Schema that editors use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from odi_assets.config.document import Mapping, Node, Scalar, read_document
+from odi_assets.config.schema import json_schema
+from odi_assets_tests.config.support import SOURCE, load, project
+
+VALIDATOR = Draft202012Validator(json_schema())
+
+
+def as_editors_see_it(node: Node) -> Any:
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Mapping):
+        return {key: as_editors_see_it(value) for key, value in node.values.items()}
+    return [as_editors_see_it(item) for item in node.items]
+
+
+def complaints(text: str) -> list[str]:
+    document = read_document(text)
+    assert document.root is not None
+    assert not document.problems
+    return [error.message for error in VALIDATOR.iter_errors(as_editors_see_it(document.root))]
+
+
+def test_the_schema_is_a_schema_with_a_title_and_a_text_for_every_key() -> None:
+    schema = json_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"] == "odi_assets project file"
+    assert schema["description"]
+    silent = [
+        f"{name}.{key}"
+        for name, model in {"": schema, **schema["$defs"]}.items()
+        for key, value in model.get("properties", {}).items()
+        if "description" not in value and key not in ("mode", "type")
+    ]
+    assert silent == []
+
+
+ENV = {"S": "lake", "N": "3", "LAG": "2h", "DAY": "2013-01-01", "MODE": "upsert", "FORMAT": "csv"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        project(),
+        project().replace("system: {connection: lake}\n", ""),
+        project().replace("system: {connection: lake}", "system:"),
+        project().replace("{connection: lake}\n", "{connection: lake, meta_runs_path: a, meta_state_path: b}\n", 1),
+        project().replace("  lake:", "  az: {type: azure_blob, account_name: a, container: c, "
+                          "auth: {mode: account_key, account_key: '${S}'}}\n  lake:", 1),
+        project().replace("  lake:", "  s: {type: s3, bucket: b, region: eu-central-1}\n  g: {type: gcs, bucket: b}\n"
+                          "  lake:", 1),
+        project().replace("project: demo", "project: demo\nstory: {a: b}\nspark: {conf: {a.b: 1, c: true}}"),
+        project(
+            """\
+            - name: a
+              runbook_url: x
+              description:
+              owner: ${S}@example.org
+              tags: [a, "${S}"]
+              depends_on: []
+              read:
+                connection: ${S}
+                format: ${FORMAT}
+                path: in
+                schema: "id BIGINT"
+                options: {header: true, x: 1, y: "z"}
+                incremental: {mode: rolling_window, column: c, lookback: ${N}, unit: day}
+              transform: {function: "a.b:c", params: {x: [1, {y: 2}]}}
+              partition: {column: d, every: hour, start: "${DAY}", end: 2014-01-01}
+              write: {connection: lake, path: a, mode: "${MODE}", merge_keys: [c], partition_by: [d]}
+            """,
+            """\
+            - name: b
+              inputs: [a, {node: p.c, incremental: version}]
+              transform: {sql: SELECT 1}
+              write: {connection: lake, path: b, mode: overwrite}
+            - name: c
+              inputs: {x: a, y: {node: a, incremental: {mode: stateful, column: q, watermark_lag: "${LAG}"}}}
+              transform: {sql: SELECT 1}
+              write: {connection: lake, path: c, mode: upsert, options: {keys: [c]}}
+            """,
+        ),
+        project(SOURCE.replace("format: csv", "format: csv, incremental: files")),
+        project(SOURCE.replace("path: raw}}", "path: raw, mode: append_once, keys: [a]}}").replace(
+            "format: csv", "format: csv, incremental: {mode: stateful, column: c, watermark_lag: 5}")),
+    ],
+)  # fmt: skip
+def test_editors_have_nothing_against_what_the_loader_accepts(tmp_path: Path, text: str) -> None:
+    assert load(tmp_path, text, ENV)
+    assert complaints(text) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("project: demo", "projct: demo"),
+        ("format: csv", "format: cvs"),
+        ("path: raw", "path: 5"),
+        ("path: raw", "path: raw, mode: upsrt"),
+        ("path: raw", "path: raw, options: {x: 1}"),
+        ("name: raw", "name: raw raw"),
+        ("name: raw", "name: raw, owner: joe"),
+        ("format: csv", "format: csv, incremental: {mode: fles}"),
+        ("format: csv", "format: csv, incremental: {mode: stateful, column: c, watermark_lag: 2x}"),
+        ("{type: local, base_path: data}", "{base_path: data}"),
+        ("{type: local, base_path: data}", "{type: azure_blob, base_path: data}"),
+        ("  - pipeline: p\n", "  - pipeline: p\n    schedul: x\n"),
+    ],
+)
+def test_editors_mark_what_the_loader_refuses(old: str, new: str) -> None:
+    assert old in project()
+    assert complaints(project().replace(old, new, 1))
+
+
+def test_the_projects_own_file_is_right_for_editors() -> None:
+    own = Path(__file__).parents[2] / "odibi.yaml"
+    assert complaints(own.read_text(encoding="utf-8")) == []
