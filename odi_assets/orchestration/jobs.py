@@ -10,6 +10,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import asset_key
+from odi_assets.orchestration.run_history import FULL_REFRESH_TAG
 
 
 def pipeline_jobs(
@@ -33,7 +34,7 @@ def pipeline_jobs(
             dg.define_asset_job(
                 pipeline.pipeline,
                 selection=dg.AssetSelection.assets(*_keys(pipeline)),
-                description=pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}.",
+                description=_description(project, pipeline),
                 executor_def=dg.in_process_executor,
                 tags=dict.fromkeys(pipeline.tags, ""),
             )
@@ -44,6 +45,16 @@ def pipeline_jobs(
         loggers=loggers,
     )
     return {p.pipeline: definitions.resolve_job_def(p.pipeline) for p in project.config.pipelines}
+
+
+def _description(project: Project, pipeline: PipelineConfig) -> str:
+    text = pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}."
+    if any(node.partition for node in pipeline.nodes):
+        text += (
+            "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition. With "
+            "partitions, those are computed again and the high-water marks stay where they are."
+        )
+    return f"{text}\n\nThe run tag `{FULL_REFRESH_TAG}: true` reads all sources from the beginning."
 
 
 def _keys(pipeline: PipelineConfig) -> list[dg.AssetKey]:

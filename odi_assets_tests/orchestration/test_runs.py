@@ -339,6 +339,16 @@ def test_an_unknown_node_or_pipeline_is_named_with_a_suggestion(project: Project
         run_pipeline(project, "shopp")
 
 
+def test_runs_of_one_pipeline_share_a_pool_so_that_they_wait_for_each_other(
+    project: Project, instance: dg.DagsterInstance
+) -> None:
+    summary = run_pipeline(project, "shop", nodes=["shops"], instance=instance)
+    run = instance.get_run_by_id(summary.run_id)
+    assert run is not None
+    assert run.run_op_concurrency is not None
+    assert run.run_op_concurrency.all_pools == {"shop"}
+
+
 def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:
     job = build_definitions(project).resolve_job_def("shop")
     assert {str(node.name) for node in job.nodes} >= {f"shop__{NodeKey('shop', node).node}" for node in NODES}
