@@ -6,12 +6,20 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from odi_assets.config.document import Mapping, Path, Scalar, Sequence
 from odi_assets.config.finding import Finding, Places, Where
 from odi_assets.config.mistake import ERROR_TYPE, Mistake, closest, one_of
+from odi_assets.config.models import (
+    NodeConfig,
+    PartitionConfig,
+    PipelineConfig,
+    ReadConfig,
+    TransformConfig,
+    WriteConfig,
+)
 from odi_assets.config.shape import Place, follow, keys_of
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,60}")
@@ -106,11 +114,22 @@ def _unknown_key(place: Place, places: Places) -> Mistake:
     present = set(parent.values) if isinstance(parent, Mapping) else set()
     keys = keys_of(place.model)
     meant = closest(key, [known for known in keys if known not in present])
+    if meant is None and place.path[0] == "pipelines" and len(sections := _sections_with(key)) == 1:
+        return Mistake(f"unknown key `{key}`: it belongs in {sections[0]}")
     if meant is None and key in ELSEWHERE:
         return Mistake(f"unknown key `{key}`: {ELSEWHERE[key]}")
     if meant is None:
         return Mistake(f"unknown key `{key}`; known here: {', '.join(keys)}")
     return Mistake(f"unknown key `{key}`", suggestion=meant)
+
+
+def _sections_with(key: str) -> list[str]:
+    """Return the parts of a pipeline that know a key."""
+    sections: dict[str, type[BaseModel]] = {
+        "`read`": ReadConfig, "`transform`": TransformConfig, "`partition`": PartitionConfig, "`write`": WriteConfig,
+        "the node": NodeConfig, "the pipeline": PipelineConfig,
+    }  # fmt: skip
+    return [name for name, model in sections.items() if key in keys_of(model)]
 
 
 def _unknown_value(path: Path, allowed: Iterable[str], places: Places) -> Finding:

@@ -8,7 +8,6 @@ syntax: one is refused wrongly.
 
 from __future__ import annotations
 
-import logging
 import re
 
 from odi_assets.config.mistake import Mistake
@@ -28,7 +27,6 @@ def find_syntax_error(sql: str) -> Mistake | None:
     import sqlglot
     from sqlglot.errors import ParseError, SqlglotError
 
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         sqlglot.parse_one(sql, dialect="spark")
     except ParseError as error:

@@ -65,6 +65,9 @@ def broken(old: str, new: str) -> str:
         ("- name: one", "- name: one-two", "one-two", "`one-two` is not a name"),
         ("- name: one", "- name: one\n  tags: [a b]", "a b", "`a b` is not a tag"),
         ("- name: one", "- name: one\n  retries: 3", "retries", "unknown key `retries`; known here: name, description"),
+        ("- name: one", "- name: one\n  sql: SELECT 1", "sql", "unknown key `sql`: it belongs in `transform`"),
+        ("keys: [id]", "keys: [id]\n    depends_on: [id]", "depends_on", "unknown key `depends_on`: it belongs in "
+         "the node"),
         ("- name: one", "- name: one\n  enabled: false", "enabled", "`enabled` does not exist here"),
         ("  read:\n", "  read: in/*.csv\n  reads:\n", "in/*.csv", "must be a mapping of keys and values, not "
          "`in/*.csv`"),
