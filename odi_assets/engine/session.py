@@ -22,8 +22,6 @@ REQUIRED_CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # INT96, the default, carries no minimum and maximum in the footer.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # SPARK-58973 (Spark 4.2.0): the state reader needs the coordinator of a streaming query unless this is off.
-    "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
 }
 """Settings without which a table or a checkpoint is read or written wrongly; a project cannot override them."""
 

@@ -103,7 +103,8 @@ class ReadPlan:
     def whole(self) -> ReadPlan:
         """The same source, all of it, up to the same bound."""
         window = replace(self.window, lower=None) if self.window else None
-        return replace(self, changes=None, window=window, partitions=None, nothing_new=False, summary="whole")
+        summary = self.summary if self.summary.startswith("whole") else "whole"
+        return replace(self, changes=None, window=window, partitions=None, nothing_new=False, summary=summary)
 
 
 def lower_with_lag(hwm: Any, lag: timedelta | int | float | Decimal | None) -> Any:

@@ -24,7 +24,6 @@ from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import encode
 from odi_assets.tables.embedded import EmbeddedEngine
-from odi_assets.tables.handle import partition_string
 from odi_assets.tables.protocol import Stamp, TableEngine, WriteResult, WriteSpec
 
 if TYPE_CHECKING:
@@ -121,7 +120,9 @@ def _touched_values(read: ReadPlan, column: str, spark: SparkSession) -> set[str
         return set()
     frames = [changed_rows(spark, read.handle, read.gained)]
     frames += [old for c in read.gained.commits if (old := replaced_rows(spark, read.handle, c)) is not None]
-    return {partition_string(row[0]) for frame in frames for row in frame.select(column).distinct().collect()}
+    # As text, because a collected TIMESTAMP would take on this machine's zone.
+    texts = (frame.select(frame[column].cast("string")).distinct().collect() for frame in frames)
+    return {row[0] for rows in texts for row in rows}
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:

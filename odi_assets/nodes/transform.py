@@ -146,7 +146,7 @@ def _arguments(
     names = [parameter.name for parameter in parameters]
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     unknown = [name for name in required if name not in known]
-    if len(sources) == 1 and len(unknown) == 1:
+    if len(sources) == 1 and len(unknown) == 1 and not sources.keys() & set(required):
         # One source and one parameter that nothing else fills: its name is the author's business.
         return {unknown[0]: next(iter(sources.values())), **{n: known[n] for n in names if n in known}}
     if unknown:

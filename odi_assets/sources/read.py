@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ STRICT_OPTIONS = {
     "json": {"mode": "FAILFAST"},
 }
 """Reader options unless the project file says otherwise."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load(spark: SparkSession, plan: ReadPlan) -> DataFrame:
@@ -131,10 +134,18 @@ def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange
 
 
 def upper_bound(rows: DataFrame, window: Window) -> tuple[Any, int]:
-    """The greatest cursor above the lower bound and the number of rows that have none, in one pass of Spark."""
+    """The greatest cursor above the lower bound and the number of rows that have none, in one pass of Spark.
+
+    A TIMESTAMP comes back as an instant in UTC: collected as it is, it would take on this machine's zone.
+    """
     from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
 
     cursor = cursor_column(window)
     above = cursor if window.lower is None else F.when(cursor > F.lit(window.lower), cursor)
-    row = rows.agg(F.max(above).alias("upper"), F.count_if(cursor.isNull()).alias("nulls")).collect()[0]
-    return row["upper"], int(row["nulls"])
+    found = rows.agg(F.max(above).alias("upper"), F.count_if(cursor.isNull()).alias("nulls"))
+    if not isinstance(found.schema["upper"].dataType, TimestampType):
+        row = found.collect()[0]
+        return row["upper"], int(row["nulls"])
+    row = found.select(F.unix_micros("upper").alias("upper"), "nulls").collect()[0]
+    return None if row["upper"] is None else _EPOCH + timedelta(microseconds=row["upper"]), int(row["nulls"])

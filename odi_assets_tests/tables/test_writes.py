@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from odi_assets.connections.location import Location, resolve
 from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.config.models import LocalConnection, WriteMode
+from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import FencedError, TableError
 from odi_assets.tables.embedded import EmbeddedEngine
 from odi_assets.tables.handle import TableHandle
@@ -265,7 +265,7 @@ def test_two_writers_that_both_create_the_table_leave_one_of_them_out(spark: Spa
     assert rows_of(spark, table) == [(2, "b")]
 
 
-def test_a_stamp_is_found_again_below_commits_of_others(spark: SparkSession, table: Location, write: Write) -> None:
+def test_a_stamp_is_found_again_below_commits_of_others(table: Location, write: Write) -> None:
     write([(1, "a")])
     for number in range(40):
         write_deltalake(table.uri, pa.table({"id": [number], "name": ["z"]}), mode="append")

@@ -1,0 +1,22 @@
+"""Spark sessions: settings that results depend on, and who stops them."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from odi_assets.config.models import SparkConfig
+from odi_assets.engine.session import REQUIRED_CONF, open_session
+
+
+def test_settings_that_results_depend_on_hold_whatever_the_project_says(spark: SparkSession) -> None:
+    handle = open_session(SparkConfig(conf={"spark.sql.session.timeZone": "Asia/Tokyo"}))
+    assert {key: spark.conf.get(key) for key in REQUIRED_CONF} == dict(REQUIRED_CONF)
+    handle.stop()
+
+
+def test_a_session_that_somebody_else_started_is_used_and_not_stopped(spark: SparkSession) -> None:
+    handle = open_session()
+    assert handle.spark is spark
+    assert not handle.started_here
+    handle.stop()
+    assert spark.range(3).count() == 3

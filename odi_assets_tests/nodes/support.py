@@ -1,0 +1,77 @@
+"""Small projects on a temporary folder, and runs of their nodes without Dagster."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.bounds import Bounds
+from odi_assets.nodes.materialize import commit, compute, no_data
+from odi_assets.nodes.plan import NodePlan, plan_node
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.state.backend import StateBackend
+from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.reading import read_table
+
+HEAD = """
+project: test
+connections:
+  landing: {type: local, base_path: landing}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+"""
+
+_runs = itertools.count(1)
+
+
+class Sandbox:
+    """A project in a folder, with short ways to run nodes and look at what became of them."""
+
+    def __init__(self, root: Path, spark: SparkSession, pipelines: str) -> None:
+        self.root = root
+        self.spark = spark
+        (root / "odibi.yaml").write_text(HEAD + textwrap.indent(textwrap.dedent(pipelines), "  "), encoding="utf-8")
+        self.project = Project.load(root / "odibi.yaml")
+        self.state: StateBackend = self.project.open_state()
+        self._mtime = 1_700_000_000
+
+    def land(self, path: str, lines: Iterable[str]) -> Path:
+        """Write a file whose time of change is later than that of all before it."""
+        file = self.root / "landing" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self._mtime += 1
+        os.utime(file, (self._mtime, self._mtime))
+        return file
+
+    def plan(self, node: str, **how: Any) -> NodePlan:
+        return plan_node(self.project, self.state, NodeKey("p", node), **how)
+
+    def run(self, node: str, *, start: str | None = None, end: str | None = None, **how: Any) -> NodeResult:
+        if start and end:
+            how["bounds"] = Bounds.of(start, end)
+        return self.finish(self.plan(node, **how))
+
+    def finish(self, plan: NodePlan) -> NodeResult:
+        run = RunInfo(f"run-{next(_runs)}")
+        if plan.nothing_new:
+            return no_data(plan, self.state, run)
+        return commit(compute(plan, self.spark), self.state, run)
+
+    def hwm(self, node: str) -> Any:
+        return self.state.get_hwm(f"p.{node}")
+
+    def table(self, node: str) -> TableHandle:
+        return TableHandle.open(self.project.target(NodeKey("p", node)))
+
+    def rows(self, node: str) -> list[tuple[Any, ...]]:
+        return sorted((tuple(row) for row in read_table(self.spark, self.table(node)).collect()), key=str)
