@@ -66,6 +66,9 @@ def deltalake_calls(what: str, uri: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         raise typed(error, what, uri) from error
     except BaseException as error:
+        if type(error) is Exception:
+            # A stream that breaks off while it is read: arro3 has no type for it.
+            raise typed(error, what, uri) from error
         # deltalake's panics are no Exceptions, and have no public type.
         if type(error).__name__ != "PanicException":
             raise

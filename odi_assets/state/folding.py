@@ -63,10 +63,10 @@ class Folding:
                 # Of the writers that could see too many files at once, the version picks one.
                 if handle.table.version() % _VERSIONS_PER_LOOK or not _plain(handle):
                     return
-                files = self._small(handle)
+                files = self.small_files(handle)
                 if len(files) <= MOST_FILES:
                     return
-                self._fold(handle, files)
+                self.fold(handle, files)
                 if (handle.table.version() // MOST_FILES) % _FOLDS_PER_VACUUM == 0:
                     self._vacuum(handle)
         except CommitConflict as error:
@@ -86,23 +86,33 @@ class Folding:
         if handle is None:
             return {"files_folded": 0, "files_removed": 0}
         with deltalake_calls("folding a system table", self.table.uri):
-            files = self._small(handle)
+            files = self.small_files(handle)
             if not _plain(handle):
                 # deltalake's own compaction knows partitions, but two at once would double the rows: only on demand.
                 handle.table.optimize.compact()
             elif len(files) > 1:
-                self._fold(handle, files)
+                self.fold(handle, files)
             handle.table.create_checkpoint()
             handle.table.cleanup_metadata()
             return {"files_folded": len(files) if len(files) > 1 else 0, "files_removed": self._vacuum(handle)}
 
-    def _small(self, handle: Handle) -> list[DataFile]:
+    def small_files(self, handle: Handle) -> list[DataFile]:
+        """The live files that a fold would take."""
         from odi_assets.state.data_files import DataFile
 
         actions = Table.from_arrow(handle.table.get_add_actions(flatten=True))
         columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
         files = [DataFile(unquote(path), size, rows or 0) for path, size, rows in zip(*columns, strict=True)]
         return [file for file in files if self.largest is None or file.rows < self.largest]
+
+    def fold(self, handle: Handle, files: Sequence[DataFile]) -> None:
+        """Put one file in the place of ``files``.
+
+        Raises:
+            CommitConflict: another process folded since ``handle`` was opened; nothing was changed.
+        """
+        with deltalake_calls("folding a system table", self.table.uri):
+            self._fold(handle, files)
 
     def _fold(self, handle: Handle, files: Sequence[DataFile]) -> None:
         from odi_assets.state.data_files import DataFiles

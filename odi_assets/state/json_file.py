@@ -30,11 +30,13 @@ class JsonFile:
 
         Raises:
             StateConflictError: another process held it for a minute.
+            StateError: there can be no lock there.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(f"{self.path}.lock", timeout=_LOCK_SECONDS, poll_interval=_POLL_SECONDS)
         try:
-            lock.acquire()
+            with writing(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                lock.acquire()
         except Timeout as error:
             raise StateConflictError(
                 f"another process has held the lock of {self.path} for {_LOCK_SECONDS:.0f} s",
@@ -73,14 +75,19 @@ class JsonFile:
         return document
 
     def replace(self, document: dict[str, Any]) -> None:
-        """Write ``document`` so that after a crash either it or the one before is there. Call it under the lock."""
+        """Write ``document`` so that after a crash either it or the one before is there. Call it under the lock.
+
+        Raises:
+            StateError: it cannot be written; the document before it is there.
+        """
         scratch = self.path.with_name(f"{self.path.name}.tmp")
-        with scratch.open("wb") as file:
-            file.write(_text(document).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self.path)
-        sync_folder(self.path.parent)
+        with writing(self.path):
+            with scratch.open("wb") as file:
+                file.write(_text(document).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(self.path)
+            sync_folder(self.path.parent)
 
     def malformed(self, part: str, why: str) -> StateError:
         """The error for a document that is JSON and still not ours; ``part`` is the path of the wrong key."""
@@ -124,6 +131,26 @@ def _text(document: dict[str, Any]) -> str:
         if escapes or is_utf8(text):
             return text
     raise AssertionError("escaped JSON is always UTF-8")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Run calls that write ``path``, with the system's errors as ours.
+
+    Raises:
+        StateError: permissions, a full disk, a path that cannot be.
+    """
+    try:
+        yield
+    except Timeout:
+        # The lock's, and an OSError too.
+        raise
+    except OSError as error:
+        raise StateError(
+            f"the state file {path} cannot be written: {error}",
+            fix="check its folder, its permissions and the free space there; nothing was changed",
+            path=str(path),
+        ) from error
 
 
 def sync_folder(folder: Path) -> None:

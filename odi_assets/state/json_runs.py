@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.errors import StateError
-from odi_assets.state.json_file import sync_folder
+from odi_assets.state.json_file import sync_folder, writing
 from odi_assets.state.records import RunRecord
 from odi_assets.state.run_rows import from_row, to_row
 
@@ -39,13 +39,14 @@ class RunLines:
         if not rows:
             return
         fresh = not self.path.exists()
-        with self.path.open("ab") as file:
-            self._drop_torn_line(file.fileno())
-            file.writelines(_lines(rows, self._latest_end()))
-            file.flush()
-            os.fsync(file.fileno())
-        if fresh:
-            sync_folder(self.path.parent)
+        with writing(self.path):
+            with self.path.open("ab") as file:
+                self._drop_torn_line(file.fileno())
+                file.writelines(_lines(rows, self._latest_end()))
+                file.flush()
+                os.fsync(file.fileno())
+            if fresh:
+                sync_folder(self.path.parent)
 
     def newest_first(self) -> Iterator[RunRecord]:
         """Every record, the one that ended last first; lazily, so that who needs one reads little.
@@ -68,12 +69,13 @@ class RunLines:
     def rewrite(self, keep: Iterable[RunRecord]) -> None:
         """Replace the file by ``keep``, given oldest first, each stamped as it is."""
         scratch = self.path.with_name(f"{self.path.name}.tmp")
-        with scratch.open("wb") as file:
-            file.writelines(_lines((to_row(record, record.environment) for record in keep), 0.0))
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(self.path)
-        sync_folder(self.path.parent)
+        with writing(self.path):
+            with scratch.open("wb") as file:
+                file.writelines(_lines((to_row(record, record.environment) for record in keep), 0.0))
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(self.path)
+            sync_folder(self.path.parent)
 
     def _latest_end(self) -> float:
         for end, line in self._lines_backwards():
