@@ -6,10 +6,16 @@ import logging
 
 import dagster as dg
 
+from odi_assets.engine.gateway import debugging
 
-def _is_engine_event(record: logging.LogRecord) -> bool:
-    # Dagster logs each of its events; a failed step comes with pages of stack. The caller prints the error instead.
-    return getattr(record, "dagster_meta", {}).get("dagster_event") is not None
+_GIVEN_UP = "Dependencies for step "
+
+
+def _is_dagsters_own(record: logging.LogRecord) -> bool:
+    # Dagster logs each of its events, a failed step with pages of stack, and the steps it gives up below one.
+    # The caller prints the error and the skipped nodes instead.
+    meta = getattr(record, "dagster_meta", {})
+    return meta.get("dagster_event") is not None or _GIVEN_UP in record.getMessage()
 
 
 @dg.logger(config_schema={}, description="Warnings and errors that nodes log themselves, on stderr.")
@@ -19,6 +25,7 @@ def quiet_logger(context: dg.InitLoggerContext) -> logging.Logger:
     logger = logging.Logger("odi_assets.run", level=logging.WARNING)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    handler.addFilter(lambda record: not _is_engine_event(record))
+    if not debugging():
+        handler.addFilter(lambda record: not _is_dagsters_own(record))
     logger.addHandler(handler)
     return logger

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import Table
+from deltalake import QueryBuilder
 
 from odi_assets.state.arrow_rows import Columns, Kind, micros
 from odi_assets.state.delta_faults import deltalake_calls
@@ -120,10 +121,20 @@ class RunLog:
         found: list[RunRecord] = []
         for since in self._horizons(handle, wanted, limit):
             bound = "" if since is None else f' AND "timestamp" >= {_literal(since)}'
-            found = [from_row(row) for row in self.table.rows(handle, where + bound)]
+            found = [from_row(row) for row in self._rows(handle, where + bound, limit)]
             if limit is not None and len(found) >= limit:
                 break
-        return sorted(found, key=newest_first, reverse=True)[:limit]
+        return sorted(found, key=newest_first, reverse=True)
+
+    def _rows(self, handle: Handle, predicate: str, limit: int | None) -> list[dict[str, Any]]:
+        if limit is None or limit == 1:
+            # One is mostly one file: a scan answers sooner than a query.
+            rows = self.table.rows(handle, predicate)
+            return rows if limit is None else _newest_of(rows)
+        columns = ", ".join(f'"{name}"' for name in COLUMNS.kinds if name in handle.names)
+        order = '"timestamp" DESC NULLS LAST' + (", attempt DESC NULLS LAST" if "attempt" in handle.names else "")
+        query = f"SELECT {columns} FROM runs WHERE {predicate} ORDER BY {order} LIMIT {limit}"
+        return COLUMNS.from_arrow(QueryBuilder().register("runs", handle.table).execute(query))
 
     def _horizons(self, handle: Handle, wanted: Mapping[str, str], limit: int | None) -> Iterator[datetime | None]:
         """How far to look back: to the beginning of the newest candidate files, then further, then all the way."""
@@ -140,6 +151,10 @@ class RunLog:
     def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:
         where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
         return any(all(other[name] == row[name] for name in COLUMNS.kinds) for other in self.table.rows(handle, where))
+
+
+def _newest_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["timestamp"], row["attempt"] or 1), reverse=True)[:1]
 
 
 def _candidates(handle: Handle, wanted: Mapping[str, str]) -> list[datetime]:

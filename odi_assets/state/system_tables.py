@@ -29,7 +29,7 @@ _OPEN_ATTEMPTS = 5
 _COMMIT_ATTEMPTS = 200
 _YOUNG_VERSIONS = 20
 _YOUNG_ATTEMPTS = 20
-_LOCAL_LOG_SECONDS = 10
+_LOCAL_LOG_SECONDS = 5
 _REMOTE_LOG_SECONDS = 600
 
 
@@ -79,9 +79,9 @@ class SystemTable:
     def properties(self) -> dict[str, str]:
         """Table properties: opening stays fast because checkpoints are frequent and the log short."""
         return {
-            "delta.checkpointInterval": "20",
+            "delta.checkpointInterval": "10",
             "delta.logRetentionDuration": f"interval {self._log_seconds} seconds",
-            "delta.deletedFileRetentionDuration": "interval 1 minutes",
+            "delta.deletedFileRetentionDuration": f"interval {2 * self._log_seconds} seconds",
             "delta.enableExpiredLogCleanup": "true",
             "delta.dataSkippingStatsColumns": ",".join(self.indexed),
         }
