@@ -48,15 +48,20 @@ class RunLines:
             if fresh:
                 sync_folder(self.path.parent)
 
-    def newest_first(self) -> Iterator[RunRecord]:
+    def newest_first(self, *names: str) -> Iterator[RunRecord]:
         """Every record, the one that ended last first; lazily, so that who needs one reads little.
+
+        With ``names``, records that do not hold all of them are left out unread.
 
         Raises:
             StateError: a line that is not a run. A last line without an end is a write that was never acknowledged,
                 and is passed over.
         """
         waiting: list[tuple[float, int, int, RunRecord]] = []
+        needles = [json.dumps(name).encode() for name in names]
         for number, (end, line) in enumerate(self._lines_backwards()):
+            if not all(needle in line for needle in needles):
+                continue
             row = self._parsed(end, line)
             latest = row.get(_LATEST)
             while waiting and latest is not None and -waiting[0][0] > latest:

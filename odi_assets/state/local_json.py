@@ -84,9 +84,10 @@ class LocalJSONStateBackend(KeyedBackend):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
+        names = [name for name in (pipeline, node, run_id) if name is not None]
         found = (
             record
-            for record in self._runs.newest_first()
+            for record in self._runs.newest_first(*names)
             if record.environment == self.environment
             and pipeline in (None, record.pipeline_name)
             and node in (None, record.node_name)

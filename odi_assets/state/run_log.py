@@ -51,6 +51,8 @@ COLUMNS = Columns(
 INDEXED = ("run_id", "pipeline_name", "node_name", "environment", "timestamp")
 # Statistics in the log are cut to milliseconds.
 _CUT = timedelta(milliseconds=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_ALWAYS = datetime.max.replace(tzinfo=UTC)
 _FIRST_LOOK = 1
 _LOOK_GROWTH = 4
 
@@ -143,7 +145,7 @@ class RunLog:
             reach = max(_FIRST_LOOK, limit)
             while reach < len(starts):
                 horizon = min(starts[:reach])
-                if horizon > datetime.min.replace(tzinfo=UTC):
+                if horizon > _NEVER:
                     yield horizon - _CUT
                 reach *= _LOOK_GROWTH
         yield None
@@ -154,7 +156,7 @@ class RunLog:
 
 
 def _newest_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (row["timestamp"], row["attempt"] or 1), reverse=True)[:1]
+    return sorted(rows, key=lambda row: (row["timestamp"] or _NEVER, row["attempt"] or 1), reverse=True)[:1]
 
 
 def _candidates(handle: Handle, wanted: Mapping[str, str]) -> list[datetime]:
@@ -163,7 +165,6 @@ def _candidates(handle: Handle, wanted: Mapping[str, str]) -> list[datetime]:
     stats = {name: actions.column(name) for name in actions.column_names}
     if "max.timestamp" not in stats:
         return []
-    never, always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     lows, highs = _moments(stats["min.timestamp"]), _moments(stats["max.timestamp"])
     fits = [True] * len(lows)
     for name, value in wanted.items():
@@ -171,7 +172,8 @@ def _candidates(handle: Handle, wanted: Mapping[str, str]) -> list[datetime]:
             bounds = zip(stats[f"min.{name}"].to_pylist(), stats[f"max.{name}"].to_pylist(), strict=True)
             fits = [fit and _may_hold(low, high, value) for fit, (low, high) in zip(fits, bounds, strict=True)]
     files = sorted(
-        ((high or always, low or never) for low, high, fit in zip(lows, highs, fits, strict=True) if fit), reverse=True
+        ((high or _ALWAYS, low or _NEVER) for low, high, fit in zip(lows, highs, fits, strict=True) if fit),
+        reverse=True,
     )
     return [low for _, low in files]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 
 import pytest
@@ -188,6 +189,22 @@ def test_history_shows_every_revision_newest_first_with_tombstones(backend: Stat
 def test_a_later_revision_has_a_later_time(backend: StateBackend) -> None:
     times = [backend.set_hwm("k", n).updated_at for n in range(10)]
     assert times == sorted(set(times))
+
+
+def test_threads_may_share_a_backend(backend: StateBackend) -> None:
+    def increment(_: int) -> None:
+        while True:
+            entry = backend.get_entry("k")
+            value, revision = (entry.value, entry.revision) if entry else (0, None)
+            try:
+                backend.compare_and_set("k", value + 1, expected_revision=revision)
+            except StateConflictError:
+                continue
+            return
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(increment, range(20)))
+    assert backend.get_hwm("k") == 20
 
 
 def test_environments_share_no_keys(reopen: Reopen) -> None:
