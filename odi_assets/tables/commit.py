@@ -57,6 +57,8 @@ def commit(
     properties = CommitProperties(
         custom_metadata={METADATA_KEY: _facts(stamp, changes)},
         app_transactions=[Transaction(stamp.app_id, stamp.number)],
+        # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1.
+        max_commit_retries=None if handle.exists else 0,
     )
     try:
         if handle.exists:
