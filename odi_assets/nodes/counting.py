@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -47,10 +46,6 @@ class RowCounts:
         """All rows read; call it after the write. None if a count did not come."""
         counts = [*self.known.values(), *(_await(observation) for observation in self.observed.values())]
         return None if None in counts else sum(count for count in counts if count is not None)
-
-    def by_source(self) -> Mapping[str, int | None]:
-        """Rows read of each source."""
-        return {**self.known, **{name: _await(observation) for name, observation in self.observed.items()}}
 
 
 def _plan_text(frame: DataFrame) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import yaml
 from dagster._core.instance import InstanceRef
-from ruamel.yaml import YAML
 
 from odi_assets.errors import ConfigError
 
@@ -55,7 +55,7 @@ def _persistent(folder: Path) -> dg.DagsterInstance:
 def _absolute_folders(folder: Path) -> dict[str, Any]:
     """Sections of dagster.yaml, folders in relation to that file; Dagster takes them in relation to where it runs."""
     path = folder / CONFIG_FILE
-    config = (YAML(typ="safe").load(path) if path.is_file() else None) or {}
+    config = (yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
     sections = {
         name: deepcopy(config[name]) for name in ("storage", "local_artifact_storage", "compute_logs") if name in config
     }

@@ -221,8 +221,3 @@ _MODES: dict[WriteMode, Callable[[_Write], _Outcome]] = {
     WriteMode.UPSERT: _upsert,
     WriteMode.PARTITION_OVERWRITE: _partition_overwrite,
 }
-
-
-def with_mode(spec: WriteSpec, mode: WriteMode) -> WriteSpec:
-    """The same spec in another mode, for a full refresh."""
-    return replace(spec, mode=mode, replace=None)
