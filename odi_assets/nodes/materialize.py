@@ -164,6 +164,7 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
         "increment": plan.summary,
         "code_version": run.code_version,
         "state_revision": plan.entry.revision if plan.entry else 0,
+        "state_updated_at": plan.entry.updated_at.isoformat() if plan.entry else None,
     }
     if plan.bounds is not None:
         facts["bounds"] = [plan.bounds.start.isoformat(), plan.bounds.end.isoformat()]
@@ -177,7 +178,7 @@ def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> N
     """Write the HWM that commit ``version`` carries into state, where it is an index: the commit is what counts."""
     if not plan.moves_hwm or plan.hwm_after is None:
         return
-    revision = plan.entry.revision if plan.entry else None
+    revision = plan.entry.revision if plan.entry and not plan.entry.deleted else None
     try:
         state.compare_and_set(
             plan.state_key, plan.hwm_after, expected_revision=revision, target_commit=version, run_id=run_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
@@ -35,7 +36,7 @@ class NodePlan:
             source that has to be read whole, replaces the table.
         replace: partitions to replace, for partition_overwrite; None: just those that rows are written to.
         number: the fence of the commit.
-        entry: the HWM entry as read from state.
+        entry: the HWM entry as read from state; a tombstone too.
         bounds: set for bounded runs, which never touch the HWM.
         repaired: the target's log was ahead of state, and the HWM was taken from there.
         nothing_new: no incremental source is ahead of its HWM: nothing is to be done.
@@ -130,7 +131,7 @@ def plan_node(
     """
     node = project.node(key)
     target = TableHandle.open(project.target(key))
-    entry = state.get_entry(state_key(key, node))
+    entry = state.get_entry(state_key(key, node), deleted=True)
     hwm, repaired = _trusted_hwm(key, entry, target)
     if bounds is None and not full_refresh:
         _require_target(key, state_key(key, node), hwm, entry, target)
@@ -194,9 +195,14 @@ def _trusted_hwm(key: NodeKey, entry: HwmEntry | None, target: TableHandle) -> t
 
 
 def _is_newer(stamp: CommittedStamp, entry: HwmEntry | None) -> bool:
-    # The commit notes the state revision its plan saw. State is written after the commit, so a revision that did not
-    # move since means the run died in between; one that moved was either that advance or somebody's explicit change.
-    return (entry.revision if entry else 0) <= int(stamp.facts.get("state_revision") or 0)
+    # The commit notes the state entry its plan saw. State is written after the commit, so an entry that was not
+    # replaced since means the run died in between; a later one is either that advance or somebody's explicit change,
+    # a deletion too. Revisions alone would not tell: they count from one again where state was lost.
+    if entry is None:
+        return True
+    seen = stamp.facts.get("state_updated_at")
+    since = seen is not None and entry.updated_at > datetime.fromisoformat(seen)
+    return entry.revision <= int(stamp.facts.get("state_revision") or 0) and not since
 
 
 def _require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
-from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.records import HwmEntry, Move, RunRecord
 
 HISTORY_KEPT = 20
 """How many revisions of a key a backend keeps at least."""
@@ -29,8 +29,17 @@ class StateBackend(Protocol):
         """The value of ``key``; None if it was never set or is deleted."""
         ...
 
-    def get_entry(self, key: str) -> HwmEntry | None:
-        """The present revision of ``key``; None if it was never set or is deleted."""
+    def in_environment(self, environment: str | None) -> StateBackend:
+        """The same store, as another environment sees it."""
+        ...
+
+    def environments(self) -> list[str | None]:
+        """Every environment that has keys or runs in this store; the one without a name first."""
+        ...
+
+    def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+        """The present revision of ``key``; None if it was never set or is deleted. With ``deleted``, a tombstone is
+        given as it is."""
         ...
 
     def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
@@ -69,8 +78,16 @@ class StateBackend(Protocol):
         """Delete ``key``; False if it was not set."""
         ...
 
-    def list_hwms(self) -> list[HwmEntry]:
-        """Every key that is set, in order of the keys."""
+    def list_hwms(self, *, deleted: bool = False) -> list[HwmEntry]:
+        """Every key that is set, in order of the keys; with ``deleted``, tombstones too."""
+        ...
+
+    def restore(self, moves: Sequence[Move]) -> list[HwmEntry]:
+        """Add revisions of many keys as they are, with their numbers and times, all or none.
+
+        Raises:
+            StateConflictError: a key was changed since its move was decided. Nothing was written.
+        """
         ...
 
     def history(self, key: str) -> list[HwmEntry]:

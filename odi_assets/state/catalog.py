@@ -43,6 +43,7 @@ class CatalogStateBackend(KeyedBackend):
         self.meta_runs_path = str(meta_runs_path)
         self.meta_state_path = str(meta_state_path)
         self.spark = spark_session
+        self._storage_options = storage_options
         self._retry = retry or Retry()
         self._hwms = HwmLog(self.meta_state_path, storage_options, environment)
         self._runs = RunLog(self.meta_runs_path, storage_options, environment)
@@ -54,14 +55,24 @@ class CatalogStateBackend(KeyedBackend):
             f"CatalogStateBackend({self.meta_runs_path!r}, {self.meta_state_path!r}, environment={self.environment!r})"
         )
 
-    def get_entry(self, key: str) -> HwmEntry | None:
-        check_key(key)
-        entry = self._retry.call(lambda: self._hwms.latest(key), f"get_hwm of `{key}`")
-        return None if entry is None or entry.deleted else entry
+    def in_environment(self, environment: str | None) -> CatalogStateBackend:
+        return CatalogStateBackend(
+            self.meta_runs_path, self.meta_state_path, self.spark, self._storage_options, environment, self._retry
+        )
 
-    def list_hwms(self) -> list[HwmEntry]:
-        entries = self._retry.call(self._hwms.latest_of_all, "list_hwms")
-        return [entry for entry in entries if not entry.deleted]
+    def environments(self) -> list[str | None]:
+        found = {
+            name
+            for table in (self._hwms.table, self._runs.table)
+            for name in self._retry.call(table.environments, "listing environments")
+        }
+        return sorted(found, key=lambda name: name or "")
+
+    def _latest(self, key: str) -> HwmEntry | None:
+        return self._retry.call(lambda: self._hwms.latest(key), f"get_hwm of `{key}`")
+
+    def _latest_of_all(self) -> list[HwmEntry]:
+        return self._retry.call(self._hwms.latest_of_all, "list_hwms")
 
     def history(self, key: str) -> list[HwmEntry]:
         check_key(key)

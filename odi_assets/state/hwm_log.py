@@ -8,6 +8,7 @@ The newest revision counts; a row without a revision was written by Odibi and co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -86,7 +87,11 @@ class HwmLog:
     def _append(self, handle: Handle, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
         with self.table.reading():
             entries = self._entries(handle, changes)
-        rows = [_row(entry, change) for entry, change in zip(entries, changes, strict=True)]
+        rows = [
+            row
+            for entry, change in zip(entries, changes, strict=True)
+            for row in (*self._older_rows(change), _row(entry, change.encoded.json))
+        ]
         self.table.append(
             handle,
             rows,
@@ -94,6 +99,10 @@ class HwmLog:
             landed=lambda now: self._holds(now, rows[-1]),
         )
         return handle, entries
+
+    def _older_rows(self, change: Change) -> list[dict[str, Any]]:
+        mine = (replace(entry, environment=self._environment) for entry in change.older)
+        return [_row(entry, values.encode(entry.value).json) for entry in mine]
 
     def rows_to_keep(self, handle: Handle, _files: Sequence[DataFile]) -> pa.Table:
         """What folding keeps, of all environments: the newest revisions of each key, in order of the keys."""
@@ -174,10 +183,10 @@ def _entry(row: Mapping[str, Any]) -> HwmEntry:
     )
 
 
-def _row(entry: HwmEntry, change: Change) -> dict[str, Any]:
+def _row(entry: HwmEntry, value: str) -> dict[str, Any]:
     return {
         "key": entry.key,
-        "value": None if entry.deleted else change.encoded.json,
+        "value": None if entry.deleted else value,
         "environment": entry.environment,
         "updated_at": entry.updated_at,
         "value_type": entry.value_type,

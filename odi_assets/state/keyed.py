@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state import values
 from odi_assets.state.forward import check_forward
-from odi_assets.state.records import HwmEntry, RunRecord, check_environment, check_key
+from odi_assets.state.records import HwmEntry, Move, RunRecord, check_environment, check_key
 from odi_assets.state.run_data import info_of, pipeline_data, records_of
+
+if TYPE_CHECKING:
+    from odi_assets.state.backend import StateBackend
 
 Check = Callable[["Change", HwmEntry | None], None]
 """Sees a change and its key's present revision (None: not set), and raises if the change may not be made."""
@@ -36,6 +39,8 @@ def forward_only(change: Change, current: HwmEntry | None) -> None:
 class Change:
     """One key's next revision; ``encoded`` is its value as it is stored.
 
+    With ``move``, the revision is written as that says; otherwise it is the one after the present one, of now.
+
     Raises:
         StateError: the key is none, or the value cannot be stored.
     """
@@ -46,6 +51,7 @@ class Change:
     run_id: str | None = None
     deleted: bool = False
     check: Check = any_change
+    move: Move | None = None
     encoded: values.Encoded = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +64,8 @@ class Change:
         Raises:
             OdiError: the check refuses the change.
         """
+        if self.move is not None:
+            return _moved(self.move, latest, environment)
         self.check(self, None if latest is None or latest.deleted else latest)
         if latest is not None and latest.updated_at >= now:
             now = latest.updated_at + timedelta(microseconds=1)
@@ -73,6 +81,18 @@ class Change:
             value_type=None if self.deleted else self.encoded.type,
         )
 
+    @property
+    def older(self) -> tuple[HwmEntry, ...]:
+        """Revisions to be written beside this one, oldest first."""
+        return self.move.older if self.move is not None else ()
+
+
+def _moved(move: Move, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
+    found = None if latest is None else latest.revision
+    if found != move.expected:
+        raise _changed(move.entry.key, found, move.expected)
+    return replace(move.entry, environment=environment)
+
 
 class KeyedBackend(ABC):
     """The methods of :class:`~odi_assets.state.backend.StateBackend` that do not depend on the store."""
@@ -85,7 +105,21 @@ class KeyedBackend(ABC):
         return self._environment
 
     @abstractmethod
-    def get_entry(self, key: str) -> HwmEntry | None: ...
+    def in_environment(self, environment: str | None) -> StateBackend: ...
+
+    @abstractmethod
+    def environments(self) -> list[str | None]: ...
+
+    @abstractmethod
+    def _latest(self, key: str) -> HwmEntry | None:
+        """The newest revision of ``key``, a tombstone too."""
+
+    @abstractmethod
+    def _latest_of_all(self) -> list[HwmEntry]:
+        """The newest revision of every key, tombstones too, in order of the keys."""
+
+    @abstractmethod
+    def history(self, key: str) -> list[HwmEntry]: ...
 
     @abstractmethod
     def record_runs(self, records: Iterable[RunRecord]) -> None: ...
@@ -103,6 +137,13 @@ class KeyedBackend(ABC):
     @abstractmethod
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         """Make all changes (of distinct keys) or none, each checked against the revision it replaces."""
+
+    def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+        entry = self._latest(check_key(key))
+        return None if entry is None or (entry.deleted and not deleted) else entry
+
+    def list_hwms(self, *, deleted: bool = False) -> list[HwmEntry]:
+        return [entry for entry in self._latest_of_all() if deleted or not entry.deleted]
 
     def get_hwm(self, key: str) -> Any:
         entry = self.get_entry(key)
@@ -128,13 +169,7 @@ class KeyedBackend(ABC):
         def check(_change: Change, current: HwmEntry | None) -> None:
             found = None if current is None else current.revision
             if found != expected_revision:
-                raise StateConflictError(
-                    f"`{key}` is {_at(found)}, not {_at(expected_revision)}: another writer was first",
-                    fix="read the key again and decide anew; nothing was written",
-                    key=key,
-                    expected_revision=expected_revision,
-                    revision=found,
-                )
+                raise _changed(key, found, expected_revision)
 
         return self._write([Change(key, value, target_commit, run_id, check=check)])[0]
 
@@ -156,6 +191,10 @@ class KeyedBackend(ABC):
         self._write([Change(key, deleted=True)])
         return True
 
+    def restore(self, moves: Sequence[Move]) -> list[HwmEntry]:
+        changes = [Change(m.entry.key, m.entry.value, deleted=m.entry.deleted, move=m) for m in moves]
+        return self._write(changes) if changes else []
+
     def get_last_run(self, pipeline: str, node: str) -> RunRecord | None:
         found = self.list_runs(pipeline=pipeline, node=node, limit=1)
         return found[0] if found else None
@@ -169,6 +208,16 @@ class KeyedBackend(ABC):
 
     def save_pipeline_run(self, pipeline_name: str, pipeline_data_: Mapping[str, Any]) -> None:
         self.record_runs(records_of(pipeline_name, pipeline_data(pipeline_data_)))
+
+
+def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:
+    return StateConflictError(
+        f"`{key}` is {_at(found)}, not {_at(expected)}: another writer was first",
+        fix="read the key again and decide anew; nothing was written",
+        key=key,
+        expected_revision=expected,
+        revision=found,
+    )
 
 
 def _at(revision: int | None) -> str:

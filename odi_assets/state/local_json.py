@@ -44,15 +44,25 @@ class LocalJSONStateBackend(KeyedBackend):
 
     # -- high-water marks ---------------------------------------------------------------------------------------------
 
-    def get_entry(self, key: str) -> HwmEntry | None:
-        revisions = self._revisions(self._read(), check_key(key))
-        return revisions[0] if revisions and not revisions[0].deleted else None
+    def in_environment(self, environment: str | None) -> LocalJSONStateBackend:
+        return LocalJSONStateBackend(self.path, environment=environment)
 
-    def list_hwms(self) -> list[HwmEntry]:
+    def environments(self) -> list[str | None]:
+        document = self._read()
+        keys = self._section(self._section(document, "odi"), "keys", "odi.")
+        found = {name or None for name, own in keys.items() if own}
+        found |= {record.environment for record in self._runs.newest_first()}
+        if document["hwm"] or document["pipelines"]:
+            found.add(None)
+        return sorted(found, key=lambda name: name or "")
+
+    def _latest(self, key: str) -> HwmEntry | None:
+        return next(iter(self._revisions(self._read(), key)), None)
+
+    def _latest_of_all(self) -> list[HwmEntry]:
         document = self._read()
         keys = set(self._own(document)) | set(self._odibi(document))
-        newest = (self._revisions(document, key)[0] for key in sorted(keys))
-        return [entry for entry in newest if not entry.deleted]
+        return [self._revisions(document, key)[0] for key in sorted(keys)]
 
     def history(self, key: str) -> list[HwmEntry]:
         return self._revisions(self._read(), check_key(key))
@@ -65,8 +75,8 @@ class LocalJSONStateBackend(KeyedBackend):
             entries = [
                 change.entry_after(next(iter(revisions[change.key]), None), self.environment, now) for change in changes
             ]
-            for entry in entries:
-                self._put(document, [entry, *revisions[entry.key]])
+            for change, entry in zip(changes, entries, strict=True):
+                self._put(document, [entry, *reversed(change.older), *revisions[entry.key]])
             self._file.replace(document)
         return entries
 

@@ -38,6 +38,21 @@ class HwmEntry:
     value_type: str | None = None
 
 
+@dataclass(frozen=True)
+class Move:
+    """What :meth:`~odi_assets.state.backend.StateBackend.restore` shall add to one key.
+
+    Attributes:
+        entry: the key's next revision, as it shall be stored.
+        expected: the revision that the key has now, a tombstone's too; None if it was never set.
+        older: revisions that lie between the two, oldest first.
+    """
+
+    entry: HwmEntry
+    expected: int | None
+    older: tuple[HwmEntry, ...] = ()
+
+
 class RunStatus(StrEnum):
     """How a node's attempt ended. LOST: its run vanished without a word."""
 

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake import Field as DeltaField
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from odi_assets.errors import StateError
-from odi_assets.state.arrow_rows import Columns
+from odi_assets.state.arrow_rows import Columns, Kind
 from odi_assets.state.delta_faults import CommitConflict, deltalake_calls, require_own_runtime
 
 _log = logging.getLogger(__name__)
@@ -184,6 +184,21 @@ class SystemTable:
         """The rows that fulfil an SQL predicate; files whose statistics exclude it are not opened."""
         columns = [name for name in self.columns.kinds if name in handle.names]
         return self.columns.from_arrow(handle.table.scan(columns=columns, predicate=predicate))
+
+    def environments(self) -> set[str | None]:
+        """The environments that rows belong to.
+
+        Raises:
+            StateError: the table cannot be read.
+        """
+        column = Columns({"environment": Kind.STRING})
+
+        def look(handle: Handle) -> set[str | None]:
+            wanted = "environment" if "environment" in handle.names else "NULL AS environment"
+            found = QueryBuilder().register("state", handle.table).execute(f"SELECT DISTINCT {wanted} FROM state")
+            return {row["environment"] for row in column.from_arrow(found)}
+
+        return self.read(look) or set()
 
     def _moved(self, handle: Handle) -> bool:
         now = self.open()

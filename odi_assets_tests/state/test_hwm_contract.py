@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
 
 from odi_assets.errors import StateConflictError, StateError, Transient
 from odi_assets.state import StateBackend
+from odi_assets.state.records import Move
 from odi_assets_tests.state.conftest import Reopen
+from odi_assets_tests.state.test_runs_contract import run
 
 KEYS = [
     "orders.last_processed_id",
@@ -235,3 +238,36 @@ def test_state_survives_many_writes_and_maintenance(backend: StateBackend, reope
     assert [e.revision for e in reopen().history("k1")][:20] == list(range(50, 30, -1))
     assert reopen().history("k0")[0].deleted
     assert backend.set_hwm("k1", 200).revision == 51
+
+
+def test_a_tombstone_can_be_seen_where_it_is_asked_for(backend: StateBackend, reopen: Reopen) -> None:
+    backend.set_hwm("k", 1)
+    backend.delete_hwm("k")
+    tombstone = reopen().get_entry("k", deleted=True)
+    assert tombstone is not None
+    assert (tombstone.deleted, tombstone.revision, tombstone.value) == (True, 2, None)
+    assert reopen().list_hwms(deleted=True) == [tombstone]
+    assert reopen().list_hwms() == []
+
+
+def test_environments_are_listed_and_each_can_be_looked_into(backend: StateBackend, reopen: Reopen) -> None:
+    assert backend.environments() == []
+    reopen("prod").set_hwm("k", 1)
+    reopen("dev").record_runs([run()])
+    backend.set_hwm("k", 3)
+    assert reopen().environments() == [None, "dev", "prod"]
+    assert backend.in_environment("prod").get_hwm("k") == 1
+
+
+def test_revisions_are_restored_as_they_are_or_not_at_all(backend: StateBackend, reopen: Reopen) -> None:
+    other = reopen("other")
+    for number in range(3):
+        other.reset_hwm("k", date(2013, 1, 3 - number), target_commit=number, run_id="r")
+    newest, *older = other.history("k")
+    backend.restore([Move(newest, None, tuple(reversed(older)))])
+    assert [replace(entry, environment="other") for entry in reopen().history("k")] == [newest, *older]
+    backend.set_hwm("free", 1)
+    with pytest.raises(StateConflictError):
+        backend.restore([Move(replace(newest, key="free", revision=5), 1), Move(newest, 2)])
+    assert backend.get_hwm("free") == 1
+    assert backend.set_hwm("k", date(2013, 1, 2)).revision == 4
