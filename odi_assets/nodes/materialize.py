@@ -178,10 +178,15 @@ def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> N
     """Write the HWM that commit ``version`` carries into state, where it is an index: the commit is what counts."""
     if not plan.moves_hwm or plan.hwm_after is None:
         return
-    revision = plan.entry.revision if plan.entry and not plan.entry.deleted else None
+    seen = plan.entry if plan.entry and not plan.entry.deleted else None
     try:
         state.compare_and_set(
-            plan.state_key, plan.hwm_after, expected_revision=revision, target_commit=version, run_id=run_id
+            plan.state_key,
+            plan.hwm_after,
+            expected_revision=seen.revision if seen else None,
+            expected_value=seen.value if seen else None,
+            target_commit=version,
+            run_id=run_id,
         )
     except StateConflictError:
         _log.warning(

@@ -59,13 +59,16 @@ class StateBackend(Protocol):
         value: Any,
         *,
         expected_revision: int | None,
+        expected_value: Any = ...,
         target_commit: int | None = None,
         run_id: str | None = None,
     ) -> HwmEntry:
-        """Set ``key`` if its revision is ``expected_revision`` (None: if it is not set).
+        """Set ``key`` if its revision is ``expected_revision`` (None: if it is not set), and its value, if that is
+        given, ``expected_value``. Revisions count every write of ours; of several writes of another tool in a row
+        only the values tell that there was more than one.
 
         Raises:
-            StateConflictError: it has another revision. Nothing was written.
+            StateConflictError: it has another revision or value. Nothing was written.
         """
         ...
 

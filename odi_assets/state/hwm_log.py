@@ -2,7 +2,7 @@
 
 A write looks up its key's newest revision and appends the next one, fenced by an app transaction of that key alone:
 writers of different keys never meet, and of two writers of one key the second starts over from a fresh look.
-The newest revision counts; a row without a revision was written by Odibi and counts as revision 0.
+The newest revision counts; :mod:`~odi_assets.state.revisions` tells which that is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from odi_assets.state.arrow_rows import Columns, Kind
 from odi_assets.state.backend import HISTORY_KEPT
 from odi_assets.state.keyed import Change
 from odi_assets.state.records import HwmEntry
+from odi_assets.state.revisions import newest, revisions, row_of
 from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ COLUMNS = Columns(
         "deleted": Kind.BOOLEAN,
         "target_commit": Kind.LONG,
         "run_id": Kind.STRING,
+        "written_at": Kind.TIMESTAMP,
     }
 )
 INDEXED = ("key", "environment", "updated_at", "revision")
@@ -61,7 +65,7 @@ class HwmLog:
     def history(self, key: str) -> list[HwmEntry]:
         """Every revision of ``key`` that is kept, newest first."""
         rows = self.table.read(lambda handle: self.table.rows(handle, self._is(key)))
-        return [_entry(row) for row in _sorted(rows or [])]
+        return revisions(rows or [])
 
     def latest_of_all(self) -> list[HwmEntry]:
         """The newest revision of every key, tombstones too, in order of the keys."""
@@ -90,7 +94,7 @@ class HwmLog:
         rows = [
             row
             for entry, change in zip(entries, changes, strict=True)
-            for row in (*self._older_rows(change), _row(entry, change.encoded.json))
+            for row in (*self._older_rows(change), row_of(entry, change.encoded.json))
         ]
         self.table.append(
             handle,
@@ -102,15 +106,16 @@ class HwmLog:
 
     def _older_rows(self, change: Change) -> list[dict[str, Any]]:
         mine = (replace(entry, environment=self._environment) for entry in change.older)
-        return [_row(entry, values.encode(entry.value).json) for entry in mine]
+        return [row_of(entry, values.encode(entry.value).json) for entry in mine]
 
     def rows_to_keep(self, handle: Handle, _files: Sequence[DataFile]) -> pa.Table:
-        """What folding keeps, of all environments: the newest revisions of each key, in order of the keys."""
+        """What folding keeps, of all environments: the newest revisions of each key, and as many rows that other
+        tools added, in order of the keys."""
         import pyarrow as pa
 
         query = (
-            "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY environment, key "
-            f"ORDER BY {_NEWEST_FIRST}) AS nth FROM state) WHERE nth <= {HISTORY_KEPT} "
+            "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY environment, key, "
+            f"revision IS NULL ORDER BY {_NEWEST_FIRST}) AS nth FROM state) WHERE nth <= {HISTORY_KEPT} "
             "ORDER BY environment, key, revision"
         )
         found = QueryBuilder().register("state", handle.table).execute(query)
@@ -137,21 +142,25 @@ class HwmLog:
         fenced = handle.table.transaction_version(self._fence(key))
         if fenced is not None and "revision" in handle.names:
             # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
-            rows = self.table.rows(handle, f"{self._is(key)} AND revision >= {fenced}")
-            if rows:
-                return _entry(_sorted(rows)[0])
-        rows = self.table.rows(handle, self._is(key))
-        return _entry(_sorted(rows)[0]) if rows else None
+            rows = self.table.rows(handle, f"{self._is(key)} AND (revision >= {fenced} OR revision IS NULL)")
+            if any(row["revision"] is not None for row in rows):
+                return newest(rows)
+        return newest(self.table.rows(handle, self._is(key)))
 
     def _latest_by_key(self, handle: Handle, predicate: str) -> dict[str, HwmEntry]:
         columns = ", ".join(name for name in COLUMNS.kinds if name in handle.names)
-        newest = _NEWEST_FIRST if "revision" in handle.names else "updated_at DESC NULLS LAST"
-        query = (
-            f"SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY key ORDER BY {newest}) AS nth "
-            f"FROM state WHERE {self._mine} AND {predicate}) WHERE nth = 1 ORDER BY key"
-        )
-        found = QueryBuilder().register("state", handle.table).execute(query)
-        return {row["key"]: _entry(row) for row in COLUMNS.from_arrow(found)}
+        query = f"SELECT {columns} FROM state WHERE {self._mine} AND {predicate}"
+        if "revision" in handle.names:
+            # The newest revision, and every row that has none: only together do they tell which is the newest.
+            query = (
+                f"SELECT {columns} FROM (SELECT *, row_number() OVER "
+                f"(PARTITION BY key ORDER BY {_NEWEST_FIRST}) AS nth FROM state WHERE {self._mine} AND {predicate}) "
+                f"WHERE nth = 1 OR revision IS NULL"
+            )
+        found = QueryBuilder().register("state", handle.table).execute(f"{query} ORDER BY key")
+        keys = groupby(COLUMNS.from_arrow(found), key=itemgetter("key"))
+        entries = ((key, newest(list(rows))) for key, rows in keys)
+        return {key: entry for key, entry in entries if entry is not None}
 
     def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:
         found = self.table.rows(handle, f"{self._is(row['key'])} AND revision = {row['revision']}")
@@ -162,36 +171,3 @@ class HwmLog:
 
     def _fence(self, key: str) -> str:
         return self._fence_prefix + key
-
-
-def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (row["revision"] or 0, row["updated_at"]), reverse=True)
-
-
-def _entry(row: Mapping[str, Any]) -> HwmEntry:
-    deleted = bool(row["deleted"])
-    return HwmEntry(
-        key=row["key"],
-        value=None if deleted else values.decode(row["value"], row["value_type"]),
-        environment=row["environment"],
-        updated_at=row["updated_at"],
-        revision=row["revision"] or 0,
-        deleted=deleted,
-        target_commit=row["target_commit"],
-        run_id=row["run_id"],
-        value_type=row["value_type"],
-    )
-
-
-def _row(entry: HwmEntry, value: str) -> dict[str, Any]:
-    return {
-        "key": entry.key,
-        "value": None if entry.deleted else value,
-        "environment": entry.environment,
-        "updated_at": entry.updated_at,
-        "value_type": entry.value_type,
-        "revision": entry.revision,
-        "deleted": entry.deleted,
-        "target_commit": entry.target_commit,
-        "run_id": entry.run_id,
-    }

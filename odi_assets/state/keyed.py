@@ -21,6 +21,10 @@ Check = Callable[["Change", HwmEntry | None], None]
 """Sees a change and its key's present revision (None: not set), and raises if the change may not be made."""
 
 
+ANY_VALUE: Any = object()
+"""What ``compare_and_set`` takes for: the revision alone decides."""
+
+
 def any_change(_change: Change, _current: HwmEntry | None) -> None:
     """The check of a change that may always be made."""
 
@@ -163,6 +167,7 @@ class KeyedBackend(ABC):
         value: Any,
         *,
         expected_revision: int | None,
+        expected_value: Any = ANY_VALUE,
         target_commit: int | None = None,
         run_id: str | None = None,
     ) -> HwmEntry:
@@ -170,6 +175,16 @@ class KeyedBackend(ABC):
             found = None if current is None else current.revision
             if found != expected_revision:
                 raise _changed(key, found, expected_revision)
+            if current is None or expected_value is ANY_VALUE:
+                return
+            if values.encode(current.value) != values.encode(expected_value):
+                raise StateConflictError(
+                    f"`{key}` is {_at(found)} as expected, but with another value: another tool set it again",
+                    fix="read the key again and decide anew; nothing was written",
+                    key=key,
+                    expected_revision=expected_revision,
+                    revision=found,
+                )
 
         return self._write([Change(key, value, target_commit, run_id, check=check)])[0]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
 import time
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from odi_assets.state import system_tables
 from odi_assets.state.catalog import CatalogStateBackend
 from odi_assets.state.delta_faults import CommitConflict
 from odi_assets.state.folding import Folding
-from odi_assets.state.hwm_log import COLUMNS, HwmLog
+from odi_assets.state.hwm_log import HwmLog
 from odi_assets.state.retry import Retry
+from odi_assets.state.revisions import row_of
 from odi_assets_tests.state.test_runs_contract import run
 
 NOW = datetime(2013, 1, 31, 12, tzinfo=UTC)
@@ -111,9 +112,67 @@ def test_a_value_that_odibi_merged_over_ours_is_read(tmp_path: Path) -> None:
     odibi_sets(tmp_path, "new", "x")
     assert backend.get_hwm("raw") == 5
     assert backend.get_hwm("new") == "x"
-    assert backend.set_hwm("raw", 6).revision == 2
+    assert backend.set_hwm("raw", 6).revision == 3
     assert backend.set_hwm("new", "y").revision == 1
     assert {e.key: e.value for e in backend.list_hwms()} == {"raw": 6, "other": 1, "new": "y"}
+
+
+@pytest.mark.parametrize("value", [7, "2013-02-03", None, {"a": 1}])
+def test_whatever_odibi_merged_over_ours_is_its_value_and_the_newest_revision(tmp_path: Path, value: Any) -> None:
+    """Its MERGE leaves our type, tombstone and revision on rows that hold its value now."""
+    backend = opened(tmp_path)
+    backend.set_hwm("raw", date(2013, 1, 1))
+    backend.set_hwm("raw", date(2013, 1, 2))
+    backend.set_hwm("gone", 1)
+    backend.delete_hwm("gone")
+    backend.set_hwm("other", 1)
+    for key in ("raw", "gone"):
+        odibi_sets(tmp_path, key, value)
+    found = [(e.key, e.value, e.revision, e.value_type, e.deleted) for e in opened(tmp_path).list_hwms()]
+    assert found == [
+        ("gone", value, 3, None, False),
+        ("other", 1, 1, "int", False),
+        ("raw", value, 3, None, False),
+    ]
+    assert backend.get_entry("raw") == next(e for e in backend.list_hwms() if e.key == "raw")
+    assert [(e.revision, e.value) for e in backend.history("raw")] == [(3, value)]
+    assert backend.reset_hwm("raw", date(2013, 3, 1)).revision == 4
+    backend.maintain()
+    assert [(e.revision, e.value) for e in opened(tmp_path).history("raw")] == [(4, date(2013, 3, 1)), (3, value)]
+
+
+def test_a_compare_and_set_that_was_planned_before_odibi_wrote_is_refused(tmp_path: Path) -> None:
+    backend = opened(tmp_path)
+    seen = backend.set_hwm("raw", 1)
+    odibi_sets(tmp_path, "raw", 5)
+    with pytest.raises(StateConflictError, match="revision 2, not at revision 1"):
+        backend.compare_and_set("raw", 2, expected_revision=seen.revision)
+    with pytest.raises(StateError, match="lies before"):
+        backend.set_hwm("raw", 2)
+    again = backend.get_entry("raw")
+    odibi_sets(tmp_path, "raw", 9)
+    with pytest.raises(StateConflictError, match="another value"):
+        backend.compare_and_set("raw", 6, expected_revision=again.revision, expected_value=again.value)
+    latest = backend.get_entry("raw")
+    entry = backend.compare_and_set("raw", 10, expected_revision=latest.revision, expected_value=latest.value)
+    assert (latest.value, entry.revision, backend.get_hwm("raw")) == (9, latest.revision + 1, 10)
+
+
+def test_a_row_that_another_tool_adds_counts_by_its_time(tmp_path: Path) -> None:
+    backend = opened(tmp_path)
+    odibi_state(tmp_path, old=1)
+    backend.set_hwm("old", 5)
+    backend.set_hwm("new", 5)
+    rows = {"key": ["new"], "value": ["7"], "environment": pa.array([None], pa.string())}
+    for minute in (1, 2):
+        later = pa.array([backend.get_entry("new").updated_at + timedelta(minutes=minute)], pa.timestamp("us", "UTC"))
+        write_deltalake(table(tmp_path), pa.table({**rows, "updated_at": later}), mode="append", schema_mode="merge")
+        assert (backend.get_hwm("old"), backend.get_hwm("new"), backend.get_entry("new").revision) == (5, 7, 1 + minute)
+    for _ in range(2):
+        assert [(e.key, e.value) for e in backend.list_hwms()] == [("new", 7), ("old", 5)]
+        backend.maintain()
+    assert backend.set_hwm("new", 8).revision == 4
+    assert backend.get_hwm("new") == 8
 
 
 def test_a_column_that_we_do_not_know_stays(tmp_path: Path) -> None:
@@ -201,8 +260,7 @@ def test_maintenance_of_tables_that_do_not_exist_does_nothing(tmp_path: Path) ->
 
 def rows_of(backend: CatalogStateBackend, key: str) -> list[dict[str, Any]]:
     entry = backend.reset_hwm(key, 1)
-    fields = {name: getattr(entry, name) for name in COLUMNS.kinds}
-    return [{**fields, "value": "1", "revision": entry.revision + 1}]
+    return [row_of(replace(entry, revision=entry.revision + 1), "1")]
 
 
 def test_of_two_writers_that_saw_the_same_revision_the_second_is_refused(tmp_path: Path) -> None:
@@ -261,11 +319,11 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_meets_a_conflict(tmp_path
 def test_a_commit_that_took_long_is_looked_up_before_it_is_acknowledged(tmp_path: Path) -> None:
     rows = rows_of(opened(tmp_path), "k")
     system = HwmLog(str(tmp_path / "meta_state"), None, None).table
-    slow = dataclasses.replace(system.open_for_writing(), opened_at=time.time() - 60)
+    slow = replace(system.open_for_writing(), opened_at=time.time() - 60)
     asked = []
     system.append(slow, rows, [], landed=lambda handle: bool(asked.append(handle) or True))
     assert len(asked) == 1
-    slow = dataclasses.replace(system.open_for_writing(), opened_at=time.time() - 60)
+    slow = replace(system.open_for_writing(), opened_at=time.time() - 60)
     with pytest.raises(CommitConflict, match="others went past it"):
         system.append(slow, rows, [], landed=lambda _: False)
 

@@ -1,0 +1,103 @@
+"""Rows of ``meta_state`` as revisions: ours as we wrote them, and what another tool wrote over or beside them.
+
+Odibi's ``set_hwm`` is a MERGE that rewrites ``value``, ``environment`` and ``updated_at`` of every row of the key and
+leaves our columns as they are. So each row of ours says twice when it was written: one whose ``updated_at`` is no
+longer its ``written_at`` was written over, whatever its type, its tombstone and its revision still say. A row without a
+revision is another tool's from the start. Both count as a revision of their own, untyped, after the one they follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from odi_assets.state import values
+from odi_assets.state.records import HwmEntry
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def revisions(rows: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
+    """The revisions that the rows of one key tell, newest first.
+
+    Rows that one MERGE wrote over are one revision: what they held before is gone.
+    """
+    numbered = sorted((row for row in rows if row["revision"] is not None), key=_by_revision, reverse=True)
+    ours: list[HwmEntry] = []
+    merges: set[datetime] = set()
+    for row in numbered:
+        if not _written_over(row):
+            ours.append(_own(row))
+        elif _written(row) not in merges:
+            merges.add(_written(row))
+            ours.append(_foreign(row, row["revision"] + 1))
+    return _with_unnumbered(ours, [row for row in rows if row["revision"] is None and _written(row) not in merges])
+
+
+def newest(rows: Sequence[Mapping[str, Any]]) -> HwmEntry | None:
+    """The newest revision that the rows of one key tell; None if there are no rows."""
+    found = revisions(rows)
+    return found[0] if found else None
+
+
+def row_of(entry: HwmEntry, value: str) -> dict[str, Any]:
+    """The row of a revision of ours; ``value`` is its JSON."""
+    return {
+        "key": entry.key,
+        "value": None if entry.deleted else value,
+        "environment": entry.environment,
+        "updated_at": entry.updated_at,
+        "value_type": entry.value_type,
+        "revision": entry.revision,
+        "deleted": entry.deleted,
+        "target_commit": entry.target_commit,
+        "run_id": entry.run_id,
+        "written_at": entry.updated_at,
+    }
+
+
+def _with_unnumbered(ours: list[HwmEntry], unnumbered: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
+    """Rows without a revision have nothing but their time to say where they belong."""
+    ordered = sorted(unnumbered, key=_written, reverse=True)
+    newer = [row for row in ordered if not ours or _written(row) > ours[0].updated_at]
+    before = ours[0].revision if ours else -1
+    first = [_foreign(row, before + len(newer) - place) for place, row in enumerate(newer)]
+    return first + ours + [_foreign(row, 0) for row in ordered[len(newer) :]]
+
+
+def _by_revision(row: Mapping[str, Any]) -> tuple[int, datetime]:
+    return row["revision"], _written(row)
+
+
+def _written(row: Mapping[str, Any]) -> datetime:
+    return row["updated_at"] or _NEVER
+
+
+def _written_over(row: Mapping[str, Any]) -> bool:
+    return row["written_at"] is not None and row["updated_at"] != row["written_at"]
+
+
+def _own(row: Mapping[str, Any]) -> HwmEntry:
+    deleted = bool(row["deleted"])
+    return HwmEntry(
+        key=row["key"],
+        value=None if deleted else values.decode(row["value"], row["value_type"]),
+        environment=row["environment"],
+        updated_at=_written(row),
+        revision=row["revision"],
+        deleted=deleted,
+        target_commit=row["target_commit"],
+        run_id=row["run_id"],
+        value_type=row["value_type"],
+    )
+
+
+def _foreign(row: Mapping[str, Any], revision: int) -> HwmEntry:
+    return HwmEntry(
+        key=row["key"],
+        value=values.decode(row["value"], None),
+        environment=row["environment"],
+        updated_at=_written(row),
+        revision=revision,
+    )
