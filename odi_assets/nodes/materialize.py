@@ -13,6 +13,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IncrementError, StateConflictError
 from odi_assets.increments.bounds import null_cursors
 from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
+from odi_assets.nodes import attempts
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.plan import NodePlan, combined_hwm
@@ -269,7 +270,7 @@ def _seconds(run: RunInfo) -> float:
 def record(
     project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
 ) -> None:
-    """Write the node's row of run history."""
+    """Write the node's row of run history, and forget that the attempt is open."""
     ended = datetime.now(UTC)
     state.record_runs(
         [
@@ -301,3 +302,4 @@ def record(
             )
         ]
     )
+    attempts.end(project, result.key, run.run_id, run.attempt)

@@ -114,6 +114,16 @@ def app_id(key: NodeKey) -> str:
     return f"odi_assets:{key}"
 
 
+def range_app_id(key: NodeKey) -> str:
+    """The Delta app transaction of a node's bounded commits, which leave the fence of its increments alone."""
+    return f"{app_id(key)}:range"
+
+
+def app_ids(key: NodeKey) -> tuple[str, str]:
+    """Both: that of increments and full refreshes, and that of bounded runs."""
+    return app_id(key), range_app_id(key)
+
+
 def plan_node(
     project: Project,
     state: StateBackend,

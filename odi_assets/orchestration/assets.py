@@ -84,8 +84,8 @@ def _step(project: Project, key: NodeKey) -> Any:
 
 def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext, config: NodeRunConfig) -> StepOutput:
     resources: NodeResources = context.resources
-    run = resources.run_history.start(key, context.retry_number)
     partition = _partition_label(context)
+    run = resources.run_history.start(key, context.retry_number, partition)
     plan = None
     try:
         bounds = run_bounds(context, project.node(key).partition)

@@ -12,6 +12,7 @@ from odi_assets.orchestration.assets import node_asset
 from odi_assets.orchestration.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, delta_io_manager
 from odi_assets.orchestration.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.liveness import stamp_process
+from odi_assets.orchestration.reconcile import PROJECT_TAG, mend_history
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.run_history import Listener, RunHistory
 from odi_assets.orchestration.sensors import new_data_sensor
@@ -69,7 +70,9 @@ def _run_history(project: Project, listener: Listener | None) -> dg.ResourceDefi
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
         stamp_process(instance, run)
+        instance.add_run_tags(run.run_id, {PROJECT_TAG: project.config.project})
         state: StateResource = getattr(context.resources, STATE)
+        mend_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener)
 
     return run_history

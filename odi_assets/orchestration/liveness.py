@@ -6,12 +6,11 @@ with it, stays "started" for ever: it would hold its pipeline's place in the poo
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Collection
-from pathlib import Path
 
 import dagster as dg
+
+from odi_assets.nodes.process import is_gone, own_process
 
 IN_FLIGHT = [
     dg.DagsterRunStatus.QUEUED,
@@ -21,12 +20,12 @@ IN_FLIGHT = [
     dg.DagsterRunStatus.CANCELING,
 ]
 PROCESS_TAG = "odi/process"
-"""Run tag that names the process of a run: ``host/pid/start``. A pid alone may belong to another process by now."""
+"""Run tag that names the process of a run, as ``nodes.process`` does."""
 
 
 def stamp_process(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Note in the run which process it runs in."""
-    instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(os.getpid())})
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: own_process()})
 
 
 def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -37,11 +36,10 @@ def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     process = run.tags.get(PROCESS_TAG)
     if process is None or run.status not in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING):
         return False
-    host, pid, _ = process.rsplit("/", 2)
-    if host != socket.gethostname() or process_name(int(pid)) == process:
+    if not is_gone(process):
         return False
     instance.report_run_failed(
-        run, f"The process of this run (pid {pid}) is gone; it was killed or the machine restarted."
+        run, f"The process of this run ({process}) is gone; it was killed or the machine restarted."
     )
     return True
 
@@ -53,31 +51,3 @@ def run_in_flight(instance: dg.DagsterInstance, job_name: str, keys: Collection[
         if concerned and not end_lost_run(instance, run):
             return run
     return None
-
-
-def process_name(pid: int) -> str:
-    """A process of this host, by a name that no later process has."""
-    return f"{socket.gethostname()}/{pid}/{_start(pid)}"
-
-
-def _start(pid: int) -> str:
-    """When a process started, in the system's ticks; ``running`` where it does not tell, empty if it is gone."""
-    if not Path("/proc/self/stat").exists():
-        return "running" if _answers(pid) else ""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    # The name of the program, in parentheses, may hold spaces and parentheses (man proc, /proc/pid/stat, field 22).
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def _answers(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

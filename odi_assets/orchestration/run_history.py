@@ -11,6 +11,7 @@ from typing import Literal
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.attempts import begin
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.materialize import failure, record
 from odi_assets.nodes.plan import NodePlan
@@ -59,7 +60,7 @@ class RunHistory:
     listener: Listener | None = None
     results: dict[NodeKey, NodeResult] = field(default_factory=dict)
 
-    def start(self, key: NodeKey, retry_number: int = 0) -> RunInfo:
+    def start(self, key: NodeKey, retry_number: int = 0, partition_key: str | None = None) -> RunInfo:
         """A node begins; ``retry_number`` counts the retries of its step within the run."""
         run_retries = int(self.run.tags.get("dagster/retry_number", 0))
         info = RunInfo(
@@ -69,6 +70,7 @@ class RunHistory:
             code_version=code_version(self.project, key),
             started_at=datetime.now(UTC),
         )
+        begin(self.project, key, info, partition_key)
         self._tell(NodeEvent("started", key))
         return info
 

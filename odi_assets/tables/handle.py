@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -36,13 +37,14 @@ class LiveFile:
 
 @dataclass(frozen=True)
 class CommittedStamp:
-    """Our metadata as found in the table's log."""
+    """Our metadata as found in the table's log. ``committed_at`` is the writer's clock, in UTC."""
 
     version: int
     app_id: str
     number: int
     write_id: str
     facts: dict[str, Any]
+    committed_at: datetime
 
 
 class TableHandle:
@@ -208,4 +210,5 @@ def _stamp_of(commit: dict[str, Any]) -> CommittedStamp | None:
         number=int(fence["number"]),
         write_id=str(facts.get("write_id", "")),
         facts=facts,
+        committed_at=datetime.fromtimestamp(int(commit.get("timestamp") or 0) / 1000, UTC),
     )

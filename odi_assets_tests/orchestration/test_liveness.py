@@ -6,7 +6,8 @@ import uuid
 
 import dagster as dg
 
-from odi_assets.orchestration.liveness import PROCESS_TAG, end_lost_run, process_name, stamp_process
+from odi_assets.nodes.process import process_name
+from odi_assets.orchestration.liveness import PROCESS_TAG, end_lost_run, stamp_process
 
 
 def _run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> dg.DagsterRun:

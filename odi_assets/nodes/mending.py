@@ -1,0 +1,126 @@
+"""Rows of run history for attempts that could not write their own: what the target's log says became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.attempts import Attempt
+from odi_assets.nodes.plan import app_ids
+from odi_assets.nodes.project import Project
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunRecord, RunStatus
+from odi_assets.state.values import decode
+from odi_assets.tables.handle import CommittedStamp, TableHandle
+
+GRACE = timedelta(minutes=15)
+"""How long a commit may stand without a row before its run, of which nothing else is known, counts as gone."""
+_KEPT = ("rows_written", "rows_updated", "mode", "increment")
+_CLOCKS_APART = timedelta(days=1)
+
+
+def is_recorded(state: StateBackend, key: NodeKey, run_id: str, attempt: int) -> bool:
+    """Whether an attempt has its row."""
+    rows = state.list_runs(pipeline=key.pipeline, node=key.node, run_id=run_id)
+    return any(row.attempt == attempt for row in rows)
+
+
+def row_of(project: Project, attempt: Attempt) -> RunRecord:
+    """The row of an attempt that has ended without writing one.
+
+    SUCCESS, if the target's log holds its commit, with the figures of that; FAILURE, if somebody knows its error; else
+    LOST, at the time it began, for nobody knows when it ended.
+    """
+    stamp = _commit_of(project, attempt)
+    if stamp is not None:
+        return _succeeded(project, attempt, stamp)
+    status = RunStatus.FAILURE if attempt.error else RunStatus.LOST
+    error = attempt.error or "the run vanished before this node ended; it had committed nothing"
+    return _row(project, attempt, status, attempt.began, error=error)
+
+
+def commits_without_row(project: Project, state: StateBackend, keys: Iterable[NodeKey]) -> list[Attempt]:
+    """The attempts behind the last commits of ``keys``, where history has no row of them."""
+    found = []
+    for key in keys:
+        for stamp in _last_stamps(project, key):
+            attempt = _attempt_of(key, stamp)
+            if not is_recorded(state, key, attempt.run_id, attempt.number):
+                found.append(attempt)
+    return found
+
+
+def _last_stamps(project: Project, key: NodeKey) -> list[CommittedStamp]:
+    table = TableHandle.open(project.target(key))
+    found = (table.last_stamp(app_id) for app_id in app_ids(key))
+    return [stamp for stamp in found if stamp is not None and "run_id" in stamp.facts]
+
+
+def _attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
+    number = int(stamp.facts.get("attempt") or 1)
+    return Attempt(key, str(stamp.facts["run_id"]), number, stamp.committed_at)
+
+
+def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
+    if attempt.key not in project.graph.nodes:
+        return None
+    for stamp in TableHandle.open(project.target(attempt.key)).stamps():
+        same_run = stamp.facts.get("run_id") == attempt.run_id and stamp.facts.get("node") == str(attempt.key)
+        if same_run and int(stamp.facts.get("attempt") or 1) == attempt.number:
+            return stamp
+        if stamp.committed_at < attempt.began - _CLOCKS_APART:
+            return None
+    return None
+
+
+def _succeeded(project: Project, attempt: Attempt, stamp: CommittedStamp) -> RunRecord:
+    facts = stamp.facts
+    metrics: dict[str, object] = {name: facts[name] for name in _KEPT if name in facts}
+    hwm = facts.get("hwm")
+    return _row(
+        project,
+        attempt,
+        RunStatus.SUCCESS,
+        max(attempt.began, stamp.committed_at),
+        rows=facts.get("rows_written"),
+        metrics=metrics,
+        hwm_after=decode(hwm["value"], hwm["type"]) if hwm else None,
+        version=stamp.version,
+        code_version=facts.get("code_version"),
+    )
+
+
+def _row(
+    project: Project,
+    attempt: Attempt,
+    status: RunStatus,
+    ended: datetime,
+    *,
+    rows: int | None = None,
+    metrics: Mapping[str, object] | None = None,
+    hwm_after: object = None,
+    version: int | None = None,
+    code_version: str | None = None,
+    error: str | None = None,
+) -> RunRecord:
+    return RunRecord(
+        run_id=attempt.run_id,
+        project=project.config.project,
+        pipeline_name=attempt.key.pipeline,
+        node_name=attempt.key.node,
+        status=status,
+        rows_processed=rows,
+        duration_ms=int((ended - attempt.began).total_seconds() * 1000),
+        timestamp=ended,
+        metrics={**(metrics or {}), "mended": True, "mended_at": datetime.now(UTC).isoformat()},
+        environment=project.environment,
+        started_at=attempt.began,
+        partition_key=attempt.partition_key,
+        trigger=attempt.trigger,
+        attempt=attempt.number,
+        hwm_after=hwm_after,
+        table_version=version,
+        code_version=code_version or attempt.code_version,
+        error=error,
+    )

@@ -1,0 +1,69 @@
+"""Runs that were killed, as Dagster's own record of them mends the run history."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from odi_assets.nodes import attempts
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.instance import open_instance
+from odi_assets.orchestration.reconcile import RECONCILED_TAG, reconcile
+from odi_assets.orchestration.run import run_pipeline
+
+KILLED = """
+import os, signal, sys
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.run import run_pipeline
+
+def listen(event):
+    if event.kind == "started":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+run_pipeline(Project.load(sys.argv[1]), "shop", on_event=listen)
+"""
+
+
+@pytest.fixture
+def killed(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """The small project, whose only run was killed when its first node had begun; Dagster has it on record."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    (project.root / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(project.path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert project.open_state().list_runs() == []
+    return project
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_run_that_was_killed_is_lost_in_history_once_and_failed_in_dagster(killed: Project, noted: bool) -> None:
+    if not noted:
+        shutil.rmtree(killed.root / attempts.FOLDER)
+    with open_instance(killed.root) as instance:
+        (row,) = reconcile(killed, instance)
+        (run,) = instance.get_runs()
+        assert (row.run_id, row.node_name, row.status.value) == (run.run_id, "raw_sales", "LOST")
+        assert (row.attempt, row.trigger) == (1, "cli")
+        assert run.status is dg.DagsterRunStatus.FAILURE
+        assert reconcile(killed, instance) == []
+        (run,) = instance.get_runs()
+        assert RECONCILED_TAG in run.tags
+    (found,) = killed.open_state().list_runs()
+    assert (found.run_id, found.metrics["mended"]) == (row.run_id, True)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_next_run_mends_history_before_it_begins(killed: Project) -> None:
+    summary = run_pipeline(killed, "shop", nodes=["raw_sales"])
+    rows = killed.open_state().list_runs()
+    assert [(row.node_name, row.status.value) for row in rows] == [("raw_sales", "SUCCESS"), ("raw_sales", "LOST")]
+    assert rows[0].run_id == summary.run_id
+    assert not list(Path(killed.root / attempts.FOLDER).glob("*.json"))
