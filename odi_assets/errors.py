@@ -65,7 +65,8 @@ class IllegalStateError(StateError):
 
 
 class FencedError(OdiError):
-    """Another run committed this node's increment first; nothing was written. Fields: node, winner, run_id."""
+    """Another run committed this node's increment, or this version of a state store, first; nothing was written.
+    Fields: node, winner, run_id; of a state store uri, version, winner."""
 
 
 class TargetBehindStateError(OdiError):

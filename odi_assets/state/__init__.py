@@ -1,7 +1,8 @@
-"""State of pipelines: high-water marks and run history, in a JSON file or in Delta tables."""
+"""State of pipelines (HWMs, run history) in a JSON file or in Delta tables, and versioned key-value stores."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.state.backend import StateBackend
@@ -12,6 +13,8 @@ from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
 
 if TYPE_CHECKING:
     from odi_assets.state.catalog import CatalogStateBackend
+    from odi_assets.state.store import StateStore, StoreMetrics, StoreState
+    from odi_assets.state.store_provider import StateStoreProvider
 
 __all__ = [
     "CatalogStateBackend",
@@ -21,14 +24,25 @@ __all__ = [
     "RunStatus",
     "StateBackend",
     "StateManager",
+    "StateStore",
+    "StateStoreProvider",
+    "StoreMetrics",
+    "StoreState",
     "create_state_backend",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # deltalake is loaded only by those who use it.
-    if name == "CatalogStateBackend":
-        from odi_assets.state.catalog import CatalogStateBackend
+# deltalake is loaded only by those who use it.
+_ON_DEMAND = {
+    "CatalogStateBackend": "odi_assets.state.catalog",
+    "StateStore": "odi_assets.state.store",
+    "StateStoreProvider": "odi_assets.state.store_provider",
+    "StoreMetrics": "odi_assets.state.store",
+    "StoreState": "odi_assets.state.store",
+}
 
-        return CatalogStateBackend
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_DEMAND:
+        return getattr(import_module(_ON_DEMAND[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,7 @@ class Kind(Enum):
     BOOLEAN = "boolean"
     TIMESTAMP = "timestamp"
     DATE = "date"
+    BINARY = "binary"
 
 
 _ARROW = {
@@ -31,6 +32,7 @@ _ARROW = {
     Kind.BOOLEAN: DataType.bool(),
     Kind.TIMESTAMP: DataType.timestamp("us", tz="UTC"),
     Kind.DATE: DataType.date32(),
+    Kind.BINARY: DataType.binary(),
 }
 
 
@@ -51,7 +53,10 @@ class Columns:
 
     def from_arrow(self, reader: RecordBatchReader) -> list[dict[str, Any]]:
         """Rows of Python values, with moments in UTC; columns that the table lacks are None."""
-        table = reader.read_all()
+        return self.rows_of(reader.read_all())
+
+    def rows_of(self, table: Table) -> list[dict[str, Any]]:
+        """The rows of a table, as :meth:`from_arrow` gives them."""
         present = set(table.column_names)
         lists = [
             _values(table.column(name), kind) if name in present else [None] * table.num_rows

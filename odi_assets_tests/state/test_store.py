@@ -1,0 +1,375 @@
+"""The life cycle of a state store.
+
+Spark's StateStoreSuite is the conformance list. Of its behaviours these are covered (here, unless a module is named):
+
+* get, put, remove, commit, and all data iterator; StateStore.get; invalid versions:
+  `test_what_is_put_removed_and_committed_is_in_the_next_version_and_only_there`,
+  `test_a_version_that_is_none_or_was_never_committed_is_refused`
+* prefix scan: `test_a_prefix_scan_finds_the_keys_that_begin_with_it_changes_included`
+* numKeys metrics; reports memory usage; metrics: `test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit`
+* removing while iterating; iterator behaviour (SPARK-38320; as RocksDB has it: each iterator is a snapshot):
+  `test_an_iterator_sees_the_store_as_it_was_when_it_was_made`
+* abort: `test_abort_drops_the_changes_and_leaves_no_trace`
+* two concurrent stores, one read-only and one read-write: `test_a_reader_and_a_writer_of_one_version_do_not_meet`
+* put null (SPARK-35659): `test_keys_and_values_that_are_null_or_not_bytes_are_refused`
+* nothing on disk before an update, a version without changes (SPARK-18416):
+  `test_nothing_is_written_before_the_commit`, `test_a_commit_without_changes_makes_a_version`
+* changes after the end: `test_a_store_that_has_ended_takes_no_change`
+* a failed commit (SPARK-18342) and a cancelled write: `test_a_commit_that_failed_may_be_made_again` and, in
+  `test_store_versions`, `test_a_commit_that_landed_although_its_answer_was_an_error_counts`
+* a commit atop an existing version (SPARK-19677), which is refused or idempotent here: `test_store_versions`, "fences"
+* snapshotting, cleaning, maintenance, retained versions, versions kept in memory, corrupted file: `test_store_versions`
+* restarted queries, reloading (SPARK-21145): every test of `test_store_versions` reads through a new provider
+
+These do not apply: the coordinator, loading and unloading of providers and the maintenance threads of executors (a
+provider is an object of its user's, and commits clean); operator, partition and column family ids (a store is a
+table of its own: the path tells them apart); row encoders, their validation and compression codecs (keys and values
+are bytes; Parquet compresses); combining metrics of partitions and Spark's custom metrics; the release of a store
+for reuse by the same task (get_store is cheap); RocksDB's options, changelogs and lineage.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odi_assets.errors import IllegalStateError, StateError, Transient
+from odi_assets.state import StateStore, StateStoreProvider, StoreState, system_tables
+from odi_assets.state.retry import Retry
+
+
+def opened(folder: Path, **options: Any) -> StateStoreProvider:
+    def no_waiting(seconds: float) -> None:
+        raise AssertionError(f"waited {seconds} s")
+
+    options.setdefault("retry", Retry(sleep=no_waiting))
+    return StateStoreProvider(folder / "store", **options)
+
+
+def held(folder: Path, version: int) -> dict[bytes, bytes]:
+    """What a version holds, for a process that has loaded nothing yet."""
+    return dict(opened(folder).get_store(version, read_only=True).iterator())
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> StateStoreProvider:
+    return opened(tmp_path)
+
+
+def test_what_is_put_removed_and_committed_is_in_the_next_version_and_only_there(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    store = provider.get_store(0)
+    assert (store.version, store.state, store.has_committed) == (0, StoreState.UPDATING, False)
+    assert store.get(b"a") is None
+    assert list(store.iterator()) == []
+    for key, value in ((b"a", b"1"), (b"b", b"2"), (b"aa", b"3"), (b"b", b"4"), (b"", b"")):
+        store.put(key, value)
+    assert store.get(b"b") == b"4"
+    assert store.get(b"") == b""
+    assert provider.latest_version() == 0
+    for key, _ in store.prefix_scan(b"a"):
+        store.remove(key)
+    store.remove(b"never there")
+    assert store.commit() == 1
+    assert (store.version, store.state, store.has_committed) == (0, StoreState.COMMITTED, True)
+    assert dict(store.iterator()) == {b"": b"", b"b": b"4"}
+    assert held(tmp_path, 1) == {b"": b"", b"b": b"4"}
+
+    later = opened(tmp_path).get_store(1)
+    later.put(b"c", b"5")
+    later.remove(b"")
+    assert later.commit() == 2
+    assert held(tmp_path, 2) == {b"b": b"4", b"c": b"5"}
+    assert held(tmp_path, 1) == {b"": b"", b"b": b"4"}
+    assert held(tmp_path, 0) == {}
+    assert (provider.latest_version(), provider.versions()) == (2, [1, 2])
+
+
+@pytest.mark.parametrize("version", [-1, True, "1", 1.0, None])
+def test_a_version_that_is_no_version_is_refused(provider: StateStoreProvider, version: Any) -> None:
+    with pytest.raises(StateError, match="is not a version"):
+        provider.get_store(version)
+
+
+def test_a_version_that_is_none_or_was_never_committed_is_refused(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    with pytest.raises(StateError, match=r"version 1 .* was never committed; it has no version yet"):
+        provider.get_store(1)
+    assert provider.get_store(0).commit() == 1
+    assert provider.get_store(1).commit() == 2
+    with pytest.raises(StateError, match=r"version 3 .* was never committed; versions 1 to 2 can be read") as told:
+        opened(tmp_path).get_store(3, read_only=True)
+    assert "get_store(2)" in str(told.value)
+
+
+def test_a_prefix_scan_finds_the_keys_that_begin_with_it_changes_included(provider: StateStoreProvider) -> None:
+    store = provider.get_store(0)
+    for key in (b"b/2", b"a/1", b"\xff\xff", b"b/1", b"c", b"\xff", b"b"):
+        store.put(key, b"old " + key)
+    store = provider.get_store(store.commit())
+
+    def keys(prefix: bytes) -> list[bytes]:
+        return [key for key, _ in store.prefix_scan(prefix)]
+
+    assert keys(b"b/") == [b"b/1", b"b/2"]
+    assert keys(b"\xff") == [b"\xff", b"\xff\xff"]
+    assert keys(b"none") == []
+    store.put(b"b/0", b"new")
+    store.put(b"b/2", b"new")
+    store.remove(b"b/1")
+    assert list(store.prefix_scan(b"b/")) == [(b"b/0", b"new"), (b"b/2", b"new")]
+    assert [key for key, _ in store.iterator()] == [b"a/1", b"b", b"b/0", b"b/2", b"c", b"\xff", b"\xff\xff"]
+    store.abort()
+    assert list(store.prefix_scan(b"b/")) == [(b"b/1", b"old b/1"), (b"b/2", b"old b/2")]
+
+
+def test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit(tmp_path: Path) -> None:
+    store = opened(tmp_path).get_store(0)
+    empty = store.metrics
+    assert (empty.keys, empty.memory_used_bytes, empty.puts, empty.removes, empty.commit_ms) == (0, 0, 0, 0, None)
+    store.put(b"a", b"1" * 1000)
+    one = store.metrics.memory_used_bytes
+    store.put(b"b", b"2" * 1000)
+    store.put(b"b", b"3" * 1000)
+    store.put(b"c", b"")
+    store.remove(b"a")
+    store.remove(b"not there")
+    told = store.metrics
+    assert (told.keys, told.puts, told.removes) == (2, 4, 2)
+    assert 1000 < one < told.memory_used_bytes < 2 * one
+    store.commit()
+    assert store.metrics.commit_ms is not None
+    assert store.metrics.commit_ms > 0
+    again = opened(tmp_path).get_store(1).metrics
+    assert (again.keys, again.memory_used_bytes, again.puts) == (2, told.memory_used_bytes, 0)
+
+
+def test_an_iterator_sees_the_store_as_it_was_when_it_was_made(provider: StateStoreProvider) -> None:
+    first = provider.get_store(0)
+    for number in range(4):
+        first.put(b"%d" % number, b"old")
+    store = provider.get_store(first.commit())
+    store.put(b"4", b"new")
+    made_before, prefixed = store.iterator(), store.prefix_scan(b"")
+    store.put(b"5", b"newer")
+    seen = []
+    for key, value in store.iterator():
+        seen.append((key, value))
+        store.remove(key)
+        store.put(b"9" + key, value)
+    assert seen == [(b"0", b"old"), (b"1", b"old"), (b"2", b"old"), (b"3", b"old"), (b"4", b"new"), (b"5", b"newer")]
+    assert list(made_before) == list(prefixed) == seen[:5]
+    assert [key for key, _ in store.iterator()] == [b"90", b"91", b"92", b"93", b"94", b"95"]
+
+
+def test_abort_drops_the_changes_and_leaves_no_trace(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    first = provider.get_store(0)
+    first.put(b"a", b"1")
+    first.commit()
+    before = sorted(tmp_path.rglob("*"))
+    store = provider.get_store(1)
+    store.put(b"a", b"2")
+    store.remove(b"a")
+    store.abort()
+    assert (store.state, store.has_committed) == (StoreState.ABORTED, False)
+    assert dict(store.iterator()) == {b"a": b"1"}
+    store.abort()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert held(tmp_path, 1) == {b"a": b"1"}
+
+
+def test_a_reader_and_a_writer_of_one_version_do_not_meet(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    first = provider.get_store(0)
+    first.put(b"a", b"1")
+    first.commit()
+    reader, writer = provider.get_store(1, read_only=True), provider.get_store(1)
+    writer.put(b"a", (reader.get(b"a") or b"") + b"+1")
+    assert reader.get(b"a") == b"1"
+    assert writer.commit() == 2
+    reader.abort()
+    assert reader.get(b"a") == b"1"
+    assert held(tmp_path, 2) == {b"a": b"1+1"}
+
+
+@pytest.mark.parametrize("doing", ["put", "remove", "commit"])
+def test_a_store_that_was_opened_to_read_takes_no_change(provider: StateStoreProvider, doing: str) -> None:
+    provider.get_store(0).commit()
+    with pytest.raises(IllegalStateError, match=f"Cannot {doing} in a store that was opened read-only"):
+        change(provider.get_store(1, read_only=True), doing)
+    assert provider.latest_version() == 1
+
+
+def change(store: StateStore, doing: str) -> None:
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: store.put(b"k", b"v"),
+        "remove": lambda: store.remove(b"k"),
+        "commit": store.commit,
+    }
+    calls[doing]()
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+@pytest.mark.parametrize("doing", ["put", "remove", "commit"])
+def test_a_store_that_has_ended_takes_no_change(provider: StateStoreProvider, end: str, doing: str) -> None:
+    store = provider.get_store(0)
+    store.put(b"k", b"v")
+    getattr(store, end)()
+    state = store.state
+    with pytest.raises(IllegalStateError, match=f"^Cannot {doing} after already committed or aborted") as told:
+        change(store, doing)
+    assert told.value.fix
+    store.abort()
+    assert store.state is state
+    assert provider.latest_version() == (1 if end == "commit" else 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        (b"k", None, "Cannot put a null value"),
+        (None, b"v", "Cannot put a null key"),
+        ("k", b"v", "a key of type str: a state store holds bytes"),
+        (b"k", 1, "a value of type int"),
+        (b"k", bytearray(b"v"), "a value of type bytearray"),
+    ],
+)
+def test_keys_and_values_that_are_null_or_not_bytes_are_refused(
+    provider: StateStoreProvider, key: Any, value: Any, why: str
+) -> None:
+    store = provider.get_store(0)
+    with pytest.raises(StateError, match=why):
+        store.put(key, value)
+    assert store.metrics.keys == store.metrics.puts == 0
+
+
+@pytest.mark.parametrize("doing", ["get", "remove", "prefix_scan"])
+def test_a_null_key_is_nowhere_accepted(provider: StateStoreProvider, doing: str) -> None:
+    with pytest.raises(StateError, match="a null"):
+        getattr(provider.get_store(0), doing)(None)
+
+
+def test_nothing_is_written_before_the_commit(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    assert (provider.latest_version(), provider.versions(), provider.clean()) == (0, [], 0)
+    assert provider.maintain() == {"files_cleaned": 0, "files_removed": 0}
+    store = provider.get_store(0)
+    store.put(b"k", b"v")
+    store.remove(b"k")
+    assert list(store.iterator()) == []
+    store.abort()
+    provider.get_store(0, read_only=True).get(b"k")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_commit_without_changes_makes_a_version(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    first = provider.get_store(0)
+    first.put(b"k", b"v")
+    first.commit()
+    assert provider.get_store(1).commit() == 2
+    assert provider.versions() == [1, 2]
+    assert held(tmp_path, 2) == {b"k": b"v"}
+
+
+def test_a_store_is_aborted_at_the_end_of_its_block_unless_it_was_committed(provider: StateStoreProvider) -> None:
+    with provider.get_store(0) as forgotten:
+        forgotten.put(b"k", b"v")
+    with pytest.raises(KeyError, match="transform"), provider.get_store(0) as failed:
+        fail_after_a_put(failed)
+    assert (forgotten.state, failed.state, provider.latest_version()) == (StoreState.ABORTED, StoreState.ABORTED, 0)
+    with provider.get_store(0) as store:
+        store.put(b"k", b"v")
+        store.commit()
+    assert store.has_committed
+    assert provider.latest_version() == 1
+
+
+def fail_after_a_put(store: StateStore) -> None:
+    store.put(b"k", b"v")
+    raise KeyError("transform")
+
+
+def test_a_commit_that_failed_may_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk cannot be provoked here; deltalake tells it like this."""
+    provider = opened(tmp_path)
+    provider.get_store(0).commit()
+    store = provider.get_store(1)
+    store.put(b"k", b"v")
+
+    def full(*_args: Any, **_options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(system_tables, "write_deltalake", full)
+        with pytest.raises(StateError, match="No space left") as told:
+            store.commit()
+    assert not isinstance(told.value, Transient)
+    assert (store.state, store.metrics.commit_ms, provider.latest_version()) == (StoreState.UPDATING, None, 1)
+    store.put(b"l", b"w")
+    assert store.commit() == 2
+    assert held(tmp_path, 2) == {b"k": b"v", b"l": b"w"}
+
+
+def test_a_passing_fault_of_the_store_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    provider = opened(tmp_path, retry=Retry(sleep=waits.append, draw=lambda low, _high: low))
+    left: list[Exception] = [TimeoutError("slow"), TimeoutError("slow")]
+    real = system_tables.write_deltalake
+
+    def faulty(*args: Any, **options: Any) -> None:
+        if left:
+            raise left.pop(0)
+        real(*args, **options)
+
+    monkeypatch.setattr(system_tables, "write_deltalake", faulty)
+    assert provider.get_store(0).commit() == 1
+    assert waits == [1, 2]
+
+
+def test_threads_may_share_a_provider(tmp_path: Path) -> None:
+    provider = opened(tmp_path)
+    version = 0
+    for number in range(5):
+        store = provider.get_store(version)
+        store.put(b"%d" % number, b"x" * number)
+        version = store.commit()
+    seen: dict[int, list[dict[bytes, bytes]]] = {}
+
+    def read(number: int) -> None:
+        turn: Iterator[int] = iter([1 + (number + step) % 5 for step in range(5)])
+        seen[number] = [dict(provider.get_store(v, read_only=True).iterator()) for v in turn]
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    expected = {v: {b"%d" % n: b"x" * n for n in range(v)} for v in range(1, 6)}
+    assert seen == {n: [expected[1 + (n + step) % 5] for step in range(5)] for n in range(5)}
+
+
+@pytest.mark.parametrize("option", ["retain", "snapshot_every"])
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, option: str) -> None:
+    with pytest.raises(StateError, match=f"`{option}` of a state store is 0"):
+        opened(tmp_path, **{option: 0})
+
+
+def test_the_store_is_loaded_by_those_who_use_it(tmp_path: Path) -> None:
+    script = (
+        "import sys, odi_assets.state as s\n"
+        "assert 'deltalake' not in sys.modules\n"
+        f"p = s.StateStoreProvider({str(tmp_path / 'store')!r}, storage_options={{'account_key': 'SECRET'}})\n"
+        "p.get_store(0).commit()\n"
+        "assert dict(p.get_store(1).iterator()) == {}\n"
+        "print({'pyspark', 'dagster', 'pandas', 'numpy', 'pyarrow'} & set(sys.modules), 'SECRET' in repr(p))\n"
+    )
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set() False\n"
