@@ -172,6 +172,10 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
     if plan.moves_hwm:
         after = encode(plan.hwm_after)
         facts["hwm"] = {"value": after.json, "type": after.type}
+    elif plan.bounds is not None and plan.hwm_before is not None:
+        # It did not move; the newest commit tells it all the same, so that no plan has to look further back.
+        before = encode(plan.hwm_before)
+        facts["hwm"] = {"value": before.json, "type": before.type}
     return facts
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import FileFormat, NodeConfig, WriteMode
-from odi_assets.errors import ConfigError, IncrementError, TargetBehindStateError
+from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
 from odi_assets.increments.reads import SourceRead, SourceSpec, plan_source
+from odi_assets.nodes.agreement import require_agreement, require_memory, trusted_hwm
 from odi_assets.nodes.bounds import Bounds, partition_values
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.widening import affected_partitions
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
-from odi_assets.state.values import decode
-from odi_assets.tables.handle import CommittedStamp, TableHandle
+from odi_assets.tables.handle import TableHandle
 
 READ_VIEW = "df"
 """What a node's ``read`` is called in its SQL and function; inputs go by their own names."""
@@ -142,9 +141,11 @@ def plan_node(
     node = project.node(key)
     target = TableHandle.open(project.target(key))
     entry = state.get_entry(state_key(key, node), deleted=True)
-    hwm, repaired = _trusted_hwm(key, entry, target)
+    hwm, repaired = trusted_hwm(entry, target, app_id(key))
     if bounds is None and not full_refresh:
-        _require_target(key, state_key(key, node), hwm, entry, target)
+        require_agreement(key, state_key(key, node), hwm, entry, target)
+        if node.write.mode is WriteMode.APPEND and any(spec.incremental for spec in source_specs(project, key)):
+            require_memory(key, state_key(key, node), entry, target, app_id(key))
     start = None if full_refresh or bounds is not None else hwm
     sources = {spec.name: plan_source(spec, _hwm_of(start, spec, key)) for spec in source_specs(project, key)}
     plan = NodePlan(
@@ -193,46 +194,6 @@ def source_specs(project: Project, key: NodeKey) -> list[SourceSpec]:
         table = project.target(upstream)
         specs.append(SourceSpec(name, str(upstream), FileFormat.DELTA, table, "", table, incremental=item.incremental))
     return specs
-
-
-def _trusted_hwm(key: NodeKey, entry: HwmEntry | None, target: TableHandle) -> tuple[Any, bool]:
-    """The HWM to start from, and whether it came from the target's log because state had not got it yet."""
-    stamp = target.last_stamp(app_id(key)) if target.exists else None
-    if stamp is None or "hwm" not in stamp.facts or not _is_newer(stamp, entry):
-        return (entry.value if entry and not entry.deleted else None), False
-    committed = stamp.facts["hwm"]
-    return decode(committed["value"], committed["type"]), True
-
-
-def _is_newer(stamp: CommittedStamp, entry: HwmEntry | None) -> bool:
-    # The commit notes the state entry its plan saw. State is written after the commit, so an entry that was not
-    # replaced since means the run died in between; a later one is either that advance or somebody's explicit change,
-    # a deletion too. Revisions alone would not tell: they count from one again where state was lost.
-    if entry is None:
-        return True
-    seen = stamp.facts.get("state_updated_at")
-    since = seen is not None and entry.updated_at > datetime.fromisoformat(seen)
-    return entry.revision <= int(stamp.facts.get("state_revision") or 0) and not since
-
-
-def _require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:
-    if hwm is None or entry is None:
-        return
-    behind = not target.exists or (
-        entry.target_commit is not None and target.version is not None and target.version < entry.target_commit
-    )
-    if behind:
-        found = f"stands at version {target.version}" if target.exists else "does not exist"
-        expected = "" if entry.target_commit is None else f", which version {entry.target_commit} of the table held"
-        raise TargetBehindStateError(
-            f"{key}: state says it was loaded up to {hwm_text(hwm)}{expected}; "
-            f"the table at {target.location.uri} {found}",
-            fix=f"rebuild it from its sources (odi run {key.pipeline} --node {key.node} --full-refresh), "
-            f"put the table back, or accept the table as it is (odi state set {state_name} VALUE)",
-            node=str(key),
-            hwm=hwm,
-            target=target.location.uri,
-        )
 
 
 def _hwm_of(hwm: Any, spec: SourceSpec, key: NodeKey) -> Any:

@@ -42,6 +42,7 @@ class Sandbox:
         (root / "odibi.yaml").write_text(HEAD + textwrap.indent(textwrap.dedent(pipelines), "  "), encoding="utf-8")
         self.project = Project.load(root / "odibi.yaml")
         self.state: StateBackend = self.project.open_state()
+        self.pipeline = "p"
         self._mtime = 1_700_000_000
 
     def land(self, path: str, lines: Iterable[str]) -> Path:
@@ -54,7 +55,7 @@ class Sandbox:
         return file
 
     def plan(self, node: str, **how: Any) -> NodePlan:
-        return plan_node(self.project, self.state, NodeKey("p", node), **how)
+        return plan_node(self.project, self.state, NodeKey(self.pipeline, node), **how)
 
     def run(self, node: str, *, start: str | None = None, end: str | None = None, **how: Any) -> NodeResult:
         if start and end:
@@ -68,10 +69,10 @@ class Sandbox:
         return commit(compute(plan, self.spark), self.state, run)
 
     def hwm(self, node: str) -> Any:
-        return self.state.get_hwm(f"p.{node}")
+        return self.state.get_hwm(f"{self.pipeline}.{node}")
 
     def table(self, node: str) -> TableHandle:
-        return TableHandle.open(self.project.target(NodeKey("p", node)))
+        return TableHandle.open(self.project.target(NodeKey(self.pipeline, node)))
 
     def rows(self, node: str) -> list[tuple[Any, ...]]:
         return sorted((tuple(row) for row in read_table(self.spark, self.table(node)).collect()), key=str)
