@@ -78,7 +78,8 @@ class JsonFile:
         """Write ``document`` so that after a crash either it or the one before is there. Call it under the lock.
 
         Raises:
-            StateError: it cannot be written; the document before it is there.
+            StateError: it cannot be written; the document before it is there. Or it is there, and may not survive
+                a power cut: the message says so.
         """
         scratch = self.path.with_name(f"{self.path.name}.tmp")
         with writing(self.path):
@@ -154,11 +155,22 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames and new files in ``folder`` survive a power cut; a no-op where folders cannot be opened."""
+    """Make renames and new files in ``folder`` survive a power cut; a no-op where folders cannot be opened.
+
+    Raises:
+        StateError: it cannot be done. What was written is there, and a power cut may take it back.
+    """
     if os.name == "nt":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StateError(
+            f"the change in {folder} was written, but may not survive a power cut: {error}",
+            fix="look at the state before you go on: the change is there now",
+            path=str(folder),
+        ) from error

@@ -2,7 +2,8 @@
 
 Appending keeps the cost of a record, and reading backwards that of a last-run look-up, the same at any length. Runs
 need not be recorded in the order in which they ended: each line also tells the latest end among the lines up to it,
-so that a reader knows how far back a later one may lie.
+so that a reader knows how far back a later one may lie, and how many lines of the same write follow it: at the end of
+the file, lines of a write that was cut off count for nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from odi_assets.state.run_rows import from_row, to_row
 _log = logging.getLogger(__name__)
 _BLOCK = 64 * 1024
 _LATEST = "latest_end"
+_FOLLOWING = "lines_following"
 _MOMENTS = ("timestamp", "started_at")
 
 
@@ -34,17 +36,26 @@ class RunLines:
         self.path = path
 
     def append(self, records: Iterable[RunRecord], environment: str | None) -> None:
-        """Add records; returns when they are on disk."""
+        """Add records, all or none; returns when they are on disk.
+
+        Raises:
+            StateError: they cannot be written, and none is there. Or they are there, and may not survive a power
+                cut: the message says so.
+        """
         rows = [to_row(record, environment) for record in records]
         if not rows:
             return
         fresh = not self.path.exists()
         with writing(self.path):
             with self.path.open("ab") as file:
-                self._drop_torn_line(file.fileno())
-                file.writelines(_lines(rows, self._latest_end()))
-                file.flush()
-                os.fsync(file.fileno())
+                size = self._drop_torn_lines(file.fileno())
+                try:
+                    file.write(b"".join(_lines(rows, self._latest_end(), together=True)))
+                    file.flush()
+                    os.fsync(file.fileno())
+                except BaseException:
+                    os.ftruncate(file.fileno(), size)
+                    raise
             if fresh:
                 sync_folder(self.path.parent)
 
@@ -59,7 +70,7 @@ class RunLines:
         """
         waiting: list[tuple[float, int, int, RunRecord]] = []
         needles = [json.dumps(name).encode() for name in names]
-        for number, (end, line) in enumerate(self._lines_backwards()):
+        for number, (end, line) in enumerate(self._written_backwards()):
             if not all(needle in line for needle in needles):
                 continue
             row = self._parsed(end, line)
@@ -76,35 +87,37 @@ class RunLines:
         scratch = self.path.with_name(f"{self.path.name}.tmp")
         with writing(self.path):
             with scratch.open("wb") as file:
-                file.writelines(_lines((to_row(record, record.environment) for record in keep), 0.0))
+                file.writelines(_lines((to_row(record, record.environment) for record in keep), 0.0, together=False))
                 file.flush()
                 os.fsync(file.fileno())
             scratch.replace(self.path)
             sync_folder(self.path.parent)
 
     def _latest_end(self) -> float:
-        for end, line in self._lines_backwards():
+        for end, line in self._written_backwards():
             row = self._parsed(end, line)
             if _LATEST in row:
                 return float(row[_LATEST])
             return max(record.timestamp.timestamp() for record in self.newest_first())
         return 0.0
 
-    def _drop_torn_line(self, descriptor: int) -> None:
+    def _drop_torn_lines(self, descriptor: int) -> int:
         size = os.fstat(descriptor).st_size
-        with self.path.open("rb") as file:
-            end = size
-            while end > 0:
-                start = max(0, end - _BLOCK)
-                file.seek(start)
-                at = file.read(end - start).rfind(b"\n")
-                if at >= 0:
-                    end = start + at + 1
-                    break
-                end = start
-        if end < size:
-            _log.warning("%s ended in a run that was not written to its end; %d bytes dropped", self.path, size - end)
-            os.ftruncate(descriptor, end)
+        whole = next((end + 1 for end, _ in self._written_backwards()), 0)
+        if whole < size:
+            _log.warning(
+                "%s ended in runs that were not written to their end; %d bytes dropped", self.path, size - whole
+            )
+            os.ftruncate(descriptor, whole)
+        return whole
+
+    def _written_backwards(self) -> Iterator[tuple[int, bytes]]:
+        """Each line of a write that came to its end, with the offset of its end, last line first."""
+        at_the_end = True
+        for end, line in self._lines_backwards():
+            at_the_end = at_the_end and bool(self._parsed(end, line).get(_FOLLOWING))
+            if not at_the_end:
+                yield end, line
 
     def _lines_backwards(self) -> Iterator[tuple[int, bytes]]:
         """Each whole line with the offset of its end, last line first."""
@@ -152,10 +165,13 @@ class RunLines:
         )
 
 
-def _lines(rows: Iterable[dict[str, Any]], latest: float) -> Iterator[bytes]:
-    for row in rows:
+def _lines(rows: Iterable[dict[str, Any]], latest: float, *, together: bool) -> Iterator[bytes]:
+    """The lines of ``rows``; those written together tell how many of them follow."""
+    listed = list(rows)
+    for number, row in enumerate(listed, start=1):
         latest = max(latest, row["timestamp"].timestamp())
-        yield json.dumps({**row, _LATEST: latest}, default=_iso).encode() + b"\n"
+        following = {_FOLLOWING: len(listed) - number} if together and number < len(listed) else {}
+        yield json.dumps({**row, _LATEST: latest, **following}, default=_iso).encode() + b"\n"
 
 
 def _iso(value: Any) -> str:

@@ -180,7 +180,7 @@ class LocalJSONStateBackend(KeyedBackend):
         if latest is None or latest.deleted:
             if key not in odibi:
                 return None
-        elif key in odibi and values.dump(odibi[key]) == values.encode(latest.value).json:
+        elif key in odibi and values.encode(odibi[key]).json == values.encode(latest.value).json:
             return None
         return HwmEntry(
             key=key,

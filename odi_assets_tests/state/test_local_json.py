@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -191,12 +192,71 @@ def test_a_path_that_cannot_hold_a_file_is_told(tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_written_to_its_end_is_passed_over_and_dropped(path: Path) -> None:
     backend = LocalJSONStateBackend(path)
-    backend.record_runs([run(1), run(2)])
+    backend.record_runs([run(1)])
+    backend.record_runs([run(2)])
     runs = path.with_name("state.runs.jsonl")
     runs.write_bytes(runs.read_bytes()[:-20])
     assert [r.run_id for r in backend.list_runs()] == ["run-1"]
     backend.record_runs([run(3)])
     assert [r.run_id for r in backend.list_runs()] == ["run-3", "run-1"]
+
+
+@pytest.mark.parametrize("lost", [1, 20, 900, 1200])
+def test_of_runs_that_were_written_together_all_count_or_none(path: Path, lost: int) -> None:
+    backend = LocalJSONStateBackend(path)
+    backend.record_runs([run(1), run(2)])
+    backend.record_runs([run(3), run(4), run(5)])
+    runs = path.with_name("state.runs.jsonl")
+    runs.write_bytes(runs.read_bytes()[:-lost])
+    assert [r.run_id for r in backend.list_runs()] == ["run-2", "run-1"]
+    assert backend.list_runs(run_id="run-3") == []
+    backend.record_runs([run(6)])
+    assert [r.run_id for r in backend.list_runs()] == ["run-6", "run-2", "run-1"]
+
+
+def test_runs_that_could_not_be_made_safe_are_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = LocalJSONStateBackend(path)
+    backend.record_runs([run(1)])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(StateError, match="No space left"):
+            backend.record_runs([run(2)])
+    assert [r.run_id for r in backend.list_runs()] == ["run-1"]
+    backend.record_runs([run(2)])
+    assert [r.run_id for r in backend.list_runs()] == ["run-2", "run-1"]
+
+
+def test_a_change_whose_folder_could_not_be_synced_is_told_to_be_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = LocalJSONStateBackend(path)
+    backend.set_hwm("a", 1)
+    real = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", only_files)
+        with pytest.raises(StateError, match="was written, but may not survive a power cut") as told:
+            backend.set_hwm("a", 2)
+    assert "nothing was changed" not in str(told.value)
+    assert backend.get_hwm("a") == 2
+
+
+def test_a_nan_that_odibi_wrote_is_a_nan(odibi: LocalJSONStateBackend) -> None:
+    odibi.set_hwm("ratio", 0.5)
+    change(odibi.path, ratio=float("nan"))
+    assert str(odibi.get_hwm("ratio")) == "nan"
+    assert [e.key for e in odibi.list_hwms()] == ["orders", "ratio", "raw.id"]
+    assert odibi.set_hwm("ratio", 0.75).revision == 3
+    assert [str(e.value) for e in odibi.history("ratio")] == ["0.75", "nan", "0.5"]
 
 
 def test_a_run_history_that_is_one_torn_line_is_empty(path: Path) -> None:
