@@ -38,14 +38,6 @@ def increment_shared(backend: StateBackend, _name: str, count: int) -> None:
             acknowledge(value + 1)
 
 
-def forever(backend: StateBackend, name: str, _count: int) -> None:
-    number = 0
-    while True:
-        number += 1
-        backend.set_hwm(name, number)
-        acknowledge(number)
-
-
 def acknowledge(number: int) -> None:
     print(number, flush=True)
 
@@ -72,19 +64,6 @@ def go(writers: Sequence[subprocess.Popen[str]]) -> None:
         assert writer.stdin is not None
         writer.stdin.write("go\n")
         writer.stdin.flush()
-
-
-def next_acknowledged(writer: subprocess.Popen[str]) -> int:
-    assert writer.stdout is not None
-    return int(writer.stdout.readline())
-
-
-def last_words(writer: subprocess.Popen[str]) -> list[int]:
-    """What a killed writer had still told; its last line may be torn."""
-    assert writer.stdout is not None
-    whole = writer.stdout.read().split("\n")[:-1]
-    writer.communicate(timeout=60)
-    return [int(line) for line in whole]
 
 
 def acknowledged(writers: Sequence[subprocess.Popen[str]]) -> list[list[int]]:
