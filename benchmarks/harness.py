@@ -18,42 +18,70 @@ class Row:
 
     Attributes:
         ours, peer: what was measured, in the unit that ``name`` says; medians where there were several rounds.
+            The peer is None where there is none, or where it was left out.
         against: who the peer is, with its version.
-        ratio: ours / peer, or ours − peer where ``bar`` is a difference.
+        ratio: ours / peer, or ours − peer where ``bar`` is a difference; None without a peer.
         bar: what must hold, in words.
+        holds: whether it does; None if that takes a peer that was left out.
     """
 
     name: str
     ours: float
-    peer: float
+    peer: float | None
     against: str
-    ratio: float
+    ratio: float | None
     bar: str
-    holds: bool
+    holds: bool | None
 
     def to_json(self) -> dict[str, Any]:
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
+class Options:
+    """How the measures are taken.
+
+    Attributes:
+        say: tells whoever waits what is being measured.
+        peers: whether to measure the peers that need an environment of their own.
+    """
+
+    say: Callable[[str], None]
+    peers: bool = True
+
+
+@dataclass(frozen=True)
 class Benchmark:
-    """A command: ``python -m benchmarks NAME``."""
+    """A command: ``python -m benchmarks NAME``, and of its parts: ``python -m benchmarks NAME --only PART``."""
 
     name: str
     about: str
-    run: Callable[[Callable[[str], None]], list[Row]]
+    parts: Mapping[str, Callable[[Options], list[Row]]]
 
 
 def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
     """Seconds of each contender, in turn, so that all of them meet the same neighbours on the machine."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(warm + rounds):
-        for name, contender in contenders.items():
+
+    def timed(contender: Callable[[], object]) -> Callable[[], float]:
+        def call() -> float:
             began = time.perf_counter()
             contender()
+            return time.perf_counter() - began
+
+        return call
+
+    return in_turn({name: timed(contender) for name, contender in contenders.items()}, rounds, warm)
+
+
+def in_turn(contenders: Mapping[str, Callable[[], float]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
+    """What each contender measures of itself, in turn; the first ``warm`` rounds do not count."""
+    measured: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(warm + rounds):
+        for name, contender in contenders.items():
+            value = contender()
             if number >= warm:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
+                measured[name].append(value)
+    return measured
 
 
 def paired_ratio(ours: list[float], peer: list[float]) -> float:
@@ -61,12 +89,13 @@ def paired_ratio(ours: list[float], peer: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, peer, strict=True))
 
 
-def timed_row(name: str, ours: list[float], peer: list[float], against: str, limit: float) -> Row:
+def timed_row(name: str, ours: list[float], peer: list[float] | None, against: str, limit: float) -> Row:
     """A row that holds where ours takes at most ``limit`` × the peer's time."""
+    bar = f"ratio <= {limit:.2g}"
+    if peer is None:
+        return Row(name, statistics.median(ours), None, against, None, bar, None)
     ratio = paired_ratio(ours, peer)
-    return Row(
-        name, statistics.median(ours), statistics.median(peer), against, ratio, f"ratio <= {limit:g}", ratio <= limit
-    )
+    return Row(name, statistics.median(ours), statistics.median(peer), against, ratio, bar, ratio <= limit)
 
 
 def in_child(module: str, *arguments: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Benchmark, Row, alternate, in_child, timed_row
+from benchmarks.harness import Benchmark, Options, Row, alternate, in_child, timed_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,16 +72,16 @@ def _arrow(spark: SparkSession, count: int, target: Path) -> None:
 WRITERS: dict[str, Callable[[SparkSession, int, Path], None]] = {"ours": _ours, "parquet": _parquet, "arrow": _arrow}
 
 
-def run(say: Callable[[str], None]) -> list[Row]:
-    """Seconds of each writer in turn in one session, then the driver's memory in a process each."""
+def seconds(options: Options) -> list[Row]:
+    """Seconds of each writer in turn in one session."""
     import deltalake
     import pyspark
 
     folder = Path(tempfile.mkdtemp(prefix="odi-benchmark-"))
     try:
         spark = _session()
-        say(f"{ROUNDS} rounds of {ROWS:,} rows, each writer in turn")
-        seconds = alternate(
+        options.say(f"{ROUNDS} rounds of {ROWS:,} rows, each writer in turn")
+        took = alternate(
             {name: lambda name=name, write=write: write(spark, ROWS, folder / name) for name, write in WRITERS.items()},
             ROUNDS,
         )
@@ -90,40 +90,43 @@ def run(say: Callable[[str], None]) -> list[Row]:
         shutil.rmtree(folder, ignore_errors=True)
     parquet = f"df.write.parquet, pyspark {pyspark.__version__}"
     arrow = f"toArrow() + write_deltalake {deltalake.__version__}"
-    result = [
-        timed_row("seconds for 1.5 M rows, against Parquet", seconds["ours"], seconds["parquet"], parquet, 1.15),
-        timed_row("seconds for 1.5 M rows, against Arrow", seconds["ours"], seconds["arrow"], arrow, 1.15),
+    return [
+        timed_row("seconds for 1.5 M rows, against Parquet", took["ours"], took["parquet"], parquet, 1.15),
+        timed_row("seconds for 1.5 M rows, against Arrow", took["ours"], took["arrow"], arrow, 1.15),
     ]
-    memory = {}
+
+
+def memory(options: Options) -> list[Row]:
+    """The driver's memory, in a process for each writer and size."""
+    import deltalake
+
+    mb = {}
     for name in ("ours", "arrow"):
         for count in (TENTH, ROWS):
-            say(f"driver memory of {name} at {count:,} rows")
-            memory[name, count] = in_child("benchmarks.write", "memory", name, str(count))["mb"]
-    grown = memory["ours", ROWS] - memory["ours", TENTH]
-    result.append(
+            options.say(f"driver memory of {name} at {count:,} rows")
+            mb[name, count] = in_child("benchmarks.write", "memory", name, str(count))["mb"]
+    grown = mb["ours", ROWS] - mb["ours", TENTH]
+    ratio = mb["ours", ROWS] / mb["arrow", ROWS]
+    return [
         Row(
             "driver Python MB at 1.5 M rows, against a tenth of them",
-            memory["ours", ROWS],
-            memory["ours", TENTH],
+            mb["ours", ROWS],
+            mb["ours", TENTH],
             "itself at 150 k rows",
             grown,
             f"difference <= {MEMORY_MB:g} MB",
             grown <= MEMORY_MB,
-        )
-    )
-    ratio = memory["ours", ROWS] / memory["arrow", ROWS]
-    result.append(
+        ),
         Row(
             "driver Python MB at 1.5 M rows, against Arrow",
-            memory["ours", ROWS],
-            memory["arrow", ROWS],
-            arrow,
+            mb["ours", ROWS],
+            mb["arrow", ROWS],
+            f"toArrow() + write_deltalake {deltalake.__version__}",
             ratio,
             "ratio <= 1",
             ratio <= 1,
-        )
-    )
-    return result
+        ),
+    ]
 
 
 def peak_memory_mb(name: str, count: int) -> float:
@@ -152,7 +155,9 @@ def peak_memory_mb(name: str, count: int) -> float:
 
 
 BENCHMARK = Benchmark(
-    "write", "1.5 M rows into Delta, against plain Parquet and an Arrow IO manager: seconds, memory", run
+    "write",
+    "1.5 M rows into Delta, against plain Parquet and an Arrow IO manager: seconds, memory",
+    {"seconds": seconds, "memory": memory},
 )
 
 if __name__ == "__main__":

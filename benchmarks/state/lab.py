@@ -1,0 +1,167 @@
+"""Who is measured: drivers of ours and of Odibi, each in a process of its own interpreter."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Options, Row
+from benchmarks.peers import FOLDER, PeerEnvironment
+
+
+class Driver:
+    """One process of ``peers/state_driver.py``."""
+
+    def __init__(self, python: Path, library: str, folder: Path, log: Path) -> None:
+        with log.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                [str(python), str(FOLDER / "state_driver.py"), library],
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+    def ask(self, name: str, **arguments: Any) -> Any:
+        """What the driver answers.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        self.send(name, **arguments)
+        return self.answer()
+
+    def send(self, name: str, **arguments: Any) -> None:
+        """Begin, without waiting for the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        """The answer to what was sent.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        line = self.line()
+        if line is None:
+            raise RuntimeError(f"a driver ended with exit code {self._process.wait()}")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise RuntimeError(reply["error"])
+        return reply["result"]
+
+    def line(self) -> str | None:
+        """The next whole line that the driver wrote; None at its end, where a torn line does not count."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return line if line.endswith("\n") else None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A library whose state is measured.
+
+    Attributes:
+        title: as the rows name it.
+        library: the package that is imported.
+        python: its interpreter.
+        project: its project file, for the shell.
+    """
+
+    title: str
+    library: str
+    python: Path
+    project: Path
+
+    def shell(self) -> list[str]:
+        """The command that shows the state; run it in the project's folder."""
+        if self.library == "odibi":
+            return [str(self.python.with_name("odibi")), "catalog", "state", "odibi.yaml"]
+        return [str(self.python), "-m", "odi_assets.cli", "state", "get", "key0"]
+
+
+class Lab:
+    """A folder of projects, and the drivers at work in it; leaving it ends them.
+
+    Attributes:
+        odibi: the peer; None if peers are left out.
+    """
+
+    def __init__(self, options: Options, root: Path, leaving: ExitStack) -> None:
+        self.say = options.say
+        self.ours = Contender("ours", "odi_assets", Path(sys.executable), FOLDER / "ours.yaml")
+        self.odibi: Contender | None = None
+        self._root = root
+        self._leaving = leaving
+        self._projects = 0
+        if options.peers:
+            environment = PeerEnvironment("odibi")
+            environment.make(options.say)
+            python = environment.program("python")
+            self.odibi = Contender(environment.title, "odibi", python, FOLDER / "odibi.yaml")
+
+    @property
+    def against(self) -> str:
+        """How rows name the peer."""
+        return self.odibi.title if self.odibi else "odibi, left out"
+
+    @property
+    def contenders(self) -> list[Contender]:
+        return [self.ours, self.odibi] if self.odibi else [self.ours]
+
+    def project(self, contender: Contender) -> Path:
+        """A new project's folder; Odibi's own command has made its tables, as its first run would."""
+        self._projects += 1
+        folder = self._root / f"{contender.library}{self._projects}"
+        folder.mkdir()
+        shutil.copy(contender.project, folder / "odibi.yaml")
+        if contender is self.odibi:
+            subprocess.run(contender.shell(), cwd=folder, check=True, capture_output=True)
+        return folder
+
+    def driver(self, contender: Contender, project: Path, kind: str = "catalog") -> Driver:
+        """A driver that has opened the project's state of a kind: ``catalog`` (Delta tables) or ``local`` (JSON)."""
+        return self.drivers(contender, project, 1, kind)[0]
+
+    def drivers(self, contender: Contender, project: Path, count: int, kind: str = "catalog") -> list[Driver]:
+        """Several of them, started at once."""
+        started = [Driver(contender.python, contender.library, project, self._root / "log") for _ in range(count)]
+        for driver in started:
+            self._leaving.callback(driver.close)
+            driver.send("open", kind=kind, folder=str(project / "lake" / "system"))
+        for driver in started:
+            driver.answer()
+        return started
+
+
+@contextmanager
+def lab(options: Options) -> Iterator[Lab]:
+    """A lab in a folder that is removed in the end."""
+    with tempfile.TemporaryDirectory(prefix="odi-benchmark-", ignore_cleanup_errors=True) as root, ExitStack() as stack:
+        yield Lab(options, Path(root), stack)
+
+
+def counted(name: str, ours: int, peer: int | None, against: str, bar: str, holds: bool) -> Row:
+    """A row of a count, which says nothing of a ratio."""
+    return Row(name, ours, peer, against, None, bar, holds)
