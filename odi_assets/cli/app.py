@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import config, plan, run, runs, sample, state
+from odi_assets.cli import config, plan, run, runs, sample, state, state_mending, state_moving
 from odi_assets.cli.output import data
 from odi_assets.cli.settings import ConfigOption, DebugOption, common, settings
 
@@ -57,6 +57,12 @@ _state.command("list")(state.list_)
 _state.command("get")(state.get)
 # A value may be a negative number, which looks like an option.
 _state.command("set", context_settings={**_HELP, "ignore_unknown_options": True})(state.set_)
+_state.command("history")(state_mending.history)
+_state.command("reset")(state_mending.reset)
+_state.command("delete")(state_mending.delete)
+_state.command("export")(state_moving.export)
+_state.command("import")(state_moving.import_)
+_state.command("migrate")(state_moving.migrate)
 
 _runs = _group("runs", "What ran, and how it ended.")
 _runs.command("list")(runs.list_)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.boundary import BAD_INPUT, FAILED
+from odi_assets.cli.consent import require_consent
 from odi_assets.cli.output import data, note
-from odi_assets.cli.settings import ConfigOption, DebugOption, settings
+from odi_assets.cli.settings import ConfigOption, DebugOption, YesOption, settings
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -36,7 +35,7 @@ def reset(
     days: Annotated[
         int | None, typer.Option("--days", min=0, max=31, help="Leave this many days of January landed; else all.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     config: ConfigOption = None,
     debug: DebugOption = False,
 ) -> None:
@@ -46,13 +45,7 @@ def reset(
     project = settings(context, config, debug).project()
     if not yes:
         _announce(project, days)
-        if not sys.stdin.isatty():
-            note("odi: nothing was removed: there is no terminal to ask on\n  → say --yes if that is what you want")
-            raise typer.Exit(BAD_INPUT)
-        print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            note("Nothing was removed.")
-            raise typer.Exit(FAILED)
+    require_consent(yes, "nothing was removed")
     note(put_back(project.path, days=days).summary)
 
 

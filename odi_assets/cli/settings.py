@@ -26,6 +26,8 @@ DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show stack traces and Spark's own log; so does ODI_DEBUG=1.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 NodeOption = Annotated[
     list[str] | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node; may be given again.")
 ]

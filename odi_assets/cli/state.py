@@ -1,4 +1,4 @@
-"""``odi state``: high-water marks, listed, shown and set."""
+"""``odi state list | get | set``, and what all of ``odi state`` shows alike."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_(
 
     entries = settings(context, config, debug).project().open_state().list_hwms()
     if as_json:
-        data_json([_as_json(entry) for entry in entries])
+        data_json([entry_json(entry) for entry in entries])
         return
     if not entries:
         note("No high-water marks yet: nothing has been loaded.")
@@ -45,7 +45,7 @@ def list_(
         [
             entry.key,
             hwm_text(entry.value) or "null",
-            _type_name(entry),
+            type_name(entry),
             str(entry.revision),
             f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
             entry.environment or "",
@@ -65,7 +65,7 @@ def get(context: typer.Context, key: KeyArgument, config: ConfigOption = None, d
     state = project.open_state()
     entry = state.get_entry(key)
     if entry is None:
-        raise _not_set(key, project, state)
+        raise not_set(key, project, state)
     data(to_text(entry.value))
 
 
@@ -88,12 +88,18 @@ def set_(
     before = state.get_entry(key)
     entry = state.reset_hwm(key, from_text(value, kind, before.value if before else None))
     note(f"{key}: {to_text(before.value) if before else 'not set'} → {to_text(entry.value)}")
-    known = _node_keys(project)
+    warn_if_unused(project, key)
+
+
+def warn_if_unused(project: Project, key: str) -> None:
+    """Say on stderr if no node of the project keeps its HWM under ``key``."""
+    known = node_keys(project)
     if key not in known:
-        note(f"warning: no node of this project keeps its high-water mark under {key!r}{_meant(key, known)}")
+        note(f"warning: no node of this project keeps its high-water mark under {key!r}{meant(key, known)}")
 
 
-def _as_json(entry: HwmEntry) -> dict[str, Any]:
+def entry_json(entry: HwmEntry) -> dict[str, Any]:
+    """An entry as ``--json`` gives it."""
     from odi_assets.state.values import to_json
 
     value, kind = to_json(entry.value)
@@ -109,7 +115,8 @@ def _as_json(entry: HwmEntry) -> dict[str, Any]:
     }
 
 
-def _type_name(entry: HwmEntry) -> str:
+def type_name(entry: HwmEntry) -> str:
+    """The entry's type in a word."""
     from odi_assets.state.values import encode
 
     kind = entry.value_type or encode(entry.value).type
@@ -117,20 +124,22 @@ def _type_name(entry: HwmEntry) -> str:
     return "dict" if kind.startswith('{"dict"') else kind.partition("{")[0] or "list"
 
 
-def _not_set(key: str, project: Project, state: StateBackend) -> StateError | ConfigError:
-    known = _node_keys(project)
+def not_set(key: str, project: Project, state: StateBackend) -> StateError | ConfigError:
+    """The error for a key without an HWM: a node's that has none yet, or one that does not exist."""
+    known = node_keys(project)
     if key in known:
         return StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
     names = [*known, *(entry.key for entry in state.list_hwms())]
-    return ConfigError(f"there is no state key {key!r}{_meant(key, names)}", fix="`odi state list` shows them", key=key)
+    return ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
 
 
-def _node_keys(project: Project) -> list[str]:
+def node_keys(project: Project) -> list[str]:
+    """The keys that the project's nodes keep their HWMs under."""
     from odi_assets.config.graph import state_key
 
     return [state_key(key, node) for key, node in project.graph.nodes.items()]
 
 
-def _meant(key: str, known: list[str]) -> str:
+def meant(key: str, known: list[str]) -> str:
     close = get_close_matches(key, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from odi_assets.cursors.json_text import write
 from odi_assets.cursors.model import CursorDocument
+from odi_assets.json_text import write
 
 
 def canonical(document: CursorDocument) -> str:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from odi_assets.cursors.json_text import JsonPath, JsonSyntaxError, faults, read
 from odi_assets.cursors.model import (
     CursorDocument,
     CursorStream,
@@ -29,6 +28,7 @@ from odi_assets.cursors.olake_state import (
 )
 from odi_assets.cursors.problems import DocumentProblem, Problems, document_error
 from odi_assets.errors import CursorDocumentError
+from odi_assets.json_text import JsonPath, JsonSyntaxError, faults, read
 
 TOOL = "OLake"
 

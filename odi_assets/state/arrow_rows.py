@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -91,4 +92,11 @@ def _values(column: Any, kind: Kind) -> list[Any]:
         days = column.cast(DataType.int32()).to_pylist()
         return [None if item is None else date.fromordinal(_EPOCH_DAY.toordinal() + item) for item in days]
     items: list[Any] = column.to_pylist()
+    if kind is Kind.LONG:
+        # pandas, which Odibi writes with, makes a column of ints and nulls one of floats.
+        return [_whole(item) for item in items]
     return items
+
+
+def _whole(item: Any) -> int | None:
+    return item if item is None or isinstance(item, int) else None if math.isnan(item) else int(item)

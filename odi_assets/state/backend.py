@@ -97,6 +97,10 @@ class StateBackend(Protocol):
         """The revisions of ``key``, tombstones included, newest first; at least the last 20."""
         ...
 
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        """What :meth:`history` gives, of every key at once, in order of the keys."""
+        ...
+
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         """Add ``records`` to the run history, in one commit."""
         ...

@@ -78,6 +78,9 @@ class CatalogStateBackend(KeyedBackend):
         check_key(key)
         return self._retry.call(lambda: self._hwms.history(key), f"history of `{key}`")
 
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        return self._retry.call(self._hwms.histories, "histories")
+
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
         # A check that finds another revision is final: only a commit that met another one is made again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from odi_assets.config.models import ProjectConfig, SystemConfig
+from odi_assets.config.models import ProjectConfig, RetryConfig, SystemConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.local_json import LocalJSONStateBackend
@@ -28,6 +28,14 @@ def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str
     if config.system is None:
         return LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
     return _catalog(config, config.system, root)
+
+
+def catalog_at(config: ProjectConfig, root: Path, connection: str, path: str) -> StateBackend:
+    """The Delta backend of the folder ``path`` of a connection, as the environment without a name sees it."""
+    system = SystemConfig(
+        connection=connection, path=path, retry=config.system.retry if config.system else RetryConfig()
+    )
+    return _catalog(config, system, root).in_environment(None)
 
 
 def _catalog(config: ProjectConfig, system: SystemConfig, root: Path) -> StateBackend:

@@ -67,6 +67,12 @@ class HwmLog:
         rows = self.table.read(lambda handle: self.table.rows(handle, self._is(key)))
         return revisions(rows or [])
 
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        """What :meth:`history` gives, of every key, in order of the keys."""
+        rows = self.table.read(lambda handle: self.table.rows(handle, self._mine)) or []
+        rows.sort(key=itemgetter("key"))
+        return {key: revisions(list(same)) for key, same in groupby(rows, itemgetter("key"))}
+
     def latest_of_all(self) -> list[HwmEntry]:
         """The newest revision of every key, tombstones too, in order of the keys."""
         return list((self.table.read(lambda handle: self._latest_by_key(handle, "TRUE")) or {}).values())

@@ -60,12 +60,18 @@ class LocalJSONStateBackend(KeyedBackend):
         return next(iter(self._revisions(self._read(), key)), None)
 
     def _latest_of_all(self) -> list[HwmEntry]:
-        document = self._read()
-        keys = set(self._own(document)) | set(self._odibi(document))
-        return [self._revisions(document, key)[0] for key in sorted(keys)]
+        return [revisions[0] for revisions in self.histories().values()]
 
     def history(self, key: str) -> list[HwmEntry]:
         return self._revisions(self._read(), check_key(key))
+
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        document = self._read()
+        return {key: self._revisions(document, key) for key in sorted({*self._own(document), *self._odibi(document)})}
+
+    def odibi_pipelines(self) -> dict[str, Any]:
+        """What Odibi noted of each pipeline's last run, as it did; of the environment without a name only."""
+        return self._section(self._read(), "pipelines") if self.environment is None else {}
 
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         with self._file.locked():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.local_json import LocalJSONStateBackend
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.run_data import pipeline_data
+
+if TYPE_CHECKING:
+    from odi_assets.state.transfer import Transfer
 
 
 class StateManager:
@@ -54,6 +57,44 @@ class StateManager:
     def history(self, key: str) -> list[HwmEntry]:
         """The revisions of ``key``, newest first."""
         return self.backend.history(key)
+
+    def export_state(self, *, history: bool = False, runs: bool = False) -> dict[str, Any]:
+        """All high-water marks of the backend's environment, with their types, as one JSON-ready document.
+
+        Args:
+            history: with the revisions before the present one that are kept.
+            runs: with run history.
+        """
+        from odi_assets.state.portable import to_document
+        from odi_assets.state.snapshot import take
+
+        environments = [self.backend.environment]
+        found = take(self.backend, project=None, environments=environments, history=history, runs=runs)
+        return to_document(found, history=history, runs=runs)
+
+    def import_state(self, document: Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Transfer:
+        """Take over what :meth:`export_state` gave, all of an environment or nothing.
+
+        Args:
+            document: the document. Its marks go into the environments that it names.
+            force: also move marks back that stand further here, or were written later.
+            dry_run: change nothing.
+
+        Returns:
+            What it did to each key.
+
+        Raises:
+            ConfigError: everything that is wrong with the document. Nothing was changed.
+            StateError: marks would move back, and ``force`` was not said. Nothing was changed.
+        """
+        from odi_assets.state.portable import parse, to_text
+        from odi_assets.state.transfer import decide
+
+        transfer = decide(parse(to_text(dict(document)), "the document"), self.backend, same_tables=True, force=force)
+        transfer.require_none_kept()
+        if not dry_run:
+            transfer.apply()
+        return transfer
 
     def get_last_run_status(self, pipeline_name: str, node_name: str) -> bool | None:
         """Whether the node's last run succeeded; None if it never ran."""

@@ -1,9 +1,10 @@
-"""JSON as cursor documents need it: numbers exact, every fault found, every value with its place in the text."""
+"""JSON as documents of state need it: numbers exact, every fault found, every value with its place in the text."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
@@ -12,7 +13,8 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 """Where a value is: the keys and list indexes that lead to it; ``()`` is the whole document."""
 
 MAX_DEPTH = 64
-"""Deepest nesting accepted. Known documents need 7; every later walk stays clear of Python's recursion limit."""
+"""Deepest nesting accepted unless said otherwise. Known cursor documents need 7; every later walk stays clear of
+Python's recursion limit."""
 
 MAX_DIGITS = 4000
 """Most digits of one integer: Python refuses to convert more than 4300."""
@@ -41,13 +43,13 @@ class BadNumber(str):
     __slots__ = ()
 
 
-def read(text: str) -> Any:
+def read(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     """The value of a JSON text: integers as ``int``, other numbers as ``Decimal``, nothing rounded.
 
     Repeated keys and impossible numbers do not stop the reading: :func:`faults` finds them, all at once.
 
     Raises:
-        JsonSyntaxError: the text is not JSON, or is nested more than :data:`MAX_DEPTH` levels deep.
+        JsonSyntaxError: the text is not JSON, or is nested more than ``max_depth`` levels deep.
     """
     try:
         value = json.loads(
@@ -56,15 +58,15 @@ def read(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise JsonSyntaxError(error.msg, error.lineno, error.colno) from error
     except RecursionError as error:
-        raise _too_deep(text) from error
-    if any(len(path) > MAX_DEPTH for path, _ in _members(value)):
-        raise _too_deep(text)
+        raise _too_deep(text, max_depth) from error
+    if any(len(path) > max_depth for path, _ in _members(value, max_depth)):
+        raise _too_deep(text, max_depth)
     return value
 
 
 def faults(value: Any) -> Iterator[tuple[JsonPath, str, str]]:
     """What is wrong with a value of :func:`read` whatever it means: the place, the fault and the remedy."""
-    for path, current in _members(value):
+    for path, current in _members(value, sys.maxsize):
         if isinstance(current, BadNumber):
             yield path, f"{_shortened(current)} is not a number that can be kept exactly", "write one that can"
         elif isinstance(current, RepeatedKeys):
@@ -130,26 +132,26 @@ def key_text(path: JsonPath) -> str:
     return text
 
 
-def _members(value: Any) -> Iterator[tuple[JsonPath, Any]]:
+def _members(value: Any, max_depth: int) -> Iterator[tuple[JsonPath, Any]]:
     """Every value in a value, itself first; those too deep are named but not entered."""
     pending: list[tuple[JsonPath, Any]] = [((), value)]
     while pending:
         path, current = pending.pop()
         yield path, current
-        if len(path) <= MAX_DEPTH and isinstance(current, dict | list):
+        if len(path) <= max_depth and isinstance(current, dict | list):
             members = current.items() if isinstance(current, dict) else enumerate(current)
             pending.extend(((*path, key), member) for key, member in members)
 
 
-def _too_deep(text: str) -> JsonSyntaxError:
+def _too_deep(text: str, max_depth: int) -> JsonSyntaxError:
     depth = start = 0
     for match in _TOKEN.finditer(text):
         start = match.start()
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(match[0], 0)
-        if depth > MAX_DEPTH:
+        if depth > max_depth:
             break
     line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
-    return JsonSyntaxError(f"nested more than {MAX_DEPTH} levels deep", line, column)
+    return JsonSyntaxError(f"nested more than {max_depth} levels deep", line, column)
 
 
 def _integer(digits: str) -> int | BadNumber:

@@ -1,0 +1,171 @@
+"""The shape of an exported document, version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    field_validator,
+)
+from pydantic import ValidationInfo as Info
+
+from odi_assets.errors import StateError
+from odi_assets.state import values
+from odi_assets.state.records import HwmEntry, RunRecord, RunStatus, check_environment, check_key
+
+FORMAT = "odi-state"
+VERSION = 1
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("must be a moment with its zone, as text: 2013-01-31T05:00:00+00:00")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
+Whole = Annotated[StrictInt, Field(ge=0)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Revision(Part):
+    """One revision of a key. ``value_type`` is null for a value that Odibi wrote; ``value`` is null in a tombstone."""
+
+    value_type: StrictStr | None
+    deleted: StrictBool
+    value: Any
+    revision: Whole
+    updated_at: Moment
+    target_commit: Whole | None = None
+    run_id: StrictStr | None = None
+
+    @field_validator("value")
+    @classmethod
+    def _of_its_type(cls, data: Any, info: Info) -> Any:
+        if info.data.get("deleted"):
+            if data is not None:
+                raise ValueError("a deleted revision has no value: it must be null")
+            return None
+        try:
+            return values.from_json(data, info.data.get("value_type"))
+        except StateError as error:
+            raise ValueError(error.message) from None
+
+    def to_entry(self, key: str, environment: str | None) -> HwmEntry:
+        return HwmEntry(
+            key=key,
+            value=self.value,
+            environment=environment,
+            updated_at=self.updated_at,
+            revision=self.revision,
+            deleted=self.deleted,
+            target_commit=self.target_commit,
+            run_id=self.run_id,
+            value_type=self.value_type,
+        )
+
+
+class Key(Revision):
+    """A key at its present revision, and the revisions before it, oldest first."""
+
+    key: StrictStr
+    older: tuple[Revision, ...] = ()
+
+    @field_validator("key")
+    @classmethod
+    def _can_be_one(cls, key: str) -> str:
+        try:
+            return check_key(key)
+        except StateError as error:
+            raise ValueError(error.message) from None
+
+    @field_validator("older")
+    @classmethod
+    def _in_order(cls, older: tuple[Revision, ...], info: Info) -> tuple[Revision, ...]:
+        numbers = [entry.revision for entry in older] + [info.data.get("revision", float("inf"))]
+        if any(one >= next_ for one, next_ in pairwise(numbers)):
+            raise ValueError("must be the revisions before this one, oldest first, each number once")
+        return older
+
+
+class Run(Part):
+    """One row of run history."""
+
+    run_id: StrictStr
+    project: StrictStr | None = None
+    pipeline_name: StrictStr
+    node_name: StrictStr
+    status: RunStatus
+    rows_processed: StrictInt | None = None
+    duration_ms: StrictInt = 0
+    timestamp: Moment
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    started_at: Moment | None = None
+    partition_key: StrictStr | None = None
+    trigger: StrictStr | None = None
+    attempt: Annotated[StrictInt, Field(ge=1)] = 1
+    hwm_before: Any = None
+    hwm_after: Any = None
+    table_version: StrictInt | None = None
+    code_version: StrictStr | None = None
+    error: StrictStr | None = None
+
+    def to_record(self, environment: str | None) -> RunRecord:
+        return RunRecord(environment=environment, **{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class Environment(Part):
+    """Keys and runs of one environment; null is the environment without a name."""
+
+    environment: StrictStr | None
+    keys: tuple[Key, ...]
+    runs: tuple[Run, ...] = ()
+
+    @field_validator("environment")
+    @classmethod
+    def _can_be_one(cls, name: str | None) -> str | None:
+        try:
+            return check_environment(name)
+        except StateError as error:
+            raise ValueError(error.message) from None
+
+    @field_validator("keys")
+    @classmethod
+    def _each_once(cls, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+        _require_distinct([key.key for key in keys], "key")
+        return keys
+
+
+class Document(Part):
+    """The whole document."""
+
+    format: Literal["odi-state"]
+    version: Literal[1]
+    project: StrictStr | None = None
+    exported_at: Moment | None = None
+    environments: tuple[Environment, ...]
+
+    @field_validator("environments")
+    @classmethod
+    def _each_once(cls, environments: tuple[Environment, ...]) -> tuple[Environment, ...]:
+        _require_distinct([item.environment for item in environments], "environment")
+        return environments
+
+
+def _require_distinct(names: Sequence[str | None], what: str) -> None:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"each {what} may be there once only: {', '.join(twice)}")

@@ -1,0 +1,138 @@
+"""``odi state export | import | migrate``."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from odi_assets.nodes.project import Project
+from odi_assets.state import LocalJSONStateBackend, StateBackend
+from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.cli.shop import odi as odi_process
+from odi_assets_tests.state.test_runs_contract import run
+
+
+@pytest.fixture
+def state(shop: Path) -> StateBackend:
+    state = Project.load(shop / "odibi.yaml").open_state()
+    state.set_hwm("shop.orders", date(2013, 1, 31))
+    state.set_hwm("shop.spending", Decimal("7.50"))
+    state.record_runs([run(1, pipeline="shop", node="orders")])
+    return state
+
+
+@pytest.mark.usefixtures("state")
+def test_an_export_is_one_json_document_on_stdout(odi: Odi) -> None:
+    answer = odi("state", "export")
+    assert (answer.code, answer.err) == (0, "2 keys\n")
+    document = json.loads(answer.out)
+    assert (document["format"], document["version"], document["project"]) == ("odi-state", 1, "shop")
+    (only,) = document["environments"]
+    assert [(key["key"], key["value"], key["value_type"]) for key in only["keys"]] == [
+        ("shop.orders", "2013-01-31", "date"),
+        ("shop.spending", "7.50", "decimal"),
+    ]
+    assert "runs" not in only
+    assert len(json.loads(odi("state", "export", "--runs").out)["environments"][0]["runs"]) == 1
+
+
+def test_an_export_brings_back_what_was_lost(state: StateBackend, odi: Odi, shop: Path) -> None:
+    assert odi("state", "export", "backup.json", "--runs", "--history").code == 0
+    assert odi("state", "import", "backup.json", "--yes").err.endswith("Nothing to do: all of it is there already.\n")
+    before = state.list_hwms()
+    (shop / "lake" / "system").rename(shop / "lost")
+    planned = odi("state", "import", "backup.json", "--dry-run")
+    assert (planned.code, planned.out.splitlines()[1].split()[:3]) == (0, ["shop.orders", "added", "2013-01-31"])
+    assert "This would write 2 keys, 1 run." in planned.err
+    assert state.list_hwms() == []
+    assert odi("state", "import", "backup.json").code == 2
+    assert state.list_hwms() == []
+    assert odi("state", "import", "backup.json", "--yes").code == 0
+    assert state.list_hwms() == before
+    assert len(state.list_runs()) == 1
+
+
+def test_an_import_that_would_move_a_mark_back_changes_nothing(state: StateBackend, odi: Odi) -> None:
+    odi("state", "export", "backup.json")
+    state.set_hwm("shop.orders", date(2013, 2, 1))
+    state.delete_hwm("shop.spending")
+    for how in ([], ["--yes"], ["--dry-run"]):
+        answer = odi("state", "import", "backup.json", *how)
+        assert answer.code == 1
+        assert "would move back: shop.orders, shop.spending" in answer.err
+        assert "use force" in answer.err
+    assert [entry.value for entry in state.list_hwms()] == [date(2013, 2, 1)]
+    assert odi("state", "import", "backup.json", "--force", "--yes").code == 0
+    assert [entry.value for entry in state.list_hwms()] == [date(2013, 1, 31), Decimal("7.50")]
+
+
+def test_a_document_comes_through_a_pipe_with_yes_only(shop: Path, state: StateBackend) -> None:
+    exported = odi_process("state", "export", cwd=shop)
+    state.delete_hwm("shop.orders")
+    assert odi_process("state", "import", "--force", cwd=shop, stdin=exported.stdout).returncode == 2
+    done = odi_process("state", "import", "-", "--force", "--yes", cwd=shop, stdin=exported.stdout)
+    assert done.returncode == 0, done.stderr
+    assert state.get_hwm("shop.orders") == date(2013, 1, 31)
+
+
+def test_state_of_one_environment_can_be_put_into_another(state: StateBackend, odi: Odi) -> None:
+    odi("state", "export", "backup.json")
+    assert odi("state", "import", "backup.json", "--into", "dev", "--yes").code == 0
+    assert state.in_environment("dev").get_hwm("shop.orders") == date(2013, 1, 31)
+    listed = json.loads(odi("state", "export", "--all-environments").out)["environments"]
+    assert [item["environment"] for item in listed] == [None, "dev"]
+
+
+@pytest.mark.parametrize("content", ["{", '{"format": "x"}', None, "\udcff"])
+def test_a_document_that_cannot_be_read_is_bad_input_and_changes_nothing(
+    state: StateBackend, odi: Odi, shop: Path, content: str | None
+) -> None:
+    if content is not None:
+        (shop / "bad.json").write_bytes(content.encode(errors="surrogateescape"))
+    before = state.list_hwms()
+    answer = odi("state", "import", "bad.json", "--yes")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("odi: bad.json")
+    assert state.list_hwms() == before
+
+
+def test_state_of_odibi_is_migrated_once(odi: Odi, shop: Path) -> None:
+    (shop / ".odibi").mkdir()
+    (shop / ".odibi" / "state.json").write_text(json.dumps({"pipelines": {}, "hwm": {"orders_hwm": 41, "other": "x"}}))
+    move = ["state", "migrate", "--from", ".odibi/state.json"]
+    hint = odi(*move, "--dry-run")
+    assert hint.code == 0
+    assert "--rename orders_hwm=shop.orders" in hint.err
+    state = Project.load().open_state()
+    assert state.list_hwms() == []
+    assert odi(*move, "--rename", "orders_hwm=shop.orders").code == 2
+    assert odi(*move, "--rename", "orders_hwm=shop.orders", "--yes").code == 0
+    assert {entry.key: entry.value for entry in state.list_hwms()} == {"other": "x", "shop.orders": 41}
+    again = odi(*move, "--rename", "orders_hwm=shop.orders")
+    assert (again.code, again.out) == (0, "")
+    assert "Nothing to do" in again.err
+
+
+@pytest.mark.usefixtures("state")
+def test_a_migration_back_to_a_file_tells_each_key_as_json(odi: Odi, shop: Path) -> None:
+    answer = odi("state", "migrate", "--from", "project", "--to", "copy.json", "--yes", "--json")
+    assert answer.code == 0
+    told = json.loads(answer.out)
+    assert [(key["key"], key["effect"]) for key in told["keys"]] == [
+        ("shop.orders", "added"),
+        ("shop.spending", "added"),
+    ]
+    assert (told["runs_added"], told["runs_there"]) == (1, 0)
+    assert LocalJSONStateBackend(shop / "copy.json").get_hwm("shop.spending") == Decimal("7.50")
+
+
+@pytest.mark.usefixtures("state")
+@pytest.mark.parametrize("arguments", [["--from", "nowhere"], ["--from", "project"], ["--from", "s3://b/x"], []])
+def test_a_migration_from_nowhere_is_bad_input(odi: Odi, arguments: list[str]) -> None:
+    answer = odi("state", "migrate", *arguments, "--yes")
+    assert (answer.code, answer.out) == (2, "")
+    assert "→" in answer.err
