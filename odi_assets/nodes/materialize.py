@@ -137,7 +137,7 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
     plan = computed.plan
     if computed.df is None:
         return no_data(plan, state, run)
-    spec = WriteSpec(plan.mode, plan.node.write.keys, partition_columns(plan), plan.replace)
+    spec = write_spec(plan)
     stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run))
     try:
         written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
@@ -145,7 +145,22 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
     finally:
         drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})
     advance(plan, state, written.version, run.run_id)
-    return _result(plan, run, written, rows_read, computed.df)
+    return _result(plan, run, written, rows_read)
+
+
+def write_spec(plan: NodePlan) -> WriteSpec:
+    """How the rows of ``plan`` go into its table."""
+    write = plan.node.write
+    return WriteSpec(
+        plan.mode,
+        write.keys,
+        partition_columns(plan),
+        plan.replace,
+        write.schema_policy,
+        write.delete_when,
+        write.only_if_newer,
+        write.mode,
+    )
 
 
 def partition_columns(plan: NodePlan) -> tuple[str, ...]:
@@ -239,7 +254,7 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
     )
 
 
-def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None, df: DataFrame) -> NodeResult:
+def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
     column = plan.node.partition.column if plan.node.partition else None
     metrics: Mapping[str, Any] = {
         "rows_updated": written.rows_updated,
@@ -248,6 +263,7 @@ def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int |
         "files_removed": written.files_removed,
         "bytes_written": written.bytes_written,
         "mode": plan.mode.value,
+        **_told(plan, written),
     }
     return NodeResult(
         plan.key,
@@ -261,10 +277,22 @@ def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int |
         hwm_before=plan.hwm_before,
         hwm_after=plan.hwm_after if plan.moves_hwm else plan.hwm_before,
         table_version=written.version,
-        columns=tuple((field.name, field.dataType.simpleString()) for field in df.schema.fields),
+        columns=written.columns,
         partitions=tuple(p[column] for p in written.partitions) if column else (),
         metrics=metrics,
     )
+
+
+def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
+    """What only some writes have to tell."""
+    if written.columns_ignored:
+        _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
+    told: dict[str, Any] = {"rows_deleted": written.rows_deleted} if plan.node.write.delete_when else {}
+    if written.columns_added:
+        told["columns_added"] = list(written.columns_added)
+    if written.columns_ignored:
+        told["columns_ignored"] = list(written.columns_ignored)
+    return told
 
 
 def _seconds(run: RunInfo) -> float:

@@ -52,7 +52,7 @@ def _values(read: ReadPlan, step: VersionStep, column: str) -> set[str | None] |
     if column in read.handle.partition_columns:
         return {p[column] for commit in step.changes.commits for p in commit.partitions}
     # A replaced row may have stood in another partition, and statistics of removed files are not in the log.
-    if any(commit.updated or commit.kind == "partitions" for commit in step.changes.commits):
+    if any(commit.updated or commit.deleted or commit.kind == "partitions" for commit in step.changes.commits):
         return None
     found = values_of(read.handle, column, step.changes.files)
     return None if found is None else set(found)

@@ -123,12 +123,15 @@ def _keys_of_later(changes: TableChanges, commit: CommitChange) -> tuple[str, ..
 
 def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange) -> DataFrame | None:
     """The rows that ``commit`` replaced, as they were before it; None if it replaced none."""
-    if not commit.removed or (commit.kind == "rows" and not commit.updated):
+    if not commit.removed or (commit.kind == "rows" and not (commit.updated or commit.deleted)):
         return None
     old_files = [LiveFile(path, 0, None, dict(partition)) for path, partition in commit.removed]
     old = read_files(spark, handle, old_files)
     if commit.kind != "rows":
         return old
+    if commit.deleted:
+        stayed = read_files(spark, handle, commit.carried)
+        return old.alias("t").join(stayed.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_anti")
     new = read_files(spark, handle, commit.files)
     return old.alias("t").join(new.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_semi")
 

@@ -29,7 +29,9 @@ class FileChanges:
         carried: files holding rows that only moved here from a removed file; committed without ``dataChange``.
         removed: live files that leave the table.
         kind: what downstream readers may conclude from ``new``.
-        replace_all: every live file leaves the table, and the schema becomes that of the new rows.
+        replace_all: every live file of the handle's version leaves the table, and the schema becomes the one given.
+        new_schema: the schema becomes the one given, and no file leaves.
+        data_change: whether removed files take rows along that are not carried: False for compaction.
     """
 
     new: Sequence[AddAction]
@@ -37,8 +39,11 @@ class FileChanges:
     carried: Sequence[AddAction] = ()
     removed: Sequence[LiveFile] = ()
     replace_all: bool = False
+    new_schema: bool = False
+    data_change: bool = True
     rows_written: int = 0
     rows_updated: int = 0
+    rows_deleted: int = 0
     keys: tuple[str, ...] = ()
 
 
@@ -54,11 +59,13 @@ def commit(
         TableConflictError: another writer removed a file this commit removes, or the log moved in a way Delta refuses.
         TableError: Delta refuses the commit for good.
     """
+    require_unfenced(handle, stamp)
     properties = CommitProperties(
         custom_metadata={METADATA_KEY: _facts(stamp, changes)},
         app_transactions=[Transaction(stamp.app_id, stamp.number)],
-        # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1.
-        max_commit_retries=None if handle.exists else 0,
+        # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; and it
+        # removes the files of the version it knows, so that what others added since (a compaction!) would stay.
+        max_commit_retries=0 if changes.replace_all or not handle.exists else None,
     )
     try:
         if handle.exists:
@@ -86,18 +93,35 @@ def _commit_to(
     properties: CommitProperties,
 ) -> None:
     now = int(time.time() * 1000)
-    removals = [] if changes.replace_all else [_removal(file, now) for file in changes.removed]
+    removals = [] if changes.replace_all else [_removal(file, now, changes.data_change) for file in changes.removed]
     handle.table.create_write_transaction(
         [*removals, *changes.new, *changes.carried],
-        mode="overwrite" if changes.replace_all else "append",
+        mode="overwrite" if changes.replace_all or changes.new_schema else "append",
         schema=Schema.from_json(schema_json),
         partition_by=list(partition_by),
+        partition_filters=_no_file(handle) if changes.new_schema else None,
         commit_properties=properties,
     )
 
 
-def _removal(file: LiveFile, now_ms: int) -> RemoveAction:
-    return RemoveAction(file.path, True, now_ms, file.size, dict(file.partition))
+def _no_file(handle: TableHandle) -> list[tuple[str, str, Any]]:
+    """A filter that matches no file: only an overwrite changes the schema in its own commit, and it is to keep them.
+
+    Raises:
+        TableError: the table has no column that deltalake takes filters of.
+    """
+    simple = [name for name, kind in handle.columns.items() if isinstance(kind, str)]
+    if not simple:
+        raise TableError(
+            f"columns cannot join the table at {handle.location.uri}, which has no column of a simple type",
+            fix="rebuild the table with its new schema: odi run --full-refresh",
+            uri=handle.location.uri,
+        )
+    return [(simple[0], "in", [])]
+
+
+def _removal(file: LiveFile, now_ms: int, data_change: bool) -> RemoveAction:
+    return RemoveAction(file.path, data_change, now_ms, file.size, dict(file.partition))
 
 
 def _facts(stamp: Stamp, changes: FileChanges) -> dict[str, Any]:
@@ -108,6 +132,7 @@ def _facts(stamp: Stamp, changes: FileChanges) -> dict[str, Any]:
         "changes": changes.kind,
         "rows_written": changes.rows_written,
         "rows_updated": changes.rows_updated,
+        "rows_deleted": changes.rows_deleted,
         "keys": list(changes.keys),
     }
 
@@ -118,15 +143,7 @@ def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
     if rival is not None and rival.write_id == stamp.write_id:
         return rival.version
     if rival is not None or now.transaction_number(stamp.app_id) >= stamp.number:
-        winner = rival.facts.get("run_id") if rival else None
-        raise FencedError(
-            f"run {stamp.facts.get('run_id', stamp.write_id)} lost fence {stamp.number} of {stamp.app_id}: "
-            f"run {winner or 'unknown'} committed it first; nothing was written",
-            fix="nothing is lost: the next run goes on from where the winner stopped",
-            node=stamp.facts.get("node"),
-            winner=winner,
-            run_id=stamp.facts.get("run_id"),
-        ) from error
+        raise _fenced(stamp, rival) from error
     if isinstance(error, CommitFailedError) or now.exists != handle.exists:
         raise TableConflictError(
             f"the commit to {handle.location.uri} met a concurrent change: {error}",
@@ -136,6 +153,24 @@ def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
     if isinstance(error, OSError):
         raise error
     raise TableError(f"Delta refused the commit to {handle.location.uri}: {error}", uri=handle.location.uri) from error
+
+
+def require_unfenced(handle: TableHandle, stamp: Stamp) -> None:
+    """Raises FencedError if ``handle`` knows that the fence is taken: deltalake does not look at that itself."""
+    if handle.transaction_number(stamp.app_id) >= stamp.number:
+        raise _fenced(stamp, _stamp_numbered(handle, stamp))
+
+
+def _fenced(stamp: Stamp, rival: CommittedStamp | None) -> FencedError:
+    winner = rival.facts.get("run_id") if rival else None
+    return FencedError(
+        f"run {stamp.facts.get('run_id', stamp.write_id)} lost fence {stamp.number} of {stamp.app_id}: "
+        f"run {winner or 'unknown'} committed it first; nothing was written",
+        fix="nothing is lost: the next run goes on from where the winner stopped",
+        node=stamp.facts.get("node"),
+        winner=winner,
+        run_id=stamp.facts.get("run_id"),
+    )
 
 
 def _own_stamp(handle: TableHandle, stamp: Stamp) -> CommittedStamp:

@@ -28,6 +28,8 @@ class CommitChange:
         files: files added with ``dataChange``.
         keys: of an upsert, the columns that identify a row.
         updated: of an upsert, how many rows replaced one with the same keys.
+        deleted: of an upsert, how many rows it took out for good; no file of the commit tells which.
+        carried: files of rows that only moved out of removed files.
         removed: path and partition of the files it took out.
         partitions: values of the partitions the commit added to or removed from.
         kind: ``rows`` (the files hold just what is new or changed), ``partitions`` (those partitions are to be read
@@ -40,6 +42,8 @@ class CommitChange:
     partitions: tuple[Mapping[str, str | None], ...] = ()
     keys: tuple[str, ...] = ()
     updated: int = 0
+    deleted: int = 0
+    carried: tuple[LiveFile, ...] = ()
     removed: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
 
 
@@ -53,8 +57,11 @@ class TableChanges:
 
     @property
     def kind(self) -> str:
-        """The widest kind among the commits."""
-        kinds = {commit.kind for commit in self.commits}
+        """The widest kind among the commits.
+
+        Deleted rows are in no file that says ``dataChange``, so the partitions they were in have to be read anew.
+        """
+        kinds = {"partitions" if commit.kind == "rows" and commit.deleted else commit.kind for commit in self.commits}
         return next((kind for kind in ("table", "partitions", "rows") if kind in kinds), "none")
 
     @property
@@ -103,12 +110,14 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
 
 def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
     info: dict[str, Any] = {}
-    adds, removes = [], []
+    adds, removes, carried = [], [], []
     for action in actions:
         if "commitInfo" in action:
             info = action["commitInfo"]
         elif action.get("add", {}).get("dataChange"):
             adds.append(action["add"])
+        elif "add" in action:
+            carried.append(action["add"])
         elif action.get("remove", {}).get("dataChange", False):
             removes.append(action["remove"])
     files = tuple(_file(add) for add in adds)
@@ -125,6 +134,8 @@ def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
             partitions,
             keys=tuple(ours.get("keys") or ()),
             updated=int(ours.get("rows_updated") or 0),
+            deleted=int(ours.get("rows_deleted") or 0),
+            carried=tuple(_file(add) for add in carried),
             removed=tuple((unquote(remove["path"]), remove.get("partitionValues") or {}) for remove in removes),
         )
     return CommitChange(version, "table" if removes else "rows", files, partitions)

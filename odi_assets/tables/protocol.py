@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from odi_assets.config.models import WriteMode
+from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
 
 if TYPE_CHECKING:
@@ -49,12 +49,21 @@ class WriteSpec:
         partition_by: columns the table is partitioned by; must match those of an existing table.
         replace: for partition_overwrite, partitions to replace even where no row is written; rows in others are
             refused. None means: replace just the partitions that rows are written to.
+        schema_policy: what happens to columns that the table has not got; overwrite always takes the rows' own.
+        delete_when: for upsert, a boolean column that is not stored: a row where it is true deletes its keys.
+        only_if_newer: for upsert, the column whose value must be greater than the stored one's.
+        declared: the node's own mode where ``mode`` stands in for it (full refresh, backfill): what it makes of
+            several rows of one key, and of deletes, holds for the rows of this write too.
     """
 
     mode: WriteMode
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     replace: Sequence[PartitionValues] | None = None
+    schema_policy: SchemaPolicy = SchemaPolicy.FAIL
+    delete_when: str | None = None
+    only_if_newer: str | None = None
+    declared: WriteMode | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,10 @@ class WriteResult:
         rows_updated: how many of them replaced a row with the same keys.
         rows_total: rows in the table after the commit, None if some file carries no count.
         partitions: partitions written or replaced, sorted.
+        rows_deleted: rows that a delete marker took out.
+        columns: name and Spark type of each column of the table.
+        columns_added: columns that joined the table in this commit; nested ones as ``a.b``.
+        columns_ignored: columns of the rows that were left out.
     """
 
     version: int
@@ -77,6 +90,10 @@ class WriteResult:
     files_removed: int
     bytes_written: int
     partitions: tuple[PartitionValues, ...]
+    rows_deleted: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
+    columns_added: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
 
 
 class TableEngine(Protocol):

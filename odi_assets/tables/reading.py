@@ -120,7 +120,7 @@ def _read_by_partition(
                 *[
                     F.lit(values[field.name]).cast(field.dataType).alias(field.name)
                     if field.name in values
-                    else F.col(_quoted(field.name))
+                    else F.col(quoted(field.name))
                     for field in schema
                 ]
             )
@@ -128,7 +128,8 @@ def _read_by_partition(
     return reduce(lambda left, right: left.unionAll(right), frames)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """``name`` as a part of a column expression, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -19,9 +19,10 @@ def delta_schema(df: DataFrame, uri: str) -> str:
     """The schema of ``df`` in Delta's JSON form, every field nullable, as Spark writes Parquet.
 
     Raises:
-        TableError: a column has a type that Delta cannot store.
+        TableError: a column has a type that Delta cannot store, or two have one name.
     """
     schema = json.loads(df.schema.json())
+    _require_distinct_names([field["name"] for field in schema["fields"]], uri)
     for field in schema["fields"]:
         kind = field["type"]
         if isinstance(kind, str) and kind.startswith(_NOT_STORABLE):
@@ -32,6 +33,19 @@ def delta_schema(df: DataFrame, uri: str) -> str:
                 column=field["name"],
             )
     return json.dumps(_nullable(schema))
+
+
+def _require_distinct_names(names: Sequence[str], uri: str) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            raise TableError(
+                f"the rows for {uri} have two columns `{seen[name.lower()]}` and `{name}`; names know no capitals",
+                fix="give one of them another name in the transform",
+                uri=uri,
+                column=name,
+            )
+        seen[name.lower()] = name
 
 
 def _nullable(kind: Any) -> Any:
@@ -73,38 +87,41 @@ def require_columns(columns: Sequence[str], present: Sequence[str], role: str, u
         )
 
 
-def require_same_columns(handle: TableHandle, schema_json: str) -> None:
-    """Raises TableError if rows of this schema do not fit the table: a new column, or one of another type."""
-    table = handle.columns
-    fields = {field["name"]: field["type"] for field in json.loads(schema_json)["fields"]}
-    new = [name for name in fields if name not in table]
-    if new:
-        raise TableError(
-            f"the table at {handle.location.uri} has no column {', '.join(f'`{name}`' for name in new)}",
-            fix="drop the column in the transform, or rebuild the table with its new schema: odi run --full-refresh",
-            uri=handle.location.uri,
-        )
-    for name, kind in fields.items():
-        if _plain(kind) != _plain(table[name]):
-            raise TableError(
-                f"column `{name}` of the table at {handle.location.uri} is {_name(table[name])}; "
-                f"the rows to write have {_name(kind)}",
-                fix=f"cast it in the transform: CAST({name} AS {_name(table[name]).upper()})",
-                uri=handle.location.uri,
-                column=name,
-            )
-
-
-def _plain(kind: Any) -> Any:
+def plain_type(kind: Any) -> Any:
     """A type without nullability and field metadata, which do not decide whether values fit."""
     if isinstance(kind, dict):
         return {
-            key: _plain(value)
+            key: plain_type(value)
             for key, value in kind.items()
             if key not in {"nullable", "metadata", "containsNull", "valueContainsNull"}
         }
-    return [_plain(item) for item in kind] if isinstance(kind, list) else kind
+    return [plain_type(item) for item in kind] if isinstance(kind, list) else kind
 
 
-def _name(kind: Any) -> str:
-    return kind if isinstance(kind, str) else json.dumps(_plain(kind))
+def type_name(kind: Any) -> str:
+    """A type in words, as Spark's DDL has simple ones."""
+    return kind if isinstance(kind, str) else json.dumps(plain_type(kind))
+
+
+def spelled_as(name: str, columns: Sequence[str]) -> str:
+    """``name`` as ``columns`` spells it, capitals aside; as it is if it is not among them."""
+    return next((column for column in columns if column.lower() == name.lower()), name)
+
+
+def require_boolean(df: DataFrame, column: str, uri: str) -> None:
+    """Raises TableError unless ``column`` of ``df`` is BOOLEAN."""
+    kind = df.schema[column].dataType.simpleString()
+    if kind != "boolean":
+        raise TableError(
+            f"`delete_when` of {uri} names `{column}`, which is {kind} and not boolean",
+            fix=f"make it a condition in the transform, for example {column} = 'D' AS {column}",
+            uri=uri,
+            column=column,
+        )
+
+
+def with_boolean(schema_json: str, column: str) -> str:
+    """The schema with a BOOLEAN column at its end."""
+    schema = json.loads(schema_json)
+    schema["fields"].append({"name": column, "type": "boolean", "nullable": True, "metadata": {}})
+    return json.dumps(schema)

@@ -28,10 +28,11 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Touched:
-    """Files that hold rows with keys of the batch, and how many such rows there are."""
+    """Files that hold rows with keys of the batch, how many such rows there are, and how many of them go for good."""
 
     files: tuple[LiveFile, ...]
     rows: int
+    deleted: int = 0
 
 
 def require_unique_keys(batch: DataFrame, keys: Sequence[str], uri: str) -> None:
@@ -105,26 +106,36 @@ def _like(bound: Any, value: Any) -> Any:
 
 
 def touched(
-    spark: SparkSession, handle: TableHandle, batch: DataFrame, keys: Sequence[str], among: Sequence[LiveFile]
+    spark: SparkSession,
+    handle: TableHandle,
+    batch: DataFrame,
+    keys: Sequence[str],
+    among: Sequence[LiveFile],
+    marker: str | None = None,
 ) -> Touched:
-    """Of the files ``among``, those that hold a row whose keys equal those of a row of ``batch``."""
+    """Of the files ``among``, those that hold a row whose keys equal those of a row of ``batch``.
+
+    ``marker`` names a boolean column of ``batch``: rows whose keys it is true for count as deleted. Rows of ``batch``
+    must have distinct keys then.
+    """
     from pyspark.sql import functions as F
 
     if not among:
         return Touched((), 0)
-    rows = _with_file(read_files(spark, handle, among))
+    rows = _with_file(read_files(spark, handle, among)).select(*keys, _FILE).alias("t")
+    wanted = batch.select(*keys, *([marker] if marker else [])).alias("b")
+    gone = F.count_if(F.col(f"b.`{marker}`")) if marker else F.lit(0)
     hits = (
-        rows.select(*keys, _FILE)
-        .alias("t")
-        .join(batch.select(*keys).alias("b"), same_keys(keys), "left_semi")
+        rows.join(wanted, same_keys(keys), "inner" if marker else "left_semi")
         .groupBy(_FILE)
-        .agg(F.count(F.lit(1)).alias("rows"))
+        .agg(F.count(F.lit(1)).alias("rows"), gone.alias("deleted"))
         .collect()
     )
     known = by_file_uri(handle.location, among)
     return Touched(
         tuple(known[file_uri_key(hit[_FILE])] for hit in hits),
         sum(int(hit["rows"]) for hit in hits),
+        sum(int(hit["deleted"]) for hit in hits),
     )
 
 

@@ -1,0 +1,24 @@
+"""What the contract suite of a table engine shares: the engine, and tables as lists of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from odi_assets.connections.location import Location
+from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.protocol import WriteResult
+from odi_assets.tables.reading import read_table
+
+ENGINE = EmbeddedEngine()
+APP = "odi_assets:test.node"
+Write = Callable[..., WriteResult]
+
+
+def rows_of(spark: SparkSession, table: Location, version: int | None = None) -> list[tuple[Any, ...]]:
+    return sorted(
+        (tuple(row) for row in read_table(spark, TableHandle.open(table, version)).collect()), key=lambda r: str(r)
+    )
