@@ -88,3 +88,29 @@ Lag = Annotated[
     ),
 ]
 """A lag: ``timedelta`` for time cursors, ``int | float | Decimal`` for numeric ones. Never negative."""
+
+
+def parse_span(value: Any) -> timedelta:
+    """Return a length of time; a plain number counts seconds.
+
+    Raises:
+        PydanticCustomError: the text is no duration, or it is negative or not finite.
+    """
+    lag = parse_lag(value)
+    return lag if isinstance(lag, timedelta) else timedelta(seconds=float(lag))
+
+
+Span = Annotated[
+    timedelta,
+    BeforeValidator(parse_span),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": rf"^\s*({_NUMBER}\s*[wdhmsWDHMS]\s*)+$|^\s*{_NUMBER}\s*$"},
+                {"type": "number", "minimum": 0},
+            ],
+            "examples": ["30s", "5m"],
+        }
+    ),
+]
+"""A length of time. Never negative."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import (
@@ -137,6 +138,15 @@ def _option_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _value_text(value: Any) -> Any:
+    """Write a YAML number, date or time as text: its type is that of the column it is compared with."""
+    if isinstance(value, bool):
+        raise mistake("must be a number, a date, a time or a text: a value of the cursor column")
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, int | float) else value
+
+
 def _listed(kind: str) -> Any:
     """Refuse what is not a list, as a text would otherwise be taken for a list of letters."""
 
@@ -164,6 +174,14 @@ FunctionRef = Annotated[
 Cron = Annotated[Text, AfterValidator(_check_cron)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 Option = Annotated[str, BeforeValidator(_option_text), WithJsonSchema(_OPTION_SCHEMA)]
+
+ValueText = Annotated[
+    str,
+    BeforeValidator(_value_text),
+    Field(min_length=1),
+    WithJsonSchema({"type": ["string", "number"], "minLength": 1}),
+]
+"""A value of a column whose type is not known yet."""
 
 Names = Annotated[tuple[Text, ...], _listed("names")]
 Tags = Annotated[tuple[Tag, ...], _listed("tags")]

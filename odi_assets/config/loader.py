@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
         config=config,
         path=file.absolute(),
         root=file.absolute().parent,
-        warnings=tuple(_warnings(config, values, checks.warn(outline), places)),
+        warnings=tuple(_warnings(config, values, places)),
     )
 
 
@@ -91,12 +91,11 @@ def _validate(data: Any, places: Places) -> tuple[ProjectConfig | None, list[Fin
         return None, explain(error, places)
 
 
-def _warnings(config: ProjectConfig, values: Values, found: Iterable[Finding], places: Places) -> list[str]:
+def _warnings(config: ProjectConfig, values: Values, places: Places) -> list[str]:
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
-    warnings += [
+    return warnings + [
         f"`{places.key(path)}` is an Odibi key that odi_assets does not use; it is ignored" for path in values.ignored
     ]
-    return warnings + [str(problem) for problem in places.problems(found)]
 
 
 def _without_echoes(

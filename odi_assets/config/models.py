@@ -19,6 +19,8 @@ from odi_assets.config.connection_models import (
 from odi_assets.config.fields import Option, Owner, Strict, Text
 from odi_assets.config.mistake import mistake
 from odi_assets.config.node_models import (
+    Boundary,
+    DateFormat,
     FileFormat,
     FilesIncrement,
     Increment,
@@ -26,6 +28,8 @@ from odi_assets.config.node_models import (
     InputConfig,
     InputIncrement,
     NodeConfig,
+    OnChange,
+    OnNull,
     PartitionConfig,
     PipelineConfig,
     ReadConfig,
@@ -42,7 +46,9 @@ __all__ = [
     "AccountKeyAuth",
     "AzureAuth",
     "AzureBlobConnection",
+    "Boundary",
     "Connection",
+    "DateFormat",
     "FileFormat",
     "FilesIncrement",
     "GcsConnection",
@@ -52,6 +58,8 @@ __all__ = [
     "InputIncrement",
     "LocalConnection",
     "NodeConfig",
+    "OnChange",
+    "OnNull",
     "PartitionConfig",
     "PipelineConfig",
     "ProjectConfig",

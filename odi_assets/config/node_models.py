@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from odi_assets.config.duration import Lag
+from odi_assets.config.duration import Lag, Span
 from odi_assets.config.fields import (
     Columns,
     Cron,
@@ -23,6 +23,7 @@ from odi_assets.config.fields import (
     Strict,
     Tags,
     Text,
+    ValueText,
 )
 from odi_assets.config.mistake import Mistake, about, mistake, mistakes
 from odi_assets.config.shorthand import fold_keys, mode_only, named_inputs, node_only
@@ -35,6 +36,31 @@ class IncrementalMode(StrEnum):
     VERSION = "version"
 
 
+class Boundary(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class OnNull(StrEnum):
+    RAISE = "raise"
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+
+
+class DateFormat(StrEnum):
+    ORACLE = "oracle"
+    SQL_SERVER = "sql_server"
+    US = "us"
+    EU = "eu"
+    ISO = "iso"
+
+
+class OnChange(StrEnum):
+    RAISE = "raise"
+    RELOAD = "reload"
+    IGNORE = "ignore"
+
+
 _STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node>` unless given."
 
 
@@ -44,6 +70,21 @@ class StatefulIncrement(Strict):
     mode: Literal["stateful"]
     column: Text = Field(description="Cursor column: grows with every new or changed row.")
     fallback_column: Text | None = Field(default=None, description="Used where `column` is null.")
+    initial_value: ValueText | None = Field(
+        default=None,
+        description="Where the first run begins, this value included; typed by the column. Without it: everything.",
+    )
+    boundary: Boundary = Field(
+        default=Boundary.OPEN,
+        description="`closed`: rows tied with the high-water mark that come later are read too, each once.",
+    )
+    on_null: OnNull = Field(
+        default=OnNull.RAISE,
+        description="Rows without a cursor: stop the run, load each once (`include`), or drop and count (`exclude`).",
+    )
+    date_format: DateFormat | None = Field(
+        default=None, description="How dates are written in a text column; they are compared as dates, in UTC."
+    )
     state_key: Text | None = Field(default=None, description=_STATE_KEY)
     watermark_lag: Lag | None = Field(
         default=None, description="How far behind the high-water mark to read again, for rows that come late: `2h`."
@@ -62,9 +103,17 @@ class RollingWindowIncrement(Strict):
 
 
 class FilesIncrement(Strict):
-    """Files that are new by (mtime, path)."""
+    """Files that were not loaded yet, whatever their time of change."""
 
     mode: Literal["files"]
+    settle: Span = Field(
+        default=timedelta(0), description="Files that changed less than this ago are left for a later run: `30s`."
+    )
+    on_change: OnChange | None = Field(
+        default=None,
+        description="Files rewritten after they were loaded: stop the run (the rule with `append`), load them again "
+        "(the rule otherwise), or leave what was loaded.",
+    )
     state_key: Text | None = Field(default=None, description=_STATE_KEY)
 
 

@@ -1,28 +1,32 @@
-"""Files of a landing folder in the order of their cursor (mtime, path), and those that are new."""
+"""Files of a landing folder in the order of their cursor (mtime, path)."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
 
 from odi_assets.connections.location import Location
-from odi_assets.errors import IncrementError, SourceError
+from odi_assets.errors import SourceError
 
 _GLOB_CHARACTERS = "*?["
 
 
 @dataclass(frozen=True, order=True)
 class SourceFile:
-    """A file of a source. ``path`` is relative to the connection, so that the HWM survives a move of the folder."""
+    """A file of a source. ``path`` is relative to the connection, so that the HWM survives a move of the folder.
+
+    Attributes:
+        etag: what an object store says of the content; empty for local files.
+    """
 
     mtime_ns: int
     path: str
     size: int
+    etag: str = field(default="", compare=False)
 
     @property
     def cursor(self) -> tuple[int, str]:
@@ -32,8 +36,9 @@ class SourceFile:
 def list_files(base: Location, pattern: str) -> list[SourceFile]:
     """The files that ``pattern`` names below ``base``, oldest first.
 
-    A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` are left out, as
-    Spark does: writers use them for files that are not finished.
+    A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` or end with
+    ``._COPYING_`` are left out, as Spark does: writers use them for files that are not finished. So are names that are
+    not text, which Spark cannot open.
 
     Raises:
         SourceError: the storage cannot be listed.
@@ -52,11 +57,15 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
         raise SourceError(f"{base.uri}/{pattern} cannot be listed: {error}", path=pattern) from error
     prefix = root_path.rstrip("/") + "/"
     files = (
-        SourceFile(_mtime_ns(info, filesystem), path.removeprefix(prefix), int(info.get("size") or 0))
+        SourceFile(_mtime_ns(info, filesystem), path.removeprefix(prefix), int(info.get("size") or 0), _etag(info))
         for path, info in found.items()
-        if info.get("type") == "file"
+        if info.get("type") == "file" and not _is_hidden(path.removeprefix(prefix))
     )
-    return sorted(file for file in files if not _is_hidden(file.path))
+    return sorted(files)
+
+
+def _etag(info: dict[str, Any]) -> str:
+    return str(info.get("ETag") or info.get("etag") or "").strip('"')
 
 
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
@@ -75,30 +84,17 @@ def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
 
 
 def _is_hidden(path: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in PurePosixPath(path).parts)
+    return any(_is_hidden_name(part) for part in PurePosixPath(path).parts) or not _is_text(path)
 
 
-def hwm_of(files: Sequence[SourceFile]) -> dict[str, Any] | None:
-    """The HWM that stands for having read all of ``files``: the cursor of the last one."""
-    if not files:
-        return None
-    last = max(files)
-    return {"mtime_ns": last.mtime_ns, "path": last.path}
+def _is_hidden_name(name: str) -> bool:
+    # The rule of Spark's HadoopFSUtils.shouldFilterOutPathName; `_day=1` is a partition.
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def newer_than(files: Iterable[SourceFile], hwm: Any, label: str) -> list[SourceFile]:
-    """The files after the HWM, oldest first.
-
-    Raises:
-        IncrementError: the HWM is not one of files.
-    """
-    if hwm is None:
-        return sorted(files)
+def _is_text(path: str) -> bool:
     try:
-        mark = (int(hwm["mtime_ns"]), str(hwm["path"]))
-    except (TypeError, KeyError, ValueError) as error:
-        raise IncrementError(
-            f"the HWM of {label} is {hwm!r}, and that of files needs `mtime_ns` and `path`",
-            fix="set it right with odi state set, or read everything once with odi run --full-refresh",
-        ) from error
-    return sorted(file for file in files if file.cursor > mark)
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from odi_assets.config.models import DateFormat, StatefulIncrement
 from odi_assets.connections.location import Location
 from odi_assets.increments.files import SourceFile
+from odi_assets.increments.ledger import NewPart
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.log import TableChanges
 
@@ -31,7 +31,11 @@ class Window:
     Attributes:
         lower: exclusive; None reads from the beginning.
         upper: inclusive; None reads to the end (rolling windows); UNKNOWN until the source was looked at.
-        lower_inclusive: rolling windows include their lower bound.
+        lower_inclusive: rolling windows, closed boundaries and first values include their lower bound.
+        start: where a read of the whole source begins, inclusive; None at the beginning.
+        nulls: rows without a cursor are in the window too.
+        date_format: how dates are written where the cursor is text.
+        ties: rows at ``lower`` that are in the target already: how many of each row hash.
     """
 
     column: str
@@ -39,6 +43,14 @@ class Window:
     lower: Any = None
     upper: Any = None
     lower_inclusive: bool = False
+    start: Any = None
+    nulls: bool = False
+    date_format: DateFormat | None = None
+    ties: Mapping[str, int] = field(default_factory=dict)
+
+    def whole(self) -> Window:
+        """The same window from its very start."""
+        return replace(self, lower=self.start, lower_inclusive=True, ties={})
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,16 @@ class ReadPlan:
         hwm_after: the HWM once this read is safely in the target; UNKNOWN until Spark looked.
         nothing_new: the source is not ahead of the HWM.
         summary: what will be read, in words.
+        every_file: of a files increment, all files that the target will stand for.
+        ledger: the part of the ledger of loaded files that ``hwm_after`` needs, to be written before the commit.
+        lost_files: loaded files that are not there any more, so that nothing can be computed from them anew.
+        reloads: some of ``files`` were loaded before, with other content.
+        stateful: the increment behind ``window``, if it is of that kind.
+        seen: stands for the state of the source; a source that is in the same state has nothing new.
+        typed: False for an HWM that another tool stored without its type.
+        excluded: rows without a cursor that are left out.
+        from_start: the source is read whole, up to its bound, and not only above the HWM.
+        ties_after: of rows at ``hwm_after``, how many there are of each row hash.
     """
 
     name: str
@@ -92,6 +114,16 @@ class ReadPlan:
     hwm_before: Any = None
     hwm_after: Any = None
     nothing_new: bool = False
+    every_file: tuple[SourceFile, ...] | None = None
+    ledger: NewPart | None = None
+    lost_files: tuple[str, ...] = ()
+    reloads: bool = False
+    stateful: StatefulIncrement | None = None
+    seen: str | None = None
+    typed: bool = True
+    excluded: int | None = None
+    from_start: bool = False
+    ties_after: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def known_rows(self) -> int | None:
@@ -102,17 +134,7 @@ class ReadPlan:
 
     def whole(self) -> ReadPlan:
         """The same source, all of it, up to the same bound."""
-        window = replace(self.window, lower=None) if self.window else None
+        window = self.window.whole() if self.window else None
         summary = self.summary if self.summary.startswith("whole") else "whole"
-        return replace(self, changes=None, window=window, partitions=None, nothing_new=False, summary=summary)
-
-
-def lower_with_lag(hwm: Any, lag: timedelta | int | float | Decimal | None) -> Any:
-    """The lower bound that re-reads ``lag`` below the HWM. The HWM itself stays where it is.
-
-    Raises:
-        TypeError: the lag does not subtract from a cursor of this type.
-    """
-    if hwm is None or lag is None:
-        return hwm
-    return hwm - (Decimal(str(lag)) if isinstance(hwm, Decimal) and isinstance(lag, int | float) else lag)
+        whole = replace(self, changes=None, partitions=None, from_start=True)
+        return replace(whole, window=window, nothing_new=False, summary=summary)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.config.models import (
     FileFormat,
     FilesIncrement,
+    OnChange,
     RollingWindowIncrement,
     StatefulIncrement,
     VersionIncrement,
+    WriteMode,
 )
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, SourceError
-from odi_assets.increments import rolling
-from odi_assets.increments.bounds import is_ahead, stateful_window, table_upper_bound
-from odi_assets.increments.files import hwm_of, list_files, newer_than
-from odi_assets.increments.model import UNKNOWN, ReadPlan, Window
+from odi_assets.increments import rolling, stateful
+from odi_assets.increments.arrivals import arrivals
+from odi_assets.increments.files import SourceFile, list_files
+from odi_assets.increments.model import ReadPlan, Window
+from odi_assets.increments.stateful import Memory
 from odi_assets.increments.versions import VersionStep, step
 from odi_assets.tables.handle import TableHandle
 
@@ -33,6 +36,8 @@ class SourceSpec:
         base: the connection's root, to which file paths (and their HWM) are relative.
         path: path or glob below ``base``.
         location: the table itself, for Delta.
+        target: the node's table, beside which a files increment keeps its ledger; None remembers nothing.
+        mode: how the node writes.
     """
 
     name: str
@@ -44,6 +49,8 @@ class SourceSpec:
     schema_ddl: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     incremental: AnyIncrement | None = None
+    target: Location | None = None
+    mode: WriteMode = WriteMode.OVERWRITE
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,11 @@ class SourceRead:
     step: VersionStep | None = None
 
 
-def plan_source(spec: SourceSpec, hwm: Any) -> SourceRead:
+def plan_source(spec: SourceSpec, hwm: Any, memory: Memory | None = None) -> SourceRead:
     """What to read of ``spec`` above ``hwm``, decided without Spark.
+
+    Args:
+        memory: what the commit that set the HWM remembers of this source besides.
 
     Raises:
         SourceError: the source does not exist or cannot be listed.
@@ -63,25 +73,16 @@ def plan_source(spec: SourceSpec, hwm: Any) -> SourceRead:
         TableError: an upstream table cannot be read as asked.
     """
     if spec.format is FileFormat.DELTA:
-        return _plan_table(spec, hwm)
-    return SourceRead(_plan_files(spec, hwm))
+        return _plan_table(spec, hwm, memory or Memory())
+    return SourceRead(_plan_files(spec, hwm, memory or Memory()))
 
 
-def _plan_files(spec: SourceSpec, hwm: Any) -> ReadPlan:
-    files = list_files(spec.base, spec.path)
+def _plan_files(spec: SourceSpec, hwm: Any, memory: Memory) -> ReadPlan:
+    listed = list_files(spec.base, spec.path)
     if isinstance(spec.incremental, FilesIncrement):
-        new = newer_than(files, hwm, spec.label)
-        after = hwm_of(new) or hwm
-        return _file_plan(
-            spec,
-            files=tuple(new),
-            summary=_files_text(len(new), new=True) if files else f"no file matches {spec.path}",
-            incremental=True,
-            hwm_before=hwm,
-            hwm_after=after,
-            nothing_new=not new,
-        )
-    if not files:
+        return _plan_arrivals(spec, spec.incremental, listed, hwm)
+    files = tuple(file for file in listed if file.size)
+    if not listed:
         raise SourceError(
             f"{spec.label}: no file matches {spec.path} in {spec.base.uri}",
             fix="check `read.path`, or land a file there first",
@@ -89,19 +90,33 @@ def _plan_files(spec: SourceSpec, hwm: Any) -> ReadPlan:
         )
     if isinstance(spec.incremental, RollingWindowIncrement):
         window = rolling.window(spec.incremental)
-        return _file_plan(spec, files=tuple(files), window=window, summary=_rolling_text(spec.incremental, window))
+        return _file_plan(spec, files=files, window=window, summary=_rolling_text(spec.incremental, window))
+    whole = _file_plan(spec, files=files, summary=f"whole: {_files_text(len(files))}")
     if isinstance(spec.incremental, StatefulIncrement):
-        window = stateful_window(spec.incremental, hwm, UNKNOWN, spec.label)
-        return _file_plan(
-            spec,
-            files=tuple(files),
-            window=window,
-            summary=_window_text(window),
-            incremental=True,
-            hwm_before=hwm,
-            hwm_after=UNKNOWN,
-        )
-    return _file_plan(spec, files=tuple(files), summary=f"whole: {_files_text(len(files))}")
+        return stateful.plan(whole, spec.incremental, hwm, memory)
+    return whole
+
+
+def _plan_arrivals(spec: SourceSpec, increment: FilesIncrement, listed: Sequence[SourceFile], hwm: Any) -> ReadPlan:
+    if spec.target is None:
+        files = tuple(file for file in listed if file.size)
+        return _file_plan(spec, files=files, every_file=files, incremental=True, summary=_files_text(len(files)))
+    rule = increment.on_change or (OnChange.RAISE if spec.mode is WriteMode.APPEND else OnChange.RELOAD)
+    found = arrivals(spec.base, spec.target, listed, hwm, spec.label, on_change=rule, settle=increment.settle)
+    text = _files_text(len(found.new), new=True) if listed else f"no file matches {spec.path}"
+    return _file_plan(
+        spec,
+        files=found.new,
+        summary=f"{text}; {found.notes}" if found.notes else text,
+        incremental=True,
+        hwm_before=hwm,
+        hwm_after=found.hwm,
+        nothing_new=not found.new,
+        every_file=tuple(sorted((*found.known, *found.new))),
+        ledger=found.part,
+        lost_files=found.gone,
+        reloads=bool(found.changed),
+    )
 
 
 def _file_plan(spec: SourceSpec, **facts: Any) -> ReadPlan:
@@ -116,7 +131,7 @@ def _file_plan(spec: SourceSpec, **facts: Any) -> ReadPlan:
     )
 
 
-def _plan_table(spec: SourceSpec, hwm: Any) -> SourceRead:
+def _plan_table(spec: SourceSpec, hwm: Any, memory: Memory) -> SourceRead:
     handle = TableHandle.open(spec.location)
     increment = spec.incremental
     if not handle.exists:
@@ -134,7 +149,7 @@ def _plan_table(spec: SourceSpec, hwm: Any) -> SourceRead:
     if isinstance(increment, VersionIncrement):
         return _plan_version(spec, handle, hwm)
     if isinstance(increment, StatefulIncrement):
-        return SourceRead(_plan_stateful_table(spec, handle, increment, hwm))
+        return SourceRead(stateful.plan(_table_plan(spec, handle, summary=""), increment, hwm, memory))
     if isinstance(increment, RollingWindowIncrement):
         window = rolling.window(increment)
         return SourceRead(_table_plan(spec, handle, window=window, summary=_rolling_text(increment, window)))
@@ -162,29 +177,6 @@ def _plan_version(spec: SourceSpec, handle: TableHandle, hwm: Any) -> SourceRead
     return SourceRead(plan, found)
 
 
-def _plan_stateful_table(spec: SourceSpec, handle: TableHandle, increment: StatefulIncrement, hwm: Any) -> ReadPlan:
-    upper = table_upper_bound(handle, increment, spec.label)
-    window = stateful_window(increment, hwm, upper, spec.label)
-    if upper is UNKNOWN:
-        nothing_new = False
-        after: Any = UNKNOWN
-    else:
-        ahead = is_ahead(upper, hwm, spec.label, increment.column)
-        # With a lag, late rows may stand below an unmoved bound, so the window is read again.
-        nothing_new = upper is None or not (ahead or increment.watermark_lag)
-        after = upper if ahead else hwm
-    return _table_plan(
-        spec,
-        handle,
-        window=window,
-        summary=_window_text(window),
-        incremental=True,
-        hwm_before=hwm,
-        hwm_after=after,
-        nothing_new=nothing_new,
-    )
-
-
 def _table_plan(spec: SourceSpec, handle: TableHandle, **facts: Any) -> ReadPlan:
     return ReadPlan(
         name=spec.name,
@@ -201,13 +193,6 @@ def _files_text(count: int, *, new: bool = False) -> str:
     if not count:
         return "no new files"
     return f"{count:,} {'new ' if new else ''}file{'' if count == 1 else 's'}"
-
-
-def _window_text(window: Window) -> str:
-    name = f"coalesce({window.column}, {window.fallback})" if window.fallback else window.column
-    low = "" if window.lower is None else f"{window.lower} < "
-    high = f" <= {window.upper}" if window.upper is not UNKNOWN else f" <= its maximum, {UNKNOWN.value}"
-    return f"{low}{name}{high}"
 
 
 def _rolling_text(increment: RollingWindowIncrement, window: Window) -> str:

@@ -15,7 +15,7 @@ def hwm_text(hwm: Any) -> str | None:
     if hwm is UNKNOWN:
         return str(UNKNOWN.value)
     if isinstance(hwm, dict):
-        if set(hwm) == {"mtime_ns", "path"}:
+        if {"mtime_ns", "path"} <= set(hwm) <= {"mtime_ns", "path", "ledger"}:
             return str(hwm["path"])
         if "version" in hwm and set(hwm) <= {"version", "table_id"}:
             return f"version {hwm['version']}"

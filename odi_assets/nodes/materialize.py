@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IncrementError, StateConflictError
-from odi_assets.increments.bounds import null_cursors
-from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
+from odi_assets.errors import StateConflictError
+from odi_assets.increments import ledger
+from odi_assets.increments.model import PartitionFilter, ReadPlan
+from odi_assets.increments.stateful import Memory
 from odi_assets.nodes import attempts
+from odi_assets.nodes.again import without_loaded
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.plan import NodePlan, combined_hwm
+from odi_assets.nodes.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.transform import drop_views, transformed
-from odi_assets.sources.read import changed_rows, load, replaced_rows, upper_bound
+from odi_assets.nodes.upper_bounds import with_upper_bounds
+from odi_assets.sources.read import changed_rows, load, replaced_rows
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import encode
@@ -58,48 +60,18 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
-    plan = _with_partitions(_with_upper_bounds(plan, spark), spark)
+    plan = _with_partitions(with_upper_bounds(plan, spark), spark)
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
     counts = RowCounts()
     sources = {read.name: counts.watch(read, load(spark, read)) for read in plan.reads}
     df = transformed(spark, plan.node, plan.project.root, sources, str(plan.key))
-    counts.keep_those_in(df)
-    return Computed(plan, df, counts)
-
-
-def _with_upper_bounds(plan: NodePlan, spark: SparkSession) -> NodePlan:
-    pending = [read for read in plan.reads if read.window is not None and read.window.upper is UNKNOWN]
-    if not pending:
-        return plan
-    fixed = {read.name: _fixed(read, spark) for read in pending}
-    reads = tuple(fixed.get(read.name, read) for read in plan.reads)
-    following = [read for read in reads if read.incremental]
-    plan = replace(plan, reads=reads, nothing_new=bool(following) and all(read.nothing_new for read in following))
-    return replace(plan, hwm_after=plan.hwm_before if plan.nothing_new else combined_hwm(plan))
-
-
-def _fixed(read: ReadPlan, spark: SparkSession) -> ReadPlan:
-    if read.window is None:
-        return read
-    rows = load(spark, replace(read, window=None))
-    for column in filter(None, (read.window.column, read.window.fallback)):
-        if column not in rows.columns:
-            raise IncrementError(
-                f"{read.label} has no column `{column}`; it has {', '.join(rows.columns)}",
-                fix="correct `incremental.column` in the project file",
-                column=column,
-            )
-    upper, nulls = upper_bound(rows, read.window)
-    if nulls:
-        raise null_cursors(read.window.column, nulls, read.label)
-    if upper is None:
-        return replace(
-            read, nothing_new=True, hwm_after=read.hwm_before, summary=f"nothing after {hwm_text(read.hwm_before)}"
-        )
-    # With a lag the bound may lie below the HWM, which stays where it is.
-    after = upper if read.hwm_before is None or upper > read.hwm_before else read.hwm_before
-    return replace(read, window=replace(read.window, upper=upper), hwm_after=after)
+    fresh = without_loaded(df, plan, spark)
+    if fresh is None:
+        drop_views(spark, sources)
+        return Computed(replace(plan, hwm_after=plan.hwm_before, nothing_new=True), None, RowCounts())
+    counts.keep_those_in(fresh)
+    return Computed(plan, fresh, counts)
 
 
 def _with_partitions(plan: NodePlan, spark: SparkSession) -> NodePlan:
@@ -139,6 +111,7 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
         return no_data(plan, state, run)
     spec = write_spec(plan)
     stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run))
+    _write_ledgers(plan)
     try:
         written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
         rows_read = computed.counts.total()
@@ -187,11 +160,20 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
     if plan.moves_hwm:
         after = encode(plan.hwm_after)
         facts["hwm"] = {"value": after.json, "type": after.type}
+        remembered = {read.name: found for read in plan.reads if (found := Memory.facts(read))}
+        if remembered:
+            facts["hwm"]["reads"] = remembered
     elif plan.bounds is not None and plan.hwm_before is not None:
         # It did not move; the newest commit tells it all the same, so that no plan has to look further back.
         before = encode(plan.hwm_before)
         facts["hwm"] = {"value": before.json, "type": before.type}
     return facts
+
+
+def _write_ledgers(plan: NodePlan) -> None:
+    for read in plan.reads:
+        if read.ledger is not None and plan.moves_hwm:
+            ledger.write(plan.target.location, read.ledger)
 
 
 def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> None:
@@ -223,6 +205,10 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     if plan.repaired:
         stamp = plan.target.last_stamp(plan.app_id)
         advance(replace(plan, hwm_after=plan.hwm_before), state, stamp.version if stamp else 0, run.run_id)
+    elif plan.target.exists and any(read.ledger is not None for read in plan.reads):
+        # Files that are known by another name or time now: no row is new, and the next plan need not look again.
+        _write_ledgers(plan)
+        advance(plan, state, (plan.entry.target_commit if plan.entry else None) or 0, run.run_id)
     return NodeResult(
         plan.key,
         RunStatus.NO_DATA,
@@ -256,7 +242,7 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
 
 def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
     column = plan.node.partition.column if plan.node.partition else None
-    metrics: Mapping[str, Any] = {
+    metrics: dict[str, Any] = {
         "rows_updated": written.rows_updated,
         "rows_total": written.rows_total,
         "files_added": written.files_added,
@@ -265,6 +251,9 @@ def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int |
         "mode": plan.mode.value,
         **_told(plan, written),
     }
+    excluded = [read.excluded for read in plan.reads if read.excluded]
+    if excluded:
+        metrics["rows_without_cursor"] = sum(excluded)
     return NodeResult(
         plan.key,
         RunStatus.SUCCESS,

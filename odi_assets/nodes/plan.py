@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
-from odi_assets.config.models import FileFormat, NodeConfig, WriteMode
+from odi_assets.config.models import FileFormat, NodeConfig, StatefulIncrement, WriteConfig, WriteMode
+from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
 from odi_assets.increments.reads import SourceRead, SourceSpec, plan_source
+from odi_assets.increments.stateful import Memory
 from odi_assets.nodes.agreement import require_agreement, require_memory, trusted_hwm
 from odi_assets.nodes.bounds import Bounds, partition_values
 from odi_assets.nodes.display import hwm_text
@@ -18,6 +20,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.widening import affected_partitions
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
+from odi_assets.state.values import encode
 from odi_assets.tables.handle import TableHandle
 
 READ_VIEW = "df"
@@ -147,7 +150,10 @@ def plan_node(
         if node.write.mode is WriteMode.APPEND and any(spec.incremental for spec in source_specs(project, key)):
             require_memory(key, state_key(key, node), entry, target, app_id(key))
     start = None if full_refresh or bounds is not None else hwm
-    sources = {spec.name: plan_source(spec, _hwm_of(start, spec, key)) for spec in source_specs(project, key)}
+    typed = repaired or entry is None or entry.value_type is not None
+    memories = _memories(node, target, key, start, typed=typed)
+    specs = source_specs(project, key, target.location if bounds is None else None)
+    sources = {spec.name: plan_source(spec, _hwm_of(start, spec, key), memories.get(spec.name)) for spec in specs}
     plan = NodePlan(
         project=project,
         key=key,
@@ -170,8 +176,8 @@ def plan_node(
     return _with_hwm(_incremental(plan, sources))
 
 
-def source_specs(project: Project, key: NodeKey) -> list[SourceSpec]:
-    """The sources of a node with their places resolved."""
+def source_specs(project: Project, key: NodeKey, target: Location | None = None) -> list[SourceSpec]:
+    """The sources of a node with their places resolved; with ``target``, to be remembered beside that table."""
     node = project.node(key)
     specs = []
     if node.read is not None:
@@ -187,6 +193,8 @@ def source_specs(project: Project, key: NodeKey) -> list[SourceSpec]:
                 read.schema_ddl,
                 read.options,
                 read.incremental,
+                target,
+                node.write.mode,
             )
         )
     for name, item in node.inputs.items():
@@ -194,6 +202,31 @@ def source_specs(project: Project, key: NodeKey) -> list[SourceSpec]:
         table = project.target(upstream)
         specs.append(SourceSpec(name, str(upstream), FileFormat.DELTA, table, "", table, incremental=item.incremental))
     return specs
+
+
+def rows_are_known_by_keys(write: WriteConfig) -> bool:
+    """Whether rows that are read again are told from new ones as they are written."""
+    return write.mode is not WriteMode.APPEND or bool(write.keys)
+
+
+def _memories(node: NodeConfig, target: TableHandle, key: NodeKey, hwm: Any, *, typed: bool) -> Mapping[str, Memory]:
+    """What the commit that set ``hwm`` remembers of the sources of stateful increments, if it was set by one."""
+    items = {READ_VIEW: node.read.incremental if node.read else None}
+    items |= {name: item.incremental for name, item in node.inputs.items()}
+    names = [name for name, increment in items.items() if isinstance(increment, StatefulIncrement)]
+    facts = _facts_of(target, app_id(key), hwm) if names and hwm is not None else {}
+    by_keys = rows_are_known_by_keys(node.write)
+    return {name: replace(Memory.of(facts.get(name)), by_keys=by_keys, typed=typed) for name in names}
+
+
+def _facts_of(target: TableHandle, fence: str, hwm: Any) -> Mapping[str, Any]:
+    for stamp in target.stamps():
+        # A backfill's commit repeats the HWM, and remembers nothing.
+        if stamp.app_id == fence and "hwm" in stamp.facts and "bounds" not in stamp.facts:
+            found = stamp.facts["hwm"]
+            same = tuple(encode(hwm)) == (found["value"], found["type"])
+            return found.get("reads") or {} if same else {}
+    return {}
 
 
 def _hwm_of(hwm: Any, spec: SourceSpec, key: NodeKey) -> Any:
@@ -235,20 +268,16 @@ def _incremental(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
 
 
 def _read_whole(plan: NodePlan, mode: WriteMode) -> NodePlan:
-    return replace(plan, mode=mode, reads=tuple(_whole_files(plan, read.whole()) for read in plan.reads))
+    return replace(plan, mode=mode, reads=tuple(_whole(read) for read in plan.reads))
 
 
-def _whole_files(plan: NodePlan, read: ReadPlan) -> ReadPlan:
-    """A files increment read whole: every file up to the bound, not just the new ones."""
-    if read.files is None or plan.node.read is None:
-        return read
-    spec = next(spec for spec in source_specs(plan.project, plan.key) if spec.name == READ_VIEW)
-    everything = plan_source(replace(spec, incremental=None), None).plan
-    mark = read.hwm_after
-    files = tuple(
-        f for f in everything.files or () if not isinstance(mark, dict) or f.cursor <= (mark["mtime_ns"], mark["path"])
-    )
-    return replace(read, files=files, summary=f"whole: {len(files):,} file{'' if len(files) == 1 else 's'}")
+def _whole(read: ReadPlan) -> ReadPlan:
+    """A source read whole; of a files increment, every file that the target will stand for, not just the new ones."""
+    if read.every_file is None:
+        return read.whole()
+    count = len(read.every_file)
+    summary = f"whole: {count:,} file{'' if count == 1 else 's'}"
+    return replace(read.whole(), files=read.every_file, summary=summary)
 
 
 def _widened(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
@@ -291,7 +320,7 @@ def _bounded(plan: NodePlan, bounds: Bounds) -> NodePlan:
     wanted = PartitionFilter(column, values)
     reads = []
     for read in plan.reads:
-        whole = replace(_whole_files(plan, read.whole()), incremental=False)
+        whole = replace(_whole(read), incremental=False)
         if read.handle is not None and read.handle.exists and column in read.handle.columns:
             whole = replace(whole, partitions=wanted, window=None, summary=f"{bounds}")
         reads.append(whole)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
-from odi_assets.increments.model import PartitionFilter, ReadPlan, Window
+from odi_assets.increments.model import PartitionFilter, ReadPlan
+from odi_assets.sources.cursors import window_condition, without_ties
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.log import CommitChange, TableChanges
 from odi_assets.tables.pruning import files_in_partitions
@@ -25,23 +25,25 @@ STRICT_OPTIONS = {
 }
 """Reader options unless the project file says otherwise."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 def load(spark: SparkSession, plan: ReadPlan) -> DataFrame:
     """The rows that ``plan`` names; nothing is read before an action asks for them."""
     rows = _whole(spark, plan)
     if plan.window is not None:
-        rows = rows.where(window_condition(plan.window))
+        rows = without_ties(rows.where(window_condition(rows, plan.window)), plan.window)
     return rows
 
 
 def _whole(spark: SparkSession, plan: ReadPlan) -> DataFrame:
     if plan.handle is None:
-        return _files(spark, plan)
+        rows = _files(spark, plan)
+        wanted = plan.partitions
+        if wanted is None or wanted.pending:
+            return rows
+        return rows.where(partition_condition(rows, wanted.column, wanted.values))
     if plan.changes is not None:
         return changed_rows(spark, plan.handle, plan.changes)
-    if plan.partitions is not None:
+    if plan.partitions is not None and not plan.partitions.pending:
         return _partitions(spark, plan.handle, plan.partitions)
     return read_table(spark, plan.handle)
 
@@ -79,27 +81,6 @@ def partition_condition(rows: DataFrame, column: str, values: Sequence[str | Non
     return condition | name.isNull() if None in values else condition
 
 
-def window_condition(window: Window) -> Column:
-    """``lower < cursor <= upper``; rows without a cursor are never in a window."""
-    from pyspark.sql import functions as F
-
-    cursor = cursor_column(window)
-    condition = cursor.isNotNull()
-    if window.lower is not None:
-        condition &= cursor >= F.lit(window.lower) if window.lower_inclusive else cursor > F.lit(window.lower)
-    if window.upper is not None:
-        condition &= cursor <= F.lit(window.upper)
-    return condition
-
-
-def cursor_column(window: Window) -> Column:
-    """The cursor of a window: its column, or its fallback where that is NULL."""
-    from pyspark.sql import functions as F
-
-    column = F.col(f"`{window.column}`")
-    return F.coalesce(column, F.col(f"`{window.fallback}`")) if window.fallback else column
-
-
 def changed_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges) -> DataFrame:
     """The rows that ``changes`` brought, each key once, as its newest commit has it."""
     frames: list[DataFrame] = []
@@ -134,21 +115,3 @@ def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange
         return old.alias("t").join(stayed.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_anti")
     new = read_files(spark, handle, commit.files)
     return old.alias("t").join(new.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_semi")
-
-
-def upper_bound(rows: DataFrame, window: Window) -> tuple[Any, int]:
-    """The greatest cursor above the lower bound and the number of rows that have none, in one pass of Spark.
-
-    A TIMESTAMP comes back as an instant in UTC: collected as it is, it would take on this machine's zone.
-    """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
-
-    cursor = cursor_column(window)
-    above = cursor if window.lower is None else F.when(cursor > F.lit(window.lower), cursor)
-    found = rows.agg(F.max(above).alias("upper"), F.count_if(cursor.isNull()).alias("nulls"))
-    if not isinstance(found.schema["upper"].dataType, TimestampType):
-        row = found.collect()[0]
-        return row["upper"], int(row["nulls"])
-    row = found.select(F.unix_micros("upper").alias("upper"), "nulls").collect()[0]
-    return None if row["upper"] is None else _EPOCH + timedelta(microseconds=row["upper"]), int(row["nulls"])

@@ -85,7 +85,12 @@ def broken(old: str, new: str) -> str:
          "`csv` has none: use `files`"),
         ("ts}\n  write:\n    connection: lake\n    path: one\n    mode: upsert\n    keys: [id]",
          "ts, watermark_lag: 2h}\n  write: {connection: lake, path: one, mode: append}", "2h",
-         "a lag reads rows again, and `append` would repeat them: use `upsert` or `append_once`"),
+         "a lag reads rows again, and `append` would repeat them: name `write.keys`, or use `upsert`"),
+        ("ts}\n  write:\n    connection: lake\n    path: one\n    mode: upsert\n    keys: [id]",
+         "ts, on_null: include}\n  write: {connection: lake, path: one, mode: append}", "include",
+         "rows without a cursor are read at every run, and `append` would repeat them: name `write.keys`"),
+        ("mode: stateful, column: ts", "mode: stateful, column: ts, initial_value: true", "true", "must be a number, a "
+         "date, a time or a text"),
         ("- name: one", "- name: one\n  transform: {}", "{}", "has nothing to do: give one of `sql`"),
         ("- name: one", "- name: one\n  transform: {sql: SELECT 1, function: a:b}", "a:b", "has `sql` and `function`: "
          "give one of them"),
@@ -365,20 +370,18 @@ def test_a_sql_file_that_does_not_parse_is_found(tmp_path: Path) -> None:
     assert problem(tmp_path, project(node)).message == "the file is not UTF-8 text"
 
 
-def test_a_rolling_window_that_is_appended_is_warned_of(tmp_path: Path) -> None:
-    loaded = load(
-        tmp_path,
-        project(
-            """\
-            - name: a
-              read:
-                {connection: lake, format: csv, path: i, incremental: {mode: rolling_window, column: c, lookback: 3}}
-              write: {connection: lake, path: a, mode: append}
-            """
-        ),
+def test_a_rolling_window_is_not_appended(tmp_path: Path) -> None:
+    text = project(
+        """\
+        - name: a
+          read:
+            {connection: lake, format: csv, path: i, incremental: {mode: rolling_window, column: c, lookback: 3}}
+          write: {connection: lake, path: a, mode: append}
+        """
     )
-    assert len(loaded.warnings) == 1
-    assert "repeats the rows of a rolling window" in loaded.warnings[0]
+    found = problem(tmp_path, text)
+    assert "repeats the rows of a rolling window" in found.message
+    assert (found.line, found.column) == place(text, "rolling_window")
 
 
 def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of a landing folder: which are sources, in which order, and which are new."""
+"""Files of a landing folder: which are sources, and in which order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
-from odi_assets.errors import IncrementError
-from odi_assets.increments.files import hwm_of, list_files, newer_than
+from odi_assets.increments.files import list_files
 
 
 @pytest.fixture
@@ -45,24 +44,12 @@ def test_files_come_in_the_order_of_their_change_and_then_of_their_path(base: Lo
     assert names(base, "*.csv") == ["z.csv", "a.csv", "b.csv"]
 
 
-def test_nanoseconds_count(base: Location, tmp_path: Path) -> None:
-    touch(tmp_path, "b.csv", at=1_700_000_000_000_000_001)
-    touch(tmp_path, "a.csv", at=1_700_000_000_000_000_002)
-    mark = hwm_of(list_files(base, "b.csv"))
-    assert [file.path for file in newer_than(list_files(base, "*.csv"), mark, "x")] == ["a.csv"]
-
-
 def test_hidden_files_and_folders_are_not_sources(base: Location, tmp_path: Path) -> None:
-    touch(tmp_path, "a.csv", "_b.csv", ".c.csv", "_temporary/d.csv", ".tmp/e.csv")
-    assert names(base, "**/*.csv") == ["a.csv"]
+    touch(tmp_path, "a.csv", "_b.csv", ".c.csv", "_temporary/d.csv", ".tmp/e.csv", "_day=1/f.csv", "g.csv._COPYING_")
+    assert names(base, "**/*") == ["_day=1/f.csv", "a.csv"]
 
 
-def test_of_files_with_one_time_those_with_a_later_path_are_new(base: Location, tmp_path: Path) -> None:
-    touch(tmp_path, "a.csv", "b.csv", "c.csv")
-    files = list_files(base, "*.csv")
-    assert [file.path for file in newer_than(files, hwm_of(files[:2]), "x")] == ["c.csv"]
-
-
-def test_an_hwm_that_is_not_one_of_files_is_an_error(base: Location) -> None:
-    with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7, and that of files needs `mtime_ns`"):
-        newer_than(list_files(base, "*.csv"), 7, "landing:x")
+def test_names_that_are_no_text_are_left_to_those_who_can_open_them(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "a.csv")
+    (tmp_path / "caf\udce9.csv").write_text("x")
+    assert names(base, "*.csv") == ["a.csv"]

@@ -31,8 +31,3 @@ CHECKS: tuple[Check, ...] = (
 def check(outline: Outline) -> list[Finding]:
     """Return everything that is wrong between the parts of a project file."""
     return [finding for one in CHECKS for finding in one(outline)]
-
-
-def warn(outline: Outline) -> list[Finding]:
-    """Return what may be meant, and often is a mistake."""
-    return list(increments.repeated_windows(outline))

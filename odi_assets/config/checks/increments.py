@@ -10,6 +10,7 @@ from odi_assets.config.mistake import Mistake
 from odi_assets.config.models import (
     FileFormat,
     FilesIncrement,
+    OnNull,
     RollingWindowIncrement,
     StatefulIncrement,
     VersionIncrement,
@@ -85,20 +86,20 @@ def formats(outline: Outline) -> Iterator[Finding]:
 
 
 def repeated_rows(outline: Outline) -> Iterator[Finding]:
-    """Find lags whose rows would be appended again."""
+    """Find increments that read rows again, where nothing tells which of them are in the target."""
     for node in outline.nodes:
         if node.write is None or node.write.mode is not WriteMode.APPEND:
             continue
         for path, increment in _increments(node):
-            if isinstance(increment, StatefulIncrement) and increment.watermark_lag:
-                message = "a lag reads rows again, and `append` would repeat them: use `upsert` or `append_once`"
-                yield Finding((*path, "watermark_lag"), Mistake(message))
+            if isinstance(increment, RollingWindowIncrement):
+                message = "`append` repeats the rows of a rolling window at every run: use `upsert` or `append_once`"
+                yield Finding((*path, "mode"), Mistake(message))
+            if not isinstance(increment, StatefulIncrement) or node.write.keys:
+                continue
+            if increment.watermark_lag:
+                yield Finding((*path, "watermark_lag"), Mistake(f"a lag reads rows again, {_NO_KEYS}"))
+            if increment.on_null is OnNull.INCLUDE:
+                yield Finding((*path, "on_null"), Mistake(f"rows without a cursor are read at every run, {_NO_KEYS}"))
 
 
-def repeated_windows(outline: Outline) -> Iterator[Finding]:
-    """Find rolling windows that are appended: what is in two windows is in the target twice."""
-    for node in outline.nodes:
-        window = any(isinstance(increment, RollingWindowIncrement) for _, increment in _increments(node))
-        if window and node.write is not None and node.write.mode is WriteMode.APPEND:
-            message = "`append` repeats the rows of a rolling window at every run: use `upsert` or `append_once`"
-            yield Finding((*node.path, "write"), Mistake(message))
+_NO_KEYS = "and `append` would repeat them: name `write.keys`, or use `upsert` or `append_once`"

@@ -1,0 +1,188 @@
+"""The types a cursor column may have, and values of the state layer that belong to each.
+
+Types go by the names that Delta's log and Spark's JSON schemas share: ``long``, ``decimal(20,0)``, ``timestamp`` …
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from odi_assets.config.models import StatefulIncrement
+from odi_assets.errors import IncrementError
+
+TypeName = Any
+"""A type as Delta and Spark write it in JSON: text for simple types, a dict for nested ones."""
+
+_INTEGERS = {"byte", "short", "integer", "long"}
+_KINDS = {
+    **dict.fromkeys(_INTEGERS, "int"),
+    "float": "float",
+    "double": "float",
+    "string": "str",
+    "binary": "bytes",
+    "date": "date",
+    "timestamp": "datetime with a zone",
+    "timestamp_ntz": "datetime without a zone",
+}
+
+
+def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], label: str) -> str:
+    """The type of the increment's cursor: that of its column, or ``timestamp`` for dates written as text.
+
+    Raises:
+        IncrementError: there is no such column, its type orders nothing, or it does not fit ``date_format`` or the
+            fallback column.
+    """
+    found = {}
+    for column in filter(None, (increment.column, increment.fallback_column)):
+        if column not in columns:
+            raise IncrementError(
+                f"{label} has no column `{column}`; it has {', '.join(columns)}",
+                fix="correct `incremental.column` in the project file",
+                column=column,
+            )
+        found[column] = _usable(increment, column, columns[column], label)
+    kinds = {kind_of(name) for name in found.values()}
+    if len(kinds) > 1:
+        shown = " and ".join(f"`{column}` is {name}" for column, name in found.items())
+        raise IncrementError(
+            f"{label}: {shown}, and a cursor and its fallback have to be of one type",
+            fix="choose a `fallback_column` of the type of `column`",
+            column=increment.column,
+        )
+    return found[increment.column]
+
+
+def _usable(increment: StatefulIncrement, column: str, name: TypeName, label: str) -> str:
+    if increment.date_format is not None:
+        if name != "string":
+            raise IncrementError(
+                f"`date_format` is for dates written as text, and `{column}` of {label} is {_shown(name)}",
+                fix="leave `date_format` out",
+                column=column,
+            )
+        return "timestamp"
+    if not isinstance(name, str) or kind_of(name) is None:
+        raise IncrementError(
+            f"`{column}` of {label} is {_shown(name)}, and no cursor: it does not put rows in an order",
+            fix="choose a column of numbers, text, bytes, dates or times",
+            column=column,
+        )
+    return name
+
+
+def kind_of(name: str) -> str | None:
+    """What values of a type are called in the state layer; None if the type makes no cursor."""
+    return "decimal" if name.startswith("decimal") else _KINDS.get(name)
+
+
+def kind_of_value(value: Any) -> str:
+    """What a value is called in the state layer."""
+    if isinstance(value, datetime):
+        return "datetime with a zone" if value.tzinfo else "datetime without a zone"
+    if isinstance(value, Decimal):
+        return "decimal"
+    return "NULL" if value is None else type(value).__name__
+
+
+def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, typed: bool = True) -> Any:
+    """The HWM as a value of the cursor's type.
+
+    Args:
+        typed: False for an HWM that another tool stored without a type: its text is read as the cursor's type.
+
+    Raises:
+        IncrementError: it is of another type.
+    """
+    if hwm is None:
+        return None
+    wanted = kind_of(name)
+    if not typed and wanted != kind_of_value(hwm) and isinstance(hwm, str | int | float):
+        return parse(str(hwm), name, increment, label)
+    if wanted != kind_of_value(hwm):
+        raise IncrementError(
+            f"the cursor `{increment.column}` of {label} is {name} now ({wanted}), "
+            f"and its HWM {hwm!r} is {kind_of_value(hwm)}",
+            fix="if the column was changed on purpose, set the HWM to a value of the new type (odi state set), or load "
+            "everything anew with odi run --full-refresh",
+            column=increment.column,
+        )
+    return hwm
+
+
+def parse(text: str, name: str, increment: StatefulIncrement, label: str) -> Any:
+    """A text of the project file as a value of a type. Times without a zone are UTC where the type has one.
+
+    Raises:
+        IncrementError: it is none.
+    """
+    try:
+        return _parse(text, name)
+    except (ValueError, InvalidOperation, binascii.Error) as error:
+        raise IncrementError(
+            f"{text!r} is no value of the cursor `{increment.column}` of {label}, which is {name}",
+            fix=f"write a {kind_of(name)}, as in {_EXAMPLES.get(str(kind_of(name)), '1000')}",
+            column=increment.column,
+        ) from error
+
+
+_EXAMPLES = {
+    "date": "2024-01-31",
+    "datetime with a zone": "2024-01-31T05:00:00Z",
+    "datetime without a zone": "2024-01-31T05:00:00",
+    "bytes": "AAAAAAAAB9E= (base64)",
+    "float": "1.5",
+    "decimal": "1.5",
+}
+
+
+def _parse(text: str, name: str) -> Any:
+    if name == "string":
+        return text
+    if name in _INTEGERS:
+        return int(text)
+    if name in {"float", "double"}:
+        return float(text)
+    if name.startswith("decimal"):
+        return Decimal(text)
+    if name == "binary":
+        return base64.b64decode(text, validate=True)
+    moment = datetime.fromisoformat(text)
+    if name == "date":
+        if moment.time() != datetime.min.time():
+            raise ValueError("a date has no time")
+        return moment.date()
+    if name == "timestamp_ntz":
+        if moment.tzinfo is not None:
+            raise ValueError("this column has no zone")
+        return moment
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def less_lag(value: Any, lag: timedelta | int | float | Decimal | None) -> Any:
+    """``value`` less the lag; None where that lies before all values. Of dates, a lag takes whole days.
+
+    Raises:
+        TypeError: the lag does not subtract from a cursor of this type.
+    """
+    if value is None or not lag:
+        return value
+    try:
+        if isinstance(lag, timedelta):
+            if isinstance(value, date) and not isinstance(value, datetime):
+                return value - timedelta(days=math.ceil(lag / timedelta(days=1)))
+            return value - lag
+        if isinstance(value, int):
+            return value - math.ceil(lag)
+        return value - (float(lag) if isinstance(value, float) else Decimal(str(lag)))
+    except OverflowError:
+        return None
+
+
+def _shown(name: TypeName) -> str:
+    return name if isinstance(name, str) else str(name.get("type", name))

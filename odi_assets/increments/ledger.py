@@ -1,0 +1,144 @@
+"""The ledger: which files of a source are in a target, kept in Parquet parts beside the target's log.
+
+A file belongs to the target if the ledger that the last commit's HWM names says so, whatever its time of change. Parts
+are written before the commit and named by the HWM it carries, so ledger and data change in one commit; a part that no
+HWM names is an orphan of a run that did not commit, and means nothing.
+
+A new part absorbs the ones before it that hold no more files than it does, like carries of a binary counter. So of
+100,000 files that came one by one, an HWM names at most 17 parts, and each file's line was written at most 17 times.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odi_assets.connections.location import Location
+from odi_assets.errors import IncrementError
+
+LEDGER_FOLDER = "_odi_files"
+"""Folder of the parts, in the table's own. Its name begins with ``_``, so Delta's vacuum leaves it alone."""
+
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("mtime_ns", pa.int64()),
+        ("size", pa.int64()),
+        ("etag", pa.string()),
+        ("digest", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """A file as it was when it was loaded.
+
+    Attributes:
+        etag: the object store's word for its content; empty for local files.
+        digest: fingerprint of a local file's content (see ``content``); empty where the etag does.
+    """
+
+    path: str
+    mtime_ns: int
+    size: int
+    etag: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stored list of files. ``files`` is how many it holds."""
+
+    name: str
+    files: int
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """A part to be written before the commit whose HWM names it."""
+
+    part: Part
+    files: tuple[LoadedFile, ...]
+
+
+def parts_of(hwm: Any, label: str) -> tuple[Part, ...] | None:
+    """The parts that an HWM names, oldest first; None for an HWM that names none (set by hand, or of old).
+
+    Raises:
+        IncrementError: what it names are no parts.
+    """
+    if not isinstance(hwm, Mapping) or "ledger" not in hwm:
+        return None
+    try:
+        return tuple(Part(str(name), int(count)) for name, count in hwm["ledger"])
+    except (TypeError, ValueError) as error:
+        raise IncrementError(
+            f"the HWM of {label} names no ledger that can be read: {hwm['ledger']!r}",
+            fix="set it to `mtime_ns` and `path` alone with odi state set: files up to there count as loaded",
+        ) from error
+
+
+def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, LoadedFile]:
+    """The files of ``parts`` by path; a later part knows better.
+
+    Raises:
+        IncrementError: a part is missing or damaged.
+    """
+    found: dict[str, LoadedFile] = {}
+    for part in parts:
+        for row in _read(table, part, label).to_pylist():
+            found[row["path"]] = LoadedFile(**row)
+    return found
+
+
+def _read(table: Location, part: Part, label: str) -> pa.Table:
+    place = table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")
+    try:
+        with fsspec.open(_path(place), "rb", **place.fsspec_options) as stream:
+            return pq.read_table(stream)
+    except (OSError, pa.ArrowException) as error:
+        raise IncrementError(
+            f"the list of files that were loaded from {label} cannot be read: {place.uri}: {error}",
+            fix="put the file back; or set the HWM to `mtime_ns` and `path` alone with odi state set (files up to "
+            "there count as loaded); or load everything anew with odi run --full-refresh",
+            uri=place.uri,
+        ) from error
+
+
+def extend(
+    table: Location, parts: Sequence[Part], files: Sequence[LoadedFile], label: str
+) -> tuple[tuple[Part, ...], NewPart | None]:
+    """The parts with ``files`` added, and the part that has to be written for it; None if there is nothing to add."""
+    if not files:
+        return tuple(parts), None
+    kept, absorbed, count = list(parts), [], len(files)
+    while kept and kept[-1].files <= count:
+        absorbed.append(kept.pop())
+        count += absorbed[-1].files
+    rows = read_parts(table, reversed(absorbed), label)
+    rows.update({file.path: file for file in files})
+    part = Part(uuid.uuid4().hex[:16], len(rows))
+    return (*kept, part), NewPart(part, tuple(rows.values()))
+
+
+def write(table: Location, new: NewPart) -> None:
+    """Write a part; the commit that names it comes after.
+
+    Raises:
+        OSError: the storage cannot be written.
+    """
+    place = table.child(f"{LEDGER_FOLDER}/{new.part.name}.parquet")
+    columns = {name: [getattr(file, name) for file in new.files] for name in _SCHEMA.names}
+    with fsspec.open(_path(place), "wb", auto_mkdir=True, **place.fsspec_options) as stream:
+        pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd")
+
+
+def _path(place: Location) -> str:
+    return place.local_path.as_posix() if place.is_local else place.uri

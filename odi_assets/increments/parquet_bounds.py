@@ -1,0 +1,102 @@
+"""The greatest value of a column of Parquet files, by their footers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odi_assets.connections.location import Location
+
+_READERS = 8
+_FIRST_YEAR = 1900
+"""Older days may be written in the Julian calendar, which only the reader that knows the writer can tell."""
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """What footers say of a column.
+
+    Attributes:
+        type_name: its type as Spark would call it; None if no file holds a row.
+        upper: its greatest value; None if it has none.
+        nulls: rows in which it is NULL.
+    """
+
+    type_name: str | None
+    upper: Any
+    nulls: int
+
+
+def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBounds | None:
+    """The bounds of ``column`` over files below ``base``; None where the footers cannot tell them exactly."""
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(paths) or 1)) as pool:
+        found = list(pool.map(lambda path: _of_file(base, path, column), paths))
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    names = {one.type_name for one in known}
+    if len(names) > 1:
+        return None
+    uppers = [one.upper for one in known if one.upper is not None]
+    return ColumnBounds(next(iter(names), None), max(uppers, default=None), sum(one.nulls for one in known))
+
+
+def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:
+    place = base.child(path)
+    target = place.local_path.as_posix() if place.is_local else place.uri
+    try:
+        with fsspec.open(target, "rb", **place.fsspec_options) as stream:
+            footer = pq.read_metadata(stream)
+    except (OSError, pa.ArrowException):
+        # Spark reads it next, and says what is wrong with it.
+        return None
+    return _of_footer(footer, column)
+
+
+def _of_footer(footer: pq.FileMetaData, column: str) -> ColumnBounds | None:
+    schema = footer.schema.to_arrow_schema()
+    index = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
+    name = None if index is None else _type_name(schema.field(column).type)
+    if index is None or name is None:
+        return None
+    nulls, uppers = 0, []
+    for g in range(footer.num_row_groups):
+        group = footer.row_group(g)
+        statistics = group.column(index).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+        if statistics.null_count == group.num_rows:
+            continue
+        if not statistics.has_min_max or _is_old(statistics.min):
+            return None
+        uppers.append(_value(statistics.max))
+    return ColumnBounds(name, max(uppers, default=None), nulls)
+
+
+def _type_name(kind: pa.DataType) -> str | None:
+    """Spark's name of an Arrow type whose statistics are exact; None for others."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        if kind.unit not in {"us", "ms"}:
+            return None
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    return {pa.int8(): "byte", pa.int16(): "short", pa.int32(): "integer", pa.int64(): "long", pa.date32(): "date"}.get(
+        kind
+    )
+
+
+def _value(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
+
+
+def _is_old(value: Any) -> bool:
+    return isinstance(value, date) and value.year < _FIRST_YEAR
