@@ -28,6 +28,7 @@ class CatalogStateBackend(KeyedBackend):
         storage_options: deltalake's options for the store; never shown.
         environment: whose keys and runs; None is the environment without a name.
         retry: how conflicts and passing faults of the store are retried.
+        connection: the name under which errors tell where the storage options come from.
     """
 
     def __init__(
@@ -38,15 +39,17 @@ class CatalogStateBackend(KeyedBackend):
         storage_options: Mapping[str, str] | None = None,
         environment: str | None = None,
         retry: Retry | None = None,
+        connection: str | None = None,
     ) -> None:
         super().__init__(environment)
         self.meta_runs_path = str(meta_runs_path)
         self.meta_state_path = str(meta_state_path)
         self.spark = spark_session
         self._storage_options = storage_options
+        self._connection = connection
         self._retry = retry or Retry()
-        self._hwms = HwmLog(self.meta_state_path, storage_options, environment)
-        self._runs = RunLog(self.meta_runs_path, storage_options, environment)
+        self._hwms = HwmLog(self.meta_state_path, storage_options, environment, connection)
+        self._runs = RunLog(self.meta_runs_path, storage_options, environment, connection)
         self._fold_hwms = Folding(self._hwms.table, self._hwms.rows_to_keep)
         self._fold_runs = Folding(self._runs.table, self._runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
 
@@ -57,7 +60,13 @@ class CatalogStateBackend(KeyedBackend):
 
     def in_environment(self, environment: str | None) -> CatalogStateBackend:
         return CatalogStateBackend(
-            self.meta_runs_path, self.meta_state_path, self.spark, self._storage_options, environment, self._retry
+            self.meta_runs_path,
+            self.meta_state_path,
+            self.spark,
+            self._storage_options,
+            environment,
+            self._retry,
+            self._connection,
         )
 
     def environments(self) -> list[str | None]:

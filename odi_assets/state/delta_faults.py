@@ -7,9 +7,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError, SchemaMismatchError
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
 
 from odi_assets.errors import OdiError, StateConflictError, StateError, Transient
+from odi_assets.state.store_answers import Answer, answer, is_remote, plain
 
 _PASSING = frozenset(
     {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ESTALE}
@@ -23,7 +30,14 @@ class CommitConflict(StateConflictError):
 
 
 class StateUnreachableError(StateError, Transient):
-    """The store of the system tables did not answer this time."""
+    """The store of the system tables did not answer this time. Fields: uri, connection."""
+
+
+class StateAccessError(StateError):
+    """The store of the system tables refused, and will again until its connection is mended.
+
+    Fields: uri, connection (None: the backend was given storage options and no name for them).
+    """
 
 
 def _after_fork() -> None:
@@ -51,46 +65,83 @@ def require_own_runtime() -> None:
 
 
 @contextmanager
-def deltalake_calls(what: str, uri: str) -> Iterator[None]:
+def deltalake_calls(what: str, uri: str, connection: str | None = None) -> Iterator[None]:
     """Run deltalake calls and raise its errors as ours.
+
+    Args:
+        what: names the calls in messages.
+        uri: the table.
+        connection: the name of the connection that leads to it, if it is known.
 
     Raises:
         CommitConflict: a concurrent commit; transient.
         StateUnreachableError: the store did not answer; transient.
-        StateError: anything else: permissions, a full disk, a schema that does not match, a damaged log.
+        StateAccessError: the store refused, or there is no such bucket.
+        StateError: anything else: permissions of files, a full disk, a schema that does not match, a damaged log.
     """
     try:
         yield
     except OdiError:
         raise
     except (DeltaError, OSError) as error:
-        raise typed(error, what, uri) from error
+        raise typed(error, what, uri, connection) from error
     except BaseException as error:
         if type(error) is Exception:
             # A stream that breaks off while it is read: arro3 has no type for it.
-            raise typed(error, what, uri) from error
+            raise typed(error, what, uri, connection) from error
         # deltalake's panics are no Exceptions, and have no public type.
         if type(error).__name__ != "PanicException":
             raise
-        raise StateError(f"{what}: deltalake broke down at {uri}: {error}", uri=uri) from error
+        raise StateError(f"{what}: deltalake broke down at {uri}: {plain(error)}", uri=uri) from error
 
 
-def typed(error: Exception, what: str, uri: str) -> StateError:
+def typed(error: Exception, what: str, uri: str, connection: str | None = None) -> StateError:
     """The error of ours for what deltalake raised."""
-    message = f"{what} failed at {uri}: {error}"
+    message = f"{what} failed at {uri}: {plain(error)}"
     if isinstance(error, CommitFailedError):
         return CommitConflict(message, fix="try again; nothing was written", uri=uri)
     if isinstance(error, SchemaMismatchError | DeltaProtocolError):
         return StateError(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
-    if _passes(error, uri):
-        return StateUnreachableError(message, fix="try again when the store answers", uri=uri)
+    if _passes(error):
+        return StateUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
+    if is_remote(uri):
+        return _of_store(answer(error), message, uri, connection)
     return StateError(message, fix="check the path, its permissions, and the free space there", uri=uri)
 
 
-def _passes(error: Exception, uri: str) -> bool:
+def require_known_scheme(error: TableNotFoundError, uri: str) -> None:
+    """A URI that deltalake does not understand is not a table that is not there yet, though it raises the same type.
+
+    Raises:
+        StateError: deltalake does not know the URI's scheme.
+    """
+    if "Unknown scheme" in str(error):
+        scheme = uri.partition("://")[0]
+        raise StateError(
+            f"a system table cannot be at {uri}: `{scheme}` is no scheme of a store",
+            fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
+            uri=uri,
+        ) from error
+
+
+def _of_store(found: Answer, message: str, uri: str, connection: str | None) -> StateError:
+    where = f"connection `{connection}`" if connection else "the storage options"
+    fixes = {
+        Answer.DENIED: f"mend the key, token or signature of {where}: it is wrong, has expired, or does not give "
+        "the right to list, read, write and delete there",
+        Answer.NO_BUCKET: f"make the bucket or container, or mend its name in {where}",
+        Answer.REFUSED: f"mend {where}: its region, its endpoint and its names",
+        Answer.UNUSABLE: f"mend {where}: nothing could be asked with it",
+    }
+    if found in fixes:
+        return StateAccessError(message, fix=fixes[found], uri=uri, connection=connection)
+    if found is Answer.SILENCE:
+        fix = f"check the network and the endpoint of {where}, or try again when the store answers"
+        return StateUnreachableError(message, fix=fix, uri=uri, connection=connection)
+    return StateError(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+
+
+def _passes(error: Exception) -> bool:
     if not isinstance(error, OSError) or isinstance(error, PermissionError | FileNotFoundError):
         return False
-    if error.errno is not None:
-        return error.errno in _PASSING
-    # Without a number it came from an object store, whose client has already told apart what is refused for good.
-    return isinstance(error, ConnectionError | TimeoutError) or "://" in uri
+    return isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING

@@ -57,4 +57,5 @@ def _catalog(config: ProjectConfig, system: SystemConfig, root: Path) -> StateBa
         storage_options=state.storage_options,
         environment=system.environment or config.environment,
         retry=Retry(system.retry),
+        connection=system.connection,
     )

@@ -20,7 +20,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.transaction import RemoveAction
 
 from odi_assets.errors import StateError
-from odi_assets.state.delta_faults import CommitConflict, deltalake_calls
+from odi_assets.state.delta_faults import CommitConflict
 from odi_assets.state.system_tables import Handle, SystemTable
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Folding:
         Never fails: the write it follows is done and acknowledged.
         """
         try:
-            with deltalake_calls("folding a system table", self.table.uri):
+            with self.table.calls("folding a system table"):
                 # Of the writers that could see too many files at once, the version picks one.
                 if handle.table.version() % _VERSIONS_PER_LOOK or not _plain(handle):
                     return
@@ -85,7 +85,7 @@ class Folding:
         handle = self.table.open()
         if handle is None:
             return {"files_folded": 0, "files_removed": 0}
-        with deltalake_calls("folding a system table", self.table.uri):
+        with self.table.calls("folding a system table"):
             files = self.small_files(handle)
             if not _plain(handle):
                 # deltalake's own compaction knows partitions, but two at once would double the rows: only on demand.
@@ -111,7 +111,7 @@ class Folding:
         Raises:
             CommitConflict: another process folded since ``handle`` was opened; nothing was changed.
         """
-        with deltalake_calls("folding a system table", self.table.uri):
+        with self.table.calls("folding a system table"):
             self._fold(handle, files)
 
     def _fold(self, handle: Handle, files: Sequence[DataFile]) -> None:

@@ -52,8 +52,14 @@ _NEWEST_FIRST = "revision DESC NULLS LAST, updated_at DESC NULLS LAST"
 class HwmLog:
     """The revisions of the keys of one environment."""
 
-    def __init__(self, uri: str, storage_options: Mapping[str, str] | None, environment: str | None) -> None:
-        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED)
+    def __init__(
+        self,
+        uri: str,
+        storage_options: Mapping[str, str] | None,
+        environment: str | None,
+        connection: str | None = None,
+    ) -> None:
+        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED, connection)
         self._environment = environment
         self._mine = in_environment(environment)
         self._fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"

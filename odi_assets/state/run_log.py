@@ -14,7 +14,6 @@ from arro3.core import Table
 from deltalake import QueryBuilder
 
 from odi_assets.state.arrow_rows import Columns, Kind, micros
-from odi_assets.state.delta_faults import deltalake_calls
 from odi_assets.state.records import RunRecord
 from odi_assets.state.run_rows import from_row, newest_first, to_row
 from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
@@ -60,8 +59,14 @@ _LOOK_GROWTH = 4
 class RunLog:
     """The runs of one environment."""
 
-    def __init__(self, uri: str, storage_options: Mapping[str, str] | None, environment: str | None) -> None:
-        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED)
+    def __init__(
+        self,
+        uri: str,
+        storage_options: Mapping[str, str] | None,
+        environment: str | None,
+        connection: str | None = None,
+    ) -> None:
+        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED, connection)
         self._environment = environment
 
     def append(self, records: Iterable[RunRecord]) -> Handle | None:
@@ -107,7 +112,7 @@ class RunLog:
         if handle is None:
             return 0
         old = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}'
-        with deltalake_calls("dropping old runs", self.table.uri):
+        with self.table.calls("dropping old runs"):
             rows = self.table.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
             nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
             newest = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0] for p, n in sorted(nodes)]

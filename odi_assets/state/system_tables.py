@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,7 +20,15 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from odi_assets.errors import StateError
 from odi_assets.state.arrow_rows import Columns, Kind
-from odi_assets.state.delta_faults import CommitConflict, deltalake_calls, require_own_runtime
+from odi_assets.state.delta_faults import (
+    CommitConflict,
+    StateAccessError,
+    StateUnreachableError,
+    deltalake_calls,
+    require_known_scheme,
+    require_own_runtime,
+)
+from odi_assets.state.store_answers import is_remote
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -31,6 +39,8 @@ _YOUNG_VERSIONS = 20
 _YOUNG_ATTEMPTS = 20
 _LOCAL_LOG_SECONDS = 5
 _REMOTE_LOG_SECONDS = 600
+# deltalake tries each request again in silence, ten times by default; longer waits are for our retries, which tell.
+_PATIENCE = {"max_retries": "3", "retry_timeout": "10s"}
 
 
 @dataclass(frozen=True)
@@ -56,15 +66,23 @@ class SystemTable:
         columns: what it holds.
         storage_options: deltalake's, for the store.
         indexed: the columns that look-ups use; only these carry statistics in the log.
+        connection: the name of the connection that the storage options come from; errors tell it.
     """
 
     def __init__(
-        self, uri: str, columns: Columns, storage_options: Mapping[str, str] | None, indexed: Sequence[str]
+        self,
+        uri: str,
+        columns: Columns,
+        storage_options: Mapping[str, str] | None,
+        indexed: Sequence[str],
+        connection: str | None = None,
     ) -> None:
         self.uri = uri
         self.columns = columns
-        self.storage_options = dict(storage_options) if storage_options else None
+        patience = _PATIENCE if is_remote(uri) else {}
+        self.storage_options = {**patience, **(storage_options or {})} or None
         self.indexed = indexed
+        self.connection = connection
 
     def __repr__(self) -> str:
         return f"SystemTable({self.uri!r})"
@@ -73,7 +91,7 @@ class SystemTable:
     def _log_seconds(self) -> int:
         """How long the log keeps commits that a checkpoint covers. A writer whose handle is older than half of it
         makes sure afterwards that its commit was not put where one had been cleaned away."""
-        return _REMOTE_LOG_SECONDS if "://" in self.uri else _LOCAL_LOG_SECONDS
+        return _REMOTE_LOG_SECONDS if is_remote(self.uri) else _LOCAL_LOG_SECONDS
 
     @property
     def properties(self) -> dict[str, str]:
@@ -86,6 +104,10 @@ class SystemTable:
             "delta.dataSkippingStatsColumns": ",".join(self.indexed),
         }
 
+    def calls(self, what: str) -> AbstractContextManager[None]:
+        """Run deltalake calls on this table and raise its errors as ours; ``what`` names them."""
+        return deltalake_calls(what, self.uri, self.connection)
+
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def open(self) -> Handle | None:
@@ -97,12 +119,15 @@ class SystemTable:
         require_own_runtime()
         for attempt in range(1, _OPEN_ATTEMPTS + 1):
             try:
-                with deltalake_calls("opening a system table", self.uri):
+                with self.calls("opening a system table"):
                     try:
                         table = DeltaTable(self.uri, storage_options=self.storage_options)
-                    except TableNotFoundError:
+                    except TableNotFoundError as error:
+                        require_known_scheme(error, self.uri)
                         return None
                     return Handle(table, frozenset(f.name for f in table.schema().fields))
+            except (StateAccessError, StateUnreachableError):
+                raise
             except StateError:
                 # Another process may have cleaned the log between our listing of it and our reading.
                 if attempt == _OPEN_ATTEMPTS:
@@ -126,7 +151,7 @@ class SystemTable:
 
     def _create(self) -> Handle:
         try:
-            with deltalake_calls("making a system table", self.uri):
+            with self.calls("making a system table"):
                 DeltaTable.create(
                     self.uri,
                     self.columns.schema,
@@ -149,7 +174,7 @@ class SystemTable:
         _log.info("%s lacks %s (another tool made it); adding them", self.uri, ", ".join(missing))
         wanted = {f.name: f for f in DeltaSchema.from_arrow(self.columns.schema).fields}
         fields: list[DeltaField] = [wanted[name] for name in missing]
-        with deltalake_calls("adding columns to a system table", self.uri):
+        with self.calls("adding columns to a system table"):
             handle.table.alter.add_columns(fields)
             handle.table.alter.set_table_properties(self.properties, raise_if_not_exists=False)
 
@@ -177,7 +202,7 @@ class SystemTable:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Run calls that read the table, with deltalake's errors as ours."""
-        with deltalake_calls("reading a system table", self.uri):
+        with self.calls("reading a system table"):
             yield
 
     def rows(self, handle: Handle, predicate: str) -> list[dict[str, Any]]:
@@ -244,7 +269,7 @@ class SystemTable:
         """
         extra = handle.names - set(self.columns.kinds)
         try:
-            with deltalake_calls("appending to a system table", self.uri):
+            with self.calls("appending to a system table"):
                 write_deltalake(
                     handle.table,
                     self.columns.to_arrow(rows),
