@@ -92,8 +92,9 @@ class CatalogStateBackend(KeyedBackend):
 
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
+        attempt = self._hwms.table.once(lambda: self._attempt(changes))
         # A check that finds another revision is final: only a commit that met another one is made again.
-        handle, entries = self._retry.call(lambda: self._attempt(changes), what, again=_commit_may_succeed)
+        handle, entries = self._retry.call(attempt, what, again=_commit_may_succeed)
         self._fold_hwms.if_needed(handle)
         return entries
 
@@ -107,7 +108,9 @@ class CatalogStateBackend(KeyedBackend):
 
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)
-        handle = self._retry.call(lambda: self._runs.append(kept), f"record_runs of {len(kept)} runs")
+        handle = self._retry.call(
+            self._runs.table.once(lambda: self._runs.append(kept)), f"record_runs of {len(kept)} runs"
+        )
         if handle is not None:
             self._fold_runs.if_needed(handle)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from deltalake.exceptions import (
     CommitFailedError,
@@ -38,6 +39,18 @@ class StateAccessError(StateError):
 
     Fields: uri, connection (None: the backend was given storage options and no name for them).
     """
+
+
+class OutcomeUnknown(StateUnreachableError):
+    """A commit was sent, and neither its answer nor a look at the table could be had.
+
+    Attributes:
+        landed: tells from the table, once it answers, whether the commit is there.
+        result: what the commit's caller gets if it is.
+    """
+
+    landed: Callable[[Any], bool]
+    result: Any = None
 
 
 def _after_fork() -> None:

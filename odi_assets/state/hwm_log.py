@@ -20,6 +20,7 @@ from deltalake import QueryBuilder, Transaction
 from odi_assets.state import values
 from odi_assets.state.arrow_rows import Columns, Kind
 from odi_assets.state.backend import HISTORY_KEPT
+from odi_assets.state.delta_faults import OutcomeUnknown
 from odi_assets.state.keyed import Change
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.revisions import newest, revisions, row_of
@@ -108,12 +109,12 @@ class HwmLog:
             for entry, change in zip(entries, changes, strict=True)
             for row in (*self._older_rows(change), row_of(entry, change.encoded.json))
         ]
-        self.table.append(
-            handle,
-            rows,
-            [Transaction(self._fence(entry.key), entry.revision) for entry in entries],
-            landed=lambda now: self._holds(now, rows[-1]),
-        )
+        fences = [Transaction(self._fence(entry.key), entry.revision) for entry in entries]
+        try:
+            self.table.append(handle, rows, fences, landed=lambda now: self._holds(now, rows[-1]))
+        except OutcomeUnknown as error:
+            error.result = handle, entries
+            raise
         return handle, entries
 
     def _older_rows(self, change: Change) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 
 from odi_assets.state import values
@@ -58,12 +59,20 @@ def row_of(entry: HwmEntry, value: str) -> dict[str, Any]:
 
 
 def _with_unnumbered(ours: list[HwmEntry], unnumbered: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
-    """Rows without a revision have nothing but their time to say where they belong."""
-    ordered = sorted(unnumbered, key=_written, reverse=True)
-    newer = [row for row in ordered if not ours or _written(row) > ours[0].updated_at]
-    before = ours[0].revision if ours else -1
-    first = [_foreign(row, before + len(newer) - place) for place, row in enumerate(newer)]
-    return first + ours + [_foreign(row, 0) for row in ordered[len(newer) :]]
+    """Rows without a revision have nothing but their time to say where they belong, and fill the numbers left there."""
+    waiting = sorted(unnumbered, key=_written)
+    newer = [row for row in waiting if not ours or _written(row) > ours[0].updated_at]
+    first = ours[0].revision + 1 if ours else 0
+    found = [_foreign(row, first + place) for place, row in enumerate(newer)][::-1]
+    del waiting[len(waiting) - len(newer) :]
+    for entry, before in zip_longest(ours, ours[1:]):
+        found.append(entry)
+        number = entry.revision
+        while waiting and (before is None or _written(waiting[-1]) > before.updated_at):
+            number -= 1
+            taken = before is not None and number <= before.revision
+            found.append(_foreign(waiting.pop(), 0 if taken else max(number, 0)))
+    return found
 
 
 def _by_revision(row: Mapping[str, Any]) -> tuple[int, datetime]:

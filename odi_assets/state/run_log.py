@@ -14,6 +14,7 @@ from arro3.core import Table
 from deltalake import QueryBuilder
 
 from odi_assets.state.arrow_rows import Columns, Kind, micros
+from odi_assets.state.delta_faults import OutcomeUnknown
 from odi_assets.state.records import RunRecord
 from odi_assets.state.run_rows import from_row, newest_first, to_row
 from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
@@ -80,7 +81,11 @@ class RunLog:
             return None
 
         def attempt(handle: Handle) -> Handle:
-            self.table.append(handle, rows, [], landed=lambda now: self._holds(now, rows[-1]))
+            try:
+                self.table.append(handle, rows, [], landed=lambda now: self._holds(now, rows[-1]))
+            except OutcomeUnknown as error:
+                error.result = handle
+                raise
             return handle
 
         return self.table.write(attempt)

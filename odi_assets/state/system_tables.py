@@ -22,6 +22,7 @@ from odi_assets.errors import StateError
 from odi_assets.state.arrow_rows import Columns, Kind
 from odi_assets.state.delta_faults import (
     CommitConflict,
+    OutcomeUnknown,
     StateAccessError,
     StateUnreachableError,
     deltalake_calls,
@@ -265,6 +266,7 @@ class SystemTable:
         Raises:
             CommitConflict: nothing was written; look again.
             StateUnreachableError: nothing was written; the store did not answer.
+            OutcomeUnknown: the store stopped to answer at the commit; look before trying again.
             StateError: nothing was written, and trying again would not help.
         """
         extra = handle.names - set(self.columns.kinds)
@@ -300,7 +302,36 @@ class SystemTable:
         raise error
 
     def _is_there(self, landed: Callable[[Handle], bool]) -> bool:
-        return bool(self.read(landed))
+        try:
+            return bool(self.read(landed))
+        except StateUnreachableError as error:
+            unknown = OutcomeUnknown(
+                f"it is not known whether a commit to {self.uri} was made: {error.message}",
+                fix="when the store answers, look at what is there before writing it again",
+                uri=self.uri,
+                connection=self.connection,
+            )
+            unknown.landed = landed
+            raise unknown from error
+
+    def once(self, attempt: Callable[[], T]) -> Callable[[], T]:
+        """``attempt`` for a retry: a commit whose outcome stayed unknown is looked for before another is made."""
+        unknown: list[OutcomeUnknown] = []
+
+        def attempt_once() -> T:
+            if unknown:
+                last = unknown[-1]
+                if self._is_there(last.landed):
+                    found: T = last.result
+                    return found
+                unknown.clear()
+            try:
+                return attempt()
+            except OutcomeUnknown as error:
+                unknown.append(error)
+                raise
+
+        return attempt_once
 
 
 def sql(text: str) -> str:

@@ -26,6 +26,7 @@ from odi_assets.state.folding import Folding
 from odi_assets.state.hwm_log import HwmLog
 from odi_assets.state.retry import Retry
 from odi_assets.state.revisions import row_of
+from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 
 NOW = datetime(2013, 1, 31, 12, tzinfo=UTC)
@@ -346,6 +347,26 @@ def test_a_commit_that_landed_although_its_answer_was_an_error_counts(
         backend.record_runs([run(1)])
     assert [e.value for e in backend.history("k")] == [3, 2, 1]
     assert len(backend.list_runs()) == 1
+
+
+@pytest.mark.parametrize("away", [1, 1_000_000])
+def test_a_commit_whose_outcome_was_unknown_is_looked_for_before_it_is_made_again(tmp_path: Path, away: int) -> None:
+    backend = opened(tmp_path, retry=Retry(sleep=lambda _seconds: None))
+    backend.set_hwm("k", 1)
+    backend.record_runs([run(0)])
+    for write in (
+        lambda: backend.compare_and_set("k", 2, expected_revision=1),
+        lambda: backend.record_runs([run(1), run(2)]),
+    ):
+        with faults.injected(faults.gone_after_the_commit(away)):
+            if away == 1:
+                write()
+                continue
+            with pytest.raises(StateError, match=r"it is not known whether a commit to .* was made") as told:
+                write()
+            assert told.value.__notes__ == ["given up after 6 attempts"]
+    assert [e.value for e in backend.history("k")] == [2, 1]
+    assert [r.run_id for r in backend.list_runs()] == ["run-2", "run-1", "run-0"]
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
