@@ -140,8 +140,8 @@ def require_known_scheme(error: TableNotFoundError, uri: str) -> None:
 def _of_store(found: Answer, message: str, uri: str, connection: str | None) -> StateError:
     where = f"connection `{connection}`" if connection else "the storage options"
     fixes = {
-        Answer.DENIED: f"mend the key, token or signature of {where}: it is wrong, has expired, or does not give "
-        "the right to list, read, write and delete there",
+        Answer.DENIED: f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
+        "or does not give the right to list, read, write and delete there",
         Answer.NO_BUCKET: f"make the bucket or container, or mend its name in {where}",
         Answer.REFUSED: f"mend {where}: its region, its endpoint and its names",
         Answer.UNUSABLE: f"mend {where}: nothing could be asked with it",

@@ -26,7 +26,7 @@ class Answer(Enum):
     SILENCE = auto()
     """The store did not answer, or had too much to do: a later call may succeed."""
     DENIED = auto()
-    """Key, token or signature are wrong, have expired, or do not give the right."""
+    """Key, token or signature are none, are wrong, have expired, or do not give the right."""
     NO_BUCKET = auto()
     """There is no such bucket or container."""
     NO_OBJECT = auto()
@@ -56,6 +56,8 @@ def answer(error: BaseException) -> Answer:
     status = _STATUS.search(text)
     if status:
         return _of_status(int(status[1]), text)
+    if "loading credentials" in text:
+        return Answer.DENIED
     if "builder error" in text:
         return Answer.UNUSABLE
     if "Error performing" in text or "HTTP error" in text:

@@ -65,7 +65,14 @@ def azurite_program() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{home}.lock", timeout=600):
         if not (home / "installed").exists():
-            options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--omit=dev"]
+            options = [
+                "--no-audit",
+                "--no-fund",
+                "--no-package-lock",
+                "--ignore-scripts",
+                "--omit=dev",
+                "--fetch-retries=1",
+            ]
             command = [npm, "install", "--prefix", str(home), *options, f"azurite@{AZURITE}"]
             home.mkdir(exist_ok=True)
             try:
