@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import config, plan, run, runs, sample, state, state_mending, state_moving
+from odi_assets.cli import (
+    catalog,
+    config,
+    plan,
+    run,
+    runs,
+    runs_show,
+    sample,
+    state,
+    state_mending,
+    state_moving,
+    system,
+)
 from odi_assets.cli.output import data
 from odi_assets.cli.settings import ConfigOption, DebugOption, common, settings
 
@@ -66,6 +78,14 @@ _state.command("migrate")(state_moving.migrate)
 
 _runs = _group("runs", "What ran, and how it ended.")
 _runs.command("list")(runs.list_)
+_runs.command("show")(runs_show.show)
+_runs.command("last")(runs_show.last)
+
+_system = _group("system", "The system tables: high-water marks and run history.")
+_system.command("maintain")(system.maintain)
+
+_catalog = _group("catalog", "Commands as Odibi has them.")
+_catalog.command("state")(catalog.state)
 
 _config = _group("config", "The project file.")
 _config.command("check")(config.check)

@@ -1,4 +1,4 @@
-"""``odi runs``: the run history."""
+"""``odi runs list``, and what all of ``odi runs`` shows alike."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def list_(
         project.pipeline_nodes(pipeline, (node,) if node else ())
         note("Nothing has run yet.")
     if as_json:
-        data_json([_as_json(record) for record in records])
+        data_json([record_json(record) for record in records])
     elif records:
         one = len({record.pipeline_name for record in records}) == 1
         data_table(_COLUMNS, [_row(record, one) for record in records])
@@ -70,7 +70,8 @@ def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
     ]
 
 
-def _as_json(record: RunRecord) -> dict[str, Any]:
+def record_json(record: RunRecord) -> dict[str, Any]:
+    """A run's row as ``--json`` gives it."""
     from dataclasses import fields
 
     found = {field.name: _json_ready(getattr(record, field.name)) for field in fields(record)}

@@ -1,4 +1,4 @@
-"""How far a read looks back behind its high-water mark: a duration for time cursors, a number for numeric ones."""
+"""Time spans, and lags: how far a read looks back behind its HWM, a duration or a number as the cursor is."""
 
 from __future__ import annotations
 
@@ -114,3 +114,30 @@ Span = Annotated[
     ),
 ]
 """A length of time. Never negative."""
+
+
+def parse_duration(value: Any) -> timedelta:
+    """Return a time span: ``"90d"``, ``"1d12h"``; units as in :func:`parse_lag`.
+
+    Raises:
+        PydanticCustomError: it is none, or it is not longer than zero.
+    """
+    if isinstance(value, timedelta):
+        found = value
+    else:
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        span = _parse_text(value) if match is not None and any(match.groups()) else None
+        if not isinstance(span, timedelta):
+            raise mistake(f"is not a time span: {_ALLOWED}")
+        found = span
+    if found <= timedelta():
+        raise mistake("must be longer than zero")
+    return found
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    WithJsonSchema({"type": "string", "pattern": rf"^\s*({_NUMBER}\s*[wdhmsWDHMS]\s*)+$", "examples": ["90d", "12h"]}),
+]
+"""A time span longer than zero."""

@@ -16,6 +16,7 @@ from odi_assets.config.connection_models import (
     S3Connection,
     SasAuth,
 )
+from odi_assets.config.duration import Duration
 from odi_assets.config.fields import Option, Owner, Strict, Text
 from odi_assets.config.mistake import mistake
 from odi_assets.config.node_models import (
@@ -100,6 +101,10 @@ class SystemConfig(Strict):
     meta_state_path: Text | None = Field(default=None, description="Folder of the table of high-water marks.")
     environment: Text | None = Field(default=None, description="Whose state this is, where several share the tables.")
     retry: RetryConfig = Field(default=RetryConfig(), description="Retries of writes that conflict.")
+
+    keep_runs_for: Duration | None = Field(
+        default=None, description="How long run history is kept, as in `90d`; for ever unless given."
+    )
 
     @model_validator(mode="after")
     def _both_paths_or_none(self) -> SystemConfig:

@@ -10,6 +10,8 @@ from odi_assets.state.records import HwmEntry, Move, RunRecord
 
 HISTORY_KEPT = 20
 """How many revisions of a key a backend keeps at least."""
+MOST_RUN_IDS = 20
+"""How many ids :meth:`StateBackend.find_run_ids` gives at most."""
 
 
 @runtime_checkable
@@ -116,6 +118,10 @@ class StateBackend(Protocol):
         """Runs, newest first."""
         ...
 
+    def find_run_ids(self, prefix: str) -> list[str]:
+        """Ids of runs that begin with ``prefix``, newest first; at most 20."""
+        ...
+
     def get_last_run(self, pipeline: str, node: str) -> RunRecord | None:
         """The newest attempt of a node."""
         ...
@@ -133,6 +139,7 @@ class StateBackend(Protocol):
         "metadata"}}}``."""
         ...
 
-    def maintain(self, *, keep_runs_for: timedelta | None = None) -> dict[str, int]:
-        """Fold files, drop runs older than ``keep_runs_for`` and what nothing refers to; counts of what was done."""
+    def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
+        """Fold files, drop runs older than ``keep_runs_for`` and what nothing refers to; counts of what was done, or
+        with ``dry_run`` would be. The newest run of each node always stays."""
         ...

@@ -29,6 +29,8 @@ class CatalogStateBackend(KeyedBackend):
         environment: whose keys and runs; None is the environment without a name.
         retry: how conflicts and passing faults of the store are retried.
         connection: the name under which errors tell where the storage options come from.
+        keep_runs_for: runs that ended longer ago are dropped when files are folded, but for the newest of each node;
+            None: none are.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class CatalogStateBackend(KeyedBackend):
         environment: str | None = None,
         retry: Retry | None = None,
         connection: str | None = None,
+        keep_runs_for: timedelta | None = None,
     ) -> None:
         super().__init__(environment)
         self.meta_runs_path = str(meta_runs_path)
@@ -48,8 +51,9 @@ class CatalogStateBackend(KeyedBackend):
         self._storage_options = storage_options
         self._connection = connection
         self._retry = retry or Retry()
+        self.keep_runs_for = keep_runs_for
         self._hwms = HwmLog(self.meta_state_path, storage_options, environment, connection)
-        self._runs = RunLog(self.meta_runs_path, storage_options, environment, connection)
+        self._runs = RunLog(self.meta_runs_path, storage_options, environment, connection, keep_runs_for)
         self._fold_hwms = Folding(self._hwms.table, self._hwms.rows_to_keep)
         self._fold_runs = Folding(self._runs.table, self._runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
 
@@ -67,6 +71,7 @@ class CatalogStateBackend(KeyedBackend):
             environment,
             self._retry,
             self._connection,
+            self.keep_runs_for,
         )
 
     def environments(self) -> list[str | None]:
@@ -126,13 +131,18 @@ class CatalogStateBackend(KeyedBackend):
             lambda: self._runs.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit), "list_runs"
         )
 
-    def maintain(self, *, keep_runs_for: timedelta | None = None) -> dict[str, int]:
+    def find_run_ids(self, prefix: str) -> list[str]:
+        return self._retry.call(lambda: self._runs.find_ids(prefix), "find_run_ids")
+
+    def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
+        keep_runs_for = keep_runs_for or self.keep_runs_for
         dropped = 0
         if keep_runs_for is not None:
             oldest = datetime.now(UTC) - keep_runs_for
-            dropped = self._retry.call(lambda: self._runs.drop_before(oldest), "dropping old runs")
-        hwms = self._retry.call(self._fold_hwms.now, "folding meta_state")
-        runs = self._retry.call(self._fold_runs.now, "folding meta_runs")
+            drop = self._runs.count_before if dry_run else self._runs.drop_before
+            dropped = self._retry.call(lambda: drop(oldest), "dropping old runs")
+        hwms = self._retry.call(lambda: self._fold_hwms.now(dry_run=dry_run), "folding meta_state")
+        runs = self._retry.call(lambda: self._fold_runs.now(dry_run=dry_run), "folding meta_runs")
         return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
 
 

@@ -58,4 +58,5 @@ def _catalog(config: ProjectConfig, system: SystemConfig, root: Path) -> StateBa
         environment=system.environment or config.environment,
         retry=Retry(system.retry),
         connection=system.connection,
+        keep_runs_for=system.keep_runs_for,
     )

@@ -75,8 +75,9 @@ class Folding:
             # Arrow's errors are ValueErrors and TypeErrors: a file that another tool wrote in a way of its own.
             _log.warning("%s could not be folded; its look-ups will grow slower", self.table.uri, exc_info=True)
 
-    def now(self) -> dict[str, int]:
-        """Fold whatever there is, shorten the log and remove what nothing refers to; how many files each took out.
+    def now(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Fold whatever there is, shorten the log and remove what nothing refers to; how many files each took out, or
+        with ``dry_run`` would take out now.
 
         Raises:
             CommitConflict: another process folded at the same time.
@@ -87,6 +88,9 @@ class Folding:
             return {"files_folded": 0, "files_removed": 0}
         with self.table.calls("folding a system table"):
             files = self.small_files(handle)
+            folded = len(files) if len(files) > 1 else 0
+            if dry_run:
+                return {"files_folded": folded, "files_removed": self._vacuum(handle, dry_run=True)}
             if not _plain(handle):
                 # deltalake's own compaction knows partitions, but two at once would double the rows: only on demand.
                 handle.table.optimize.compact()
@@ -94,7 +98,7 @@ class Folding:
                 self.fold(handle, files)
             handle.table.create_checkpoint()
             handle.table.cleanup_metadata()
-            return {"files_folded": len(files) if len(files) > 1 else 0, "files_removed": self._vacuum(handle)}
+            return {"files_folded": folded, "files_removed": self._vacuum(handle)}
 
     def small_files(self, handle: Handle) -> list[DataFile]:
         """The live files that a fold would take."""
@@ -130,9 +134,9 @@ class Folding:
             ),
         )
 
-    def _vacuum(self, handle: Handle) -> int:
+    def _vacuum(self, handle: Handle, *, dry_run: bool = False) -> int:
         removed = handle.table.vacuum(
-            retention_hours=_VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True
+            retention_hours=_VACUUM_HOURS, dry_run=dry_run, enforce_retention_duration=False, full=True
         )
         return len(removed)
 

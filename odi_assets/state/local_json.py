@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.state import values
-from odi_assets.state.backend import HISTORY_KEPT
+from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS
 from odi_assets.state.json_file import JsonFile
 from odi_assets.state.json_runs import RunLines
 from odi_assets.state.keyed import Change, KeyedBackend
@@ -111,6 +111,11 @@ class LocalJSONStateBackend(KeyedBackend):
         )
         return list(islice(found, limit))
 
+    def find_run_ids(self, prefix: str) -> list[str]:
+        found = (r.run_id for r in self._runs.newest_first() if r.environment == self.environment)
+        distinct = dict.fromkeys(run_id for run_id in found if run_id.startswith(prefix))
+        return list(islice(distinct, MOST_RUN_IDS))
+
     def get_last_run_info(self, pipeline: str, node: str) -> dict[str, Any] | None:
         """As the protocol has it; a run that only Odibi recorded is given as Odibi recorded it."""
         info = super().get_last_run_info(pipeline, node)
@@ -129,7 +134,7 @@ class LocalJSONStateBackend(KeyedBackend):
                 document.setdefault("pipelines", {})[pipeline_name] = plain(data)
                 self._file.replace(document)
 
-    def maintain(self, *, keep_runs_for: timedelta | None = None) -> dict[str, int]:
+    def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
         """Drop runs older than ``keep_runs_for``; the newest run of each node stays."""
         if keep_runs_for is None:
             return {"runs_dropped": 0}
@@ -143,7 +148,7 @@ class LocalJSONStateBackend(KeyedBackend):
                 else:
                     dropped += 1
                 seen.add(node)
-            if dropped:
+            if dropped and not dry_run:
                 self._runs.rewrite(reversed(kept))
         return {"runs_dropped": dropped}
 

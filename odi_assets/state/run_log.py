@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import Table
 from deltalake import QueryBuilder
 
 from odi_assets.state.arrow_rows import Columns, Kind, micros
+from odi_assets.state.backend import MOST_RUN_IDS
 from odi_assets.state.delta_faults import OutcomeUnknown
 from odi_assets.state.records import RunRecord
 from odi_assets.state.run_rows import from_row, newest_first, to_row
@@ -48,6 +50,8 @@ COLUMNS = Columns(
         "error": Kind.STRING,
     }
 )
+_IDS = Columns({"run_id": Kind.STRING})
+_NODE = ("environment", "pipeline_name", "node_name")
 INDEXED = ("run_id", "pipeline_name", "node_name", "environment", "timestamp")
 # Statistics in the log are cut to milliseconds.
 _CUT = timedelta(milliseconds=1)
@@ -58,7 +62,7 @@ _LOOK_GROWTH = 4
 
 
 class RunLog:
-    """The runs of one environment."""
+    """The runs of one environment; folding drops those that ended longer than ``keep_for`` ago."""
 
     def __init__(
         self,
@@ -66,9 +70,11 @@ class RunLog:
         storage_options: Mapping[str, str] | None,
         environment: str | None,
         connection: str | None = None,
+        keep_for: timedelta | None = None,
     ) -> None:
         self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED, connection)
         self._environment = environment
+        self._keep_for = keep_for
 
     def append(self, records: Iterable[RunRecord]) -> Handle | None:
         """Add records in one commit; None if there are none. One attempt.
@@ -101,28 +107,65 @@ class RunLog:
         return self.table.read(lambda handle: self._newest(handle, wanted, limit)) or []
 
     def rows_to_keep(self, handle: Handle, files: Sequence[DataFile]) -> pa.Table:
-        """What folding keeps, of all environments: everything, in an order that brings a node's runs together."""
+        """What folding keeps, of all environments: in an order that brings a node's runs together, everything but the
+        runs of this environment that are past the time they are kept for."""
         import pyarrow as pa
 
         from odi_assets.state.data_files import DataFiles
 
         schema = pa.schema(handle.table.schema().to_arrow())
         rows = DataFiles(self.table.uri, self.table.storage_options).read(files, schema)
-        order = ("environment", "pipeline_name", "node_name", "timestamp")
-        return rows.sort_by([(name, "ascending") for name in order])
+        rows = rows.sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
+        return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
+
+    def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not len(rows):
+            return rows
+        environment = rows.column("environment")
+        mine = pc.is_null(environment) if self._environment is None else pc.equal(environment, self._environment)
+        old = pc.and_(mine, pc.less(rows.column("timestamp"), pa.scalar(oldest, pa.timestamp("us", "UTC"))))
+        # Of sorted rows, the newest of a node is the one before another node begins.
+        names = [pc.fill_null(rows.column(name), "").combine_chunks() for name in _NODE]
+        differs = [pc.not_equal(column[:-1], column[1:]) for column in names]
+        last = pa.concat_arrays([reduce(pc.or_, differs), pa.array([True])])
+        return rows.filter(pc.or_(last, pc.invert(pc.fill_null(old, False))))
 
     def drop_before(self, oldest: datetime) -> int:
         """Delete runs that ended before ``oldest``, except the newest run of each node; how many there were."""
         handle = self.table.open()
         if handle is None:
             return 0
-        old = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}'
         with self.table.calls("dropping old runs"):
-            rows = self.table.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
-            nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
-            newest = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0] for p, n in sorted(nodes)]
-            spared = "".join(f" AND NOT ({_is(record)})" for record in newest if record.timestamp < oldest)
-            return int(handle.table.delete(old + spared)["num_deleted_rows"])
+            return int(handle.table.delete(self._dispensable(handle, oldest))["num_deleted_rows"])
+
+    def count_before(self, oldest: datetime) -> int:
+        """How many runs :meth:`drop_before` would delete."""
+        found = self.table.read(lambda handle: len(self.table.rows(handle, self._dispensable(handle, oldest))))
+        return found or 0
+
+    def find_ids(self, prefix: str) -> list[str]:
+        """Ids of runs that begin with ``prefix``, newest first; a few."""
+        query = (
+            f"SELECT run_id FROM runs WHERE {in_environment(self._environment)} AND starts_with(run_id, {sql(prefix)}) "
+            f'GROUP BY run_id ORDER BY max("timestamp") DESC LIMIT {MOST_RUN_IDS}'
+        )
+
+        def look(handle: Handle) -> list[str]:
+            rows = QueryBuilder().register("runs", handle.table).execute(query)
+            return [row["run_id"] for row in _IDS.from_arrow(rows)]
+
+        return self.table.read(look) or []
+
+    def _dispensable(self, handle: Handle, oldest: datetime) -> str:
+        """The predicate of runs that ended before ``oldest`` and are not the newest of their node."""
+        old = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}'
+        rows = self.table.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
+        nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
+        newest = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0] for p, n in sorted(nodes)]
+        return old + "".join(f" AND NOT ({_is(record)})" for record in newest if record.timestamp < oldest)
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 

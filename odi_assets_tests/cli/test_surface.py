@@ -28,7 +28,11 @@ LIGHT_COMMANDS = [
     ["state", "list"],
     ["state", "get", "shop.orders"],
     ["state", "set", "shop.orders", "1"],
+    ["state", "export"],
+    ["state", "migrate", "--from", "lake:other"],
+    ["catalog", "state", "odibi.yaml"],
     ["runs", "list"],
+    ["runs", "show", "1234"],
     ["config", "check"],
     ["config", "schema"],
 ]

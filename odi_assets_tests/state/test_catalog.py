@@ -507,3 +507,21 @@ def test_state_is_read_without_loading_what_it_does_not_need(tmp_path: Path) -> 
     )
     command = [sys.executable, "-c", script]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_folding_drops_runs_that_are_past_their_time_but_the_newest_of_each_node(tmp_path: Path) -> None:
+    backend = opened(tmp_path, environment="dev", keep_runs_for=timedelta(days=30))
+    others = opened(tmp_path, environment="prod")
+    now = datetime.now(UTC)
+    old = [run(number, node=f"n{number % 2}") for number in range(60)]
+    backend.record_runs([run(0, node="new", timestamp=now - timedelta(days=29)), run(1, node="new", timestamp=now)])
+    others.record_runs([run(1), run(2)])
+    for record in old:
+        backend.record_runs([record])
+    for number in range(12):
+        backend.record_runs([run(number, node="new", timestamp=now)])
+    assert len(table(tmp_path, "meta_runs").file_uris()) < 20
+    kept = sorted((record.node_name, record.run_id) for record in backend.list_runs() if record.node_name != "new")
+    assert kept == [("n0", "run-58"), ("n1", "run-59")]
+    assert len(backend.list_runs(node="new")) == 14
+    assert len(others.list_runs()) == 2

@@ -200,3 +200,25 @@ def test_the_manager_offers_all_that_state_can_do(backend: StateBackend) -> None
     assert [e.key for e in state.list_hwms()] == ["a", "b"]
     assert state.delete_hwm("b")
     assert [e.value for e in state.history("a")] == [0, 2, 1]
+
+
+def test_runs_are_found_by_the_beginning_of_their_ids(backend: StateBackend, reopen: Reopen) -> None:
+    assert backend.find_run_ids("") == []
+    ids = ["it's-1", "it's-2", "it%", "IT"]
+    backend.record_runs([run(number, run_id=name) for number, name in enumerate(ids)])
+    backend.record_runs([run(9, run_id="it's-1", node="later")])
+    reopen("other").record_runs([run(run_id="it's-3")])
+    assert reopen().find_run_ids("it's") == ["it's-1", "it's-2"]
+    assert reopen().find_run_ids("it%") == ["it%"]
+    assert reopen().find_run_ids("x") == []
+    backend.record_runs([run(number, run_id=f"many-{number}") for number in range(30)])
+    assert reopen().find_run_ids("many")[0] == "many-29"
+    assert len(reopen().find_run_ids("many")) == 20
+
+
+def test_a_dry_run_of_maintenance_counts_and_changes_nothing(backend: StateBackend, reopen: Reopen) -> None:
+    backend.record_runs([run(number) for number in range(5)])
+    told = backend.maintain(keep_runs_for=timedelta(days=30), dry_run=True)
+    assert told["runs_dropped"] == 4
+    assert len(reopen().list_runs()) == 5
+    assert reopen().maintain(keep_runs_for=timedelta(days=30))["runs_dropped"] == 4

@@ -1,0 +1,81 @@
+"""``odi system``: keeping the system tables small and true."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odi_assets.cli.output import data_json, note
+from odi_assets.cli.settings import ConfigOption, DebugOption, DryRunOption, JsonOption, settings
+from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.backend import StateBackend
+
+_TOLD = {
+    "runs_recovered": "rows of run history written for runs that vanished",
+    "runs_dropped": "rows of run history dropped",
+    "files_folded": "small files folded into one",
+    "files_removed": "files removed that nothing refers to any more",
+}
+
+
+def maintain(
+    context: typer.Context,
+    keep_runs_for: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-runs-for",
+            metavar="SPAN",
+            help="Drop runs that ended longer ago, as in 90d; else `system.keep_runs_for`; else none are dropped.",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Complete run history, drop old runs, fold small files and remove those that nothing refers to.
+
+    The newest run of each node always stays. Runs do the folding on their way too; nothing breaks without this.
+    """
+    project = settings(context, config, debug).project()
+    span = _span(keep_runs_for) or (project.config.system.keep_runs_for if project.config.system else None)
+    state = project.open_state()
+    done = {"runs_recovered": 0 if dry_run else _recover(project, state)}
+    done |= state.maintain(keep_runs_for=span, dry_run=dry_run)
+    if as_json:
+        data_json(done)
+        return
+    for name, number in done.items():
+        if not (dry_run and name == "runs_recovered"):
+            note(f"{number:>6,} {_TOLD.get(name, name)}")
+    if span is None:
+        note("All runs are kept: neither --keep-runs-for nor `system.keep_runs_for` says for how long.")
+    if dry_run:
+        note("Nothing was changed.")
+
+
+def _recover(project: Project, state: StateBackend) -> int:
+    """Let the runs that vanished have their rows; how many there were."""
+    from odi_assets.orchestration.instance import open_instance
+    from odi_assets.orchestration.reconcile import reconcile
+
+    with open_instance(project.root) as instance:
+        return len(reconcile(project, instance, state=state))
+
+
+def _span(text: str | None) -> timedelta | None:
+    from pydantic_core import PydanticCustomError
+
+    from odi_assets.config.duration import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except PydanticCustomError as error:
+        raise ConfigError(f"--keep-runs-for {text} {error}", fix="say, for example, --keep-runs-for 90d") from None
