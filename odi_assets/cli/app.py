@@ -9,7 +9,9 @@ import typer
 from odi_assets.cli import (
     catalog,
     config,
+    doctor,
     plan,
+    rewind,
     run,
     runs,
     runs_show,
@@ -63,6 +65,7 @@ def _group(name: str, help_text: str) -> typer.Typer:
 
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
+app.command("doctor")(doctor.doctor)
 
 _state = _group("state", "High-water marks: how far each node has read.")
 _state.command("list")(state.list_)
@@ -75,6 +78,9 @@ _state.command("delete")(state_mending.delete)
 _state.command("export")(state_moving.export)
 _state.command("import")(state_moving.import_)
 _state.command("migrate")(state_moving.migrate)
+_state.command("rewind")(rewind.rewind)
+_state.command("recover")(doctor.recover)
+_state.command("accept")(doctor.accept)
 
 _runs = _group("runs", "What ran, and how it ended.")
 _runs.command("list")(runs.list_)

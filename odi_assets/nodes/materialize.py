@@ -154,6 +154,7 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
         "code_version": run.code_version,
         "state_revision": plan.entry.revision if plan.entry else 0,
         "state_updated_at": plan.entry.updated_at.isoformat() if plan.entry else None,
+        "inputs": _input_versions(plan),
     }
     if plan.bounds is not None:
         facts["bounds"] = [plan.bounds.start.isoformat(), plan.bounds.end.isoformat()]
@@ -174,6 +175,17 @@ def _write_ledgers(plan: NodePlan) -> None:
     for read in plan.reads:
         if read.ledger is not None and plan.moves_hwm:
             ledger.write(plan.target.location, read.ledger)
+
+
+def _input_versions(plan: NodePlan) -> dict[str, int]:
+    """By upstream node, the version of its table that the rows were read from: what a rewind there would undo here."""
+    handles = {read.name: read.handle for read in plan.reads}
+    found: dict[str, int] = {}
+    for name, given in plan.node.inputs.items():
+        handle = handles.get(name)
+        if handle is not None and handle.version is not None:
+            found[str(plan.project.graph.resolve(plan.key, given.node))] = handle.version
+    return found
 
 
 def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> None:

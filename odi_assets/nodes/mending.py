@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.attempts import Attempt
-from odi_assets.nodes.plan import app_ids
+from odi_assets.nodes.fences import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode
-from odi_assets.tables.handle import CommittedStamp, TableHandle
+from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.history import CommittedStamp
 
 GRACE = timedelta(minutes=15)
 """How long a commit may stand without a row before its run, of which nothing else is known, counts as gone."""

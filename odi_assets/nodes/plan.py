@@ -13,10 +13,13 @@ from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
 from odi_assets.increments.reads import SourceRead, SourceSpec, plan_source
 from odi_assets.increments.stateful import Memory
-from odi_assets.nodes.agreement import require_agreement, require_memory, trusted_hwm
+from odi_assets.nodes.agreement import require_memory, trusted_hwm
+from odi_assets.nodes.behind import require_target
 from odi_assets.nodes.bounds import Bounds, partition_values
 from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.standing import remembers
 from odi_assets.nodes.widening import affected_partitions
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
@@ -111,21 +114,6 @@ class NodePlan:
         }
 
 
-def app_id(key: NodeKey) -> str:
-    """The Delta app transaction that fences a node's commits."""
-    return f"odi_assets:{key}"
-
-
-def range_app_id(key: NodeKey) -> str:
-    """The Delta app transaction of a node's bounded commits, which leave the fence of its increments alone."""
-    return f"{app_id(key)}:range"
-
-
-def app_ids(key: NodeKey) -> tuple[str, str]:
-    """Both: that of increments and full refreshes, and that of bounded runs."""
-    return app_id(key), range_app_id(key)
-
-
 def plan_node(
     project: Project,
     state: StateBackend,
@@ -146,9 +134,11 @@ def plan_node(
     entry = state.get_entry(state_key(key, node), deleted=True)
     hwm, repaired = trusted_hwm(entry, target, app_id(key))
     if bounds is None and not full_refresh:
-        require_agreement(key, state_key(key, node), hwm, entry, target)
+        require_target(key, state_key(key, node), hwm, entry, target)
         if node.write.mode is WriteMode.APPEND and any(spec.incremental for spec in source_specs(project, key)):
             require_memory(key, state_key(key, node), entry, target, app_id(key))
+        # Without an HWM all is read; added to what earlier runs left in the table, it would be there twice.
+        full_refresh = hwm is None and remembers(node) and target.transaction_number(app_id(key)) > 0
     start = None if full_refresh or bounds is not None else hwm
     typed = repaired or entry is None or entry.value_type is not None
     memories = _memories(node, target, key, start, typed=typed)

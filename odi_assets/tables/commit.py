@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from odi_assets.errors import FencedError, TableConflictError, TableError
-from odi_assets.tables.handle import CommittedStamp, LiveFile, TableHandle
+from odi_assets.tables.handle import LiveFile, TableHandle
+from odi_assets.tables.history import CommittedStamp
 from odi_assets.tables.protocol import METADATA_KEY, Stamp
 
 RowChanges = Literal["rows", "partitions", "table"]
@@ -67,7 +68,8 @@ def commit(
         # removes the files of the version it knows, so that what others added since (a compaction!) would stay.
         max_commit_retries=0 if changes.replace_all or not handle.exists else None,
     )
-    try:
+
+    def attempt() -> None:
         if handle.exists:
             _commit_to(handle, schema_json, partition_by, changes, properties)
         else:
@@ -80,6 +82,18 @@ def commit(
                 storage_options=dict(handle.location.storage_options) or None,
                 commit_properties=properties,
             )
+
+    return settled(handle, stamp, attempt)
+
+
+def settled(handle: TableHandle, stamp: Stamp, attempt: Callable[[], object]) -> int:
+    """Make one attempt to commit with ``stamp``, and return the version it made, whatever the answer was.
+
+    Raises:
+        FencedError, TableConflictError, TableError: as :func:`commit` does.
+    """
+    try:
+        attempt()
     except (CommitFailedError, DeltaError, OSError) as error:
         return _after_failure(handle, stamp, error)
     return _own_stamp(handle.refreshed(), stamp).version

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -20,9 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
-from odi_assets.tables.protocol import METADATA_KEY
-
-_HISTORY_PAGE = 32
+from odi_assets.tables.history import Commit, CommittedStamp, commits
 
 
 @dataclass(frozen=True)
@@ -33,18 +30,6 @@ class LiveFile:
     size: int
     rows: int | None
     partition: dict[str, str | None]
-
-
-@dataclass(frozen=True)
-class CommittedStamp:
-    """Our metadata as found in the table's log. ``committed_at`` is the writer's clock, in UTC."""
-
-    version: int
-    app_id: str
-    number: int
-    write_id: str
-    facts: dict[str, Any]
-    committed_at: datetime
 
 
 class TableHandle:
@@ -157,26 +142,20 @@ class TableHandle:
         counts = [file.rows for file in self.live_files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
+    def commits(self) -> Iterator[Commit]:
+        """The commits up to this version, newest first, as far back as the log goes."""
+        return iter(()) if self.version is None else commits(self.location, self.version)
+
     def stamps(self) -> Iterator[CommittedStamp]:
         """Our stamps in the table's log up to this version, newest first."""
-        if self._table is None:
-            return
-        seen, page = 0, _HISTORY_PAGE
-        while True:
-            commits = self._table.history(page)
-            for commit in commits[seen:]:
-                stamp = _stamp_of(commit)
-                if stamp is not None:
-                    yield stamp
-            if len(commits) < page:
-                return
-            seen, page = len(commits), page * 8
+        return (commit.stamp for commit in self.commits() if commit.stamp is not None)
 
-    def last_stamp(self, app_id: str) -> CommittedStamp | None:
-        """The stamp of the last commit fenced for ``app_id`` that is still in the log."""
+    def last_stamp(self, app_id: str, carrying: str | None = None) -> CommittedStamp | None:
+        """The stamp of the last commit fenced for ``app_id`` that is still in the log; with the fact ``carrying``."""
         if self.transaction_number(app_id) == 0:
             return None
-        return next((stamp for stamp in self.stamps() if stamp.app_id == app_id), None)
+        own = (stamp for stamp in self.stamps() if stamp.app_id == app_id)
+        return next((stamp for stamp in own if carrying is None or carrying in stamp.facts), None)
 
     def refreshed(self) -> TableHandle:
         """The same place, opened anew."""
@@ -195,20 +174,3 @@ def partition_string(value: Any) -> str | None:
         text = value.isoformat(sep=" ")
         return str(text).removesuffix("+00:00")
     return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
-def _stamp_of(commit: dict[str, Any]) -> CommittedStamp | None:
-    facts = commit.get(METADATA_KEY)
-    if isinstance(facts, str):
-        facts = json.loads(facts)
-    if not isinstance(facts, dict) or "fence" not in facts:
-        return None
-    fence = facts["fence"]
-    return CommittedStamp(
-        version=int(commit["version"]),
-        app_id=str(fence["app_id"]),
-        number=int(fence["number"]),
-        write_id=str(facts.get("write_id", "")),
-        facts=facts,
-        committed_at=datetime.fromtimestamp(int(commit.get("timestamp") or 0) / 1000, UTC),
-    )

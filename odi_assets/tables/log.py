@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-import fsspec
-
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
 from odi_assets.tables.handle import LiveFile, TableHandle
+from odi_assets.tables.history import commit_text
 from odi_assets.tables.protocol import METADATA_KEY
 
 
@@ -34,6 +33,7 @@ class CommitChange:
         partitions: values of the partitions the commit added to or removed from.
         kind: ``rows`` (the files hold just what is new or changed), ``partitions`` (those partitions are to be read
             anew), ``table`` (all is to be read anew), ``none`` (only rearranged or described).
+        restored: the version whose rows this commit brought back, if it did just that.
     """
 
     version: int
@@ -45,11 +45,12 @@ class CommitChange:
     deleted: int = 0
     carried: tuple[LiveFile, ...] = ()
     removed: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
+    restored: int | None = None
 
 
 @dataclass(frozen=True)
 class TableChanges:
-    """Commits after one version up to another, oldest first."""
+    """Commits after one version up to another, oldest first; without those that a later one of them undid."""
 
     after: int
     upto: int
@@ -82,7 +83,20 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
         TableError: a commit in between is no longer in the log. Fields: uri, version.
     """
     commits = [_change(version, read_commit(handle.location, version)) for version in range(after + 1, upto + 1)]
-    return TableChanges(after, upto, tuple(commits))
+    return TableChanges(after, upto, _in_effect(commits, after))
+
+
+def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
+    """``commits`` without those that were undone: what lies between ``after`` and the rows that stand there now."""
+    standing: dict[int, tuple[CommitChange, ...]] = {after: ()}
+    found: tuple[CommitChange, ...] = ()
+    for commit in commits:
+        if commit.restored in standing:
+            found = (*standing[commit.restored], CommitChange(commit.version, "none"))
+        else:
+            found = (*found, commit)
+        standing[commit.version] = found
+    return found
 
 
 def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
@@ -91,13 +105,8 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
     Raises:
         TableError: the log has no such commit (any more).
     """
-    name = f"_delta_log/{version:020d}.json"
     try:
-        if location.is_local:
-            text = (location.local_path / name).read_text(encoding="utf-8")
-        else:
-            filesystem, path = fsspec.core.url_to_fs(location.child(name).uri, **location.fsspec_options)
-            text = filesystem.cat_file(path).decode("utf-8")
+        text = commit_text(location, version)
     except FileNotFoundError as error:
         raise TableError(
             f"version {version} of the Delta table at {location.uri} is no longer in its log",
@@ -137,8 +146,17 @@ def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
             deleted=int(ours.get("rows_deleted") or 0),
             carried=tuple(_file(add) for add in carried),
             removed=tuple((unquote(remove["path"]), remove.get("partitionValues") or {}) for remove in removes),
+            restored=_restored(info),
         )
-    return CommitChange(version, "table" if removes else "rows", files, partitions)
+    return CommitChange(version, "table" if removes else "rows", files, partitions, restored=_restored(info))
+
+
+def _restored(info: Mapping[str, Any]) -> int | None:
+    """The version that a RESTORE put back; None for other commits, and for one that names a time instead."""
+    if info.get("operation") != "RESTORE":
+        return None
+    version = str((info.get("operationParameters") or {}).get("version"))
+    return int(version) if version.isdecimal() else None
 
 
 def _file(add: dict[str, Any]) -> LiveFile:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.bounds import Bounds
-from odi_assets.nodes.materialize import commit, compute, no_data
+from odi_assets.nodes.materialize import commit, compute, no_data, record
 from odi_assets.nodes.plan import NodePlan, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -65,8 +65,11 @@ class Sandbox:
     def finish(self, plan: NodePlan) -> NodeResult:
         run = RunInfo(f"run-{next(_runs)}")
         if plan.nothing_new:
-            return no_data(plan, self.state, run)
-        return commit(compute(plan, self.spark), self.state, run)
+            result = no_data(plan, self.state, run)
+        else:
+            result = commit(compute(plan, self.spark), self.state, run)
+        record(self.project, self.state, result, run)
+        return result
 
     def hwm(self, node: str) -> Any:
         return self.state.get_hwm(f"{self.pipeline}.{node}")

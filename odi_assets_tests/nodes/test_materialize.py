@@ -250,7 +250,7 @@ def test_a_table_that_was_dropped_is_an_error_that_names_the_ways_out(make: Make
     box.land("orders/a.csv", [HEADER, "1,2024-01-01,1"])
     box.run("raw")
     shutil.rmtree(box.table("raw").location.uri)
-    with pytest.raises(TargetBehindStateError, match=r"does not exist[\s\S]*--full-refresh[\s\S]*odi state set p.raw"):
+    with pytest.raises(TargetBehindStateError, match=r"does not exist[\s\S]*--full-refresh[\s\S]*state accept p.raw"):
         box.run("raw")
     assert box.run("raw", full_refresh=True).rows_written == 1
 

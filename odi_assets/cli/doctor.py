@@ -1,0 +1,118 @@
+"""``odi doctor``, and what mends the most of it: ``odi state recover`` and ``odi state accept``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odi_assets.cli.boundary import FAILED
+from odi_assets.cli.consent import require_consent
+from odi_assets.cli.output import Column, counted, data_json, data_table, note
+from odi_assets.cli.rewind import NodeArgument
+from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
+from odi_assets.errors import ConfigError
+
+_DISAGREEMENTS = (Column("node"), Column("what"), Column("found", wrap=True), Column("remedy", wrap=True))
+_RECOVERIES = (Column("node"), Column("HWM before → after", wrap=True), Column("version", "right"), Column("run"))
+
+NodesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[NODE]...", help="PIPELINE.NODE; all nodes unless some are named.")
+]
+
+
+def doctor(
+    context: typer.Context,
+    pipeline: PipelineArgument = None,
+    node: NodeOption = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
+    from odi_assets.cli.selection import selected_nodes
+    from odi_assets.nodes.doctor import examine
+
+    project = settings(context, config, debug).project()
+    keys = selected_nodes(project, pipeline, node)
+    found = examine(project, project.open_state(), keys)
+    if as_json:
+        data_json([one.to_json() for one in found])
+    elif found:
+        data_table(_DISAGREEMENTS, [[str(one.key), one.kind.value, one.message, one.remedy] for one in found])
+    note(
+        f"{counted(len(found), 'disagreement')} about {counted(len({one.key for one in found}), 'node')}."
+        if found
+        else f"Tables, state and run history of {counted(len(keys), 'node')} agree."
+    )
+    if found:
+        raise typer.Exit(FAILED)
+
+
+def recover(
+    context: typer.Context,
+    nodes: NodesArgument = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Bring state up to what the tables' logs say, as each node's next run would."""
+    from odi_assets.cli.results import hwm_change
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.recover import apply_recovery, find_recovery
+
+    project = settings(context, config, debug).project()
+    keys = [NodeKey.parse(name) for name in nodes] if nodes else list(project.graph.order())
+    state = project.open_state()
+    found = [one for one in (find_recovery(project, state, key) for key in keys) if one is not None]
+    if not dry_run:
+        for one in found:
+            apply_recovery(project, state, one)
+    shown = [one.to_json() for one in found]
+    if as_json:
+        data_json(shown)
+    elif found:
+        data_table(
+            _RECOVERIES,
+            [
+                [
+                    f"{one['pipeline']}.{one['node']}",
+                    hwm_change(one["hwm_before"], one["hwm_after"], False),
+                    str(one["table_version"]),
+                    str(one["run_id"] or ""),
+                ]
+                for one in shown
+            ],
+        )
+    would = "would be recovered" if dry_run else "recovered"
+    note(f"{counted(len(found), 'HWM')} {would}." if found else "State has what the tables' logs say.")
+
+
+def accept(
+    context: typer.Context,
+    node: NodeArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
+    from odi_assets.config.graph import NodeKey, state_key
+    from odi_assets.nodes.behind import accept as accept_table
+    from odi_assets.nodes.display import hwm_text
+    from odi_assets.tables.handle import TableHandle
+
+    project = settings(context, config, debug).project()
+    key = NodeKey.parse(node)
+    name = state_key(key, project.node(key))
+    state = project.open_state()
+    entry = state.get_entry(name)
+    if entry is None:
+        raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
+    target = TableHandle.open(project.target(key))
+    stands = f"at version {target.version}, with {target.rows} rows" if target.exists else "not at all"
+    note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} stands {stands}.")
+    note("The next run reads on above that HWM. Rows below it that the table has lost stay lost.")
+    require_consent(yes)
+    accept_table(project, state, key)
+    note(f"{key}: accepted.")

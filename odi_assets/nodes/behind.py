@@ -1,0 +1,96 @@
+"""Whether a node's table still holds the rows that its HWM says it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.errors import TargetBehindStateError
+from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.project import Project
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import NO_TABLE, HwmEntry
+from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.restore import missing_files
+
+_LOOKED_AT = 8
+"""Files of the table whose presence each plan checks, spread evenly; ``odi doctor`` checks all."""
+
+_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
+
+
+def require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:
+    """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would begin above a hole."""
+    if hwm is None or entry is None:
+        return
+    why = what_is_behind(key, entry, target)
+    if why is None:
+        return
+    where = f"{key.pipeline} --node {key.node}"
+    raise TargetBehindStateError(
+        f"{key}: state says it was loaded up to {hwm_text(hwm)}{_held(entry)}; "
+        f"the table at {target.location.uri} {why}",
+        fix=f"reset: rebuild it from its sources (odi run {where} --full-refresh); "
+        f"or rewind: put the table and its HWM back together (odi state rewind {key} --list); "
+        f"or accept: go on with the table as it is (odi state accept {key})",
+        node=str(key),
+        key=state_name,
+        hwm=hwm,
+        target=target.location.uri,
+    )
+
+
+def _held(entry: HwmEntry) -> str:
+    commit = entry.target_commit
+    return "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
+
+
+def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_at_files: bool = True) -> str | None:
+    """What became of the rows that ``entry`` stands for, as the rest of a sentence; None if they are there."""
+    expected = entry.target_commit
+    if not target.exists:
+        return None if expected == NO_TABLE else "does not exist"
+    version = int(target.version or 0)
+    if expected is not None and version < expected:
+        return f"stands at version {version}"
+    if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
+        return "is another one: it was dropped, and somebody else made it again"
+    return _undone_since(expected, target) or (_without_files(target) if look_at_files else None)
+
+
+def _undone_since(expected: int | None, target: TableHandle) -> str | None:
+    """A commit of somebody else, since the one that the HWM stands for, that took all of its rows away."""
+    for commit in target.commits():
+        if expected is None or commit.version <= expected:
+            return None
+        if commit.stamp is not None:
+            continue
+        mode = str(commit.parameters.get("mode") or "").strip('"').lower()
+        if commit.operation == "RESTORE":
+            return f"was put back to an earlier version by somebody else, at version {commit.version}"
+        if commit.operation.startswith(_REPLACING) or (commit.operation == "WRITE" and mode == "overwrite"):
+            return f"was overwritten by somebody else, at version {commit.version}"
+        if commit.operation in ("DELETE", "TRUNCATE") and target.rows == 0:
+            return f"was emptied by somebody else, at version {commit.version}"
+    return None
+
+
+def _without_files(target: TableHandle) -> str | None:
+    files = target.live_files
+    gone = missing_files(target.location, files[:: max(1, len(files) // _LOOKED_AT)])
+    return f"has lost files of its version {target.version}, {gone[0]} among them" if gone else None
+
+
+def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
+    """Take a node's table as what its HWM stands for, whatever became of it; None if the node has no HWM.
+
+    The next run goes on above the HWM: what the table no longer holds is not loaded again.
+    """
+    name = state_key(key, project.node(key))
+    entry = state.get_entry(name)
+    if entry is None:
+        return None
+    target = TableHandle.open(project.target(key))
+    commit = NO_TABLE if target.version is None else target.version
+    return state.compare_and_set(name, entry.value, expected_revision=entry.revision, target_commit=commit)

@@ -1,0 +1,51 @@
+"""What a node's table stands for: whose fence it takes, and which HWM its versions hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.models import NodeConfig, RollingWindowIncrement
+from odi_assets.errors import StateError
+from odi_assets.nodes.agreement import committed_hwm
+from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.project import Project
+from odi_assets.state.backend import StateBackend
+from odi_assets.tables.handle import TableHandle
+
+
+def remembers(node: NodeConfig) -> bool:
+    """Whether a node keeps an HWM."""
+    increments = [node.read.incremental if node.read else None, *(given.incremental for given in node.inputs.values())]
+    return any(one is not None and not isinstance(one, RollingWindowIncrement) for one in increments)
+
+
+def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> Any:
+    """The HWM that belongs to the rows of ``handle``, a version of the node's table; None: it had none.
+
+    Raises:
+        StateError: neither the table's log nor state goes back so far.
+    """
+    node = project.node(key)
+    if not remembers(node):
+        return None
+    stamp = handle.last_stamp(app_id(key), carrying="hwm")
+    if stamp is not None:
+        return committed_hwm(stamp)
+    version = int(handle.version or 0)
+    known = [e for e in state.history(state_key(key, node)) if e.target_commit is not None and not e.deleted]
+    for entry in known:
+        if entry.target_commit is not None and 0 <= entry.target_commit <= version:
+            return entry.value
+    if _begins_with_creation(handle):
+        return None
+    raise StateError(
+        f"{key}: which HWM belongs to version {version} is not known any more: the log was cleaned since",
+        fix="choose a later version (odi state rewind NODE --list), or rebuild the table with odi run --full-refresh",
+        node=str(key),
+        version=version,
+    )
+
+
+def _begins_with_creation(handle: TableHandle) -> bool:
+    return any(commit.version == 0 for commit in handle.commits())

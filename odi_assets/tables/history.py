@@ -1,0 +1,128 @@
+"""The commits of a Delta table's log, by their own numbers.
+
+deltalake's ``history`` counts down from the version a handle was opened at, and begins with the newest commit of the
+log: on a handle that is not at the newest version, every commit gets another one's number. So the log is read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import fsspec
+
+from odi_assets.connections.location import Location
+from odi_assets.tables.protocol import METADATA_KEY
+
+_PAGES = (1, 7, 24)
+"""How many commits are fetched at once from a store: mostly the newest one says what is asked; then more and more."""
+
+
+@dataclass(frozen=True)
+class CommittedStamp:
+    """Our metadata as found in the table's log. ``committed_at`` is the writer's clock, in UTC."""
+
+    version: int
+    app_id: str
+    number: int
+    write_id: str
+    facts: dict[str, Any]
+    committed_at: datetime
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a commit says of itself.
+
+    Attributes:
+        made_at: by the writer's clock, in UTC.
+        stamp: set if one of our runs made it.
+    """
+
+    version: int
+    made_at: datetime
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    stamp: CommittedStamp | None = None
+
+
+def commits(location: Location, newest: int) -> Iterator[Commit]:
+    """Commits from ``newest`` down to the oldest that the log still has."""
+    if location.is_local:
+        for version in range(newest, -1, -1):
+            try:
+                yield _commit(version, commit_text(location, version))
+            except FileNotFoundError:
+                return
+        return
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        for versions in _paged(newest):
+            for version, text in zip(versions, pool.map(lambda v: _text_if_there(location, v), versions), strict=True):
+                if text is None:
+                    return
+                yield _commit(version, text)
+
+
+def commit_text(location: Location, version: int) -> str:
+    """The actions of one commit, a JSON object per line.
+
+    Raises:
+        FileNotFoundError: the log has no such commit (any more).
+    """
+    name = f"_delta_log/{version:020d}.json"
+    if location.is_local:
+        return (location.local_path / name).read_text(encoding="utf-8")
+    filesystem, path = fsspec.core.url_to_fs(location.child(name).uri, **location.fsspec_options)
+    return str(filesystem.cat_file(path).decode("utf-8"))
+
+
+def _text_if_there(location: Location, version: int) -> str | None:
+    try:
+        return commit_text(location, version)
+    except FileNotFoundError:
+        return None
+
+
+def _paged(newest: int) -> Iterator[range]:
+    upper, page = newest, 0
+    while upper >= 0:
+        size = _PAGES[min(page, len(_PAGES) - 1)]
+        yield range(upper, max(upper - size, -1), -1)
+        upper, page = upper - size, page + 1
+
+
+def _commit(version: int, text: str) -> Commit:
+    info: dict[str, Any] = {}
+    for line in text.splitlines():
+        # A commit may hold thousands of files; only the line that describes it is parsed.
+        if line.lstrip().startswith('{"commitInfo"'):
+            info = json.loads(line)["commitInfo"]
+            break
+    made_at = datetime.fromtimestamp(int(info.get("timestamp") or 0) / 1000, UTC)
+    return Commit(
+        version,
+        made_at,
+        str(info.get("operation") or ""),
+        info.get("operationParameters") or {},
+        _stamp_of(version, made_at, info.get(METADATA_KEY)),
+    )
+
+
+def _stamp_of(version: int, made_at: datetime, facts: Any) -> CommittedStamp | None:
+    if isinstance(facts, str):
+        facts = json.loads(facts)
+    if not isinstance(facts, dict) or "fence" not in facts:
+        return None
+    fence = facts["fence"]
+    return CommittedStamp(
+        version=version,
+        app_id=str(fence["app_id"]),
+        number=int(fence["number"]),
+        write_id=str(facts.get("write_id", "")),
+        facts=facts,
+        committed_at=made_at,
+    )

@@ -1,0 +1,90 @@
+"""``odi state rewind``, ``recover`` and ``accept``, and ``odi doctor``, as they are used from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.nodes.test_behind import NODES, drop, land
+
+
+@pytest.fixture
+def box(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    box = Sandbox(tmp_path, spark, NODES)
+    for number in (1, 2):
+        land(box, number)
+        box.run("raw")
+        box.run("copy")
+    return box
+
+
+@pytest.fixture
+def at_home(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    monkeypatch.chdir(box.root)
+    return box
+
+
+def test_a_rewind_shows_what_would_change_and_changes_it_only_when_told_to(at_home: Sandbox, odi: Odi) -> None:
+    listed = json.loads(odi("state", "rewind", "p.raw", "--list", "--json").out)
+    shown = [(one["version"], one["mode"], one["rows_written"]) for one in listed]
+    assert shown == [(1, "append", 1), (0, "append", 1)]
+    looked = odi("state", "rewind", "p.raw", "--to-version", "0", "--dry-run")
+    assert looked.code == 0
+    assert "1 → 0" in looked.out
+    assert "2 → 1" in looked.out
+    asked = odi("state", "rewind", "p.raw", "--to-version", "0")
+    assert (asked.code, "no terminal" in asked.err) == (2, True)
+    assert at_home.table("raw").version == 1
+    done = odi("state", "rewind", "p.raw", "--before-run", listed[0]["run_id"], "--cascade", "--yes")
+    assert done.code == 0, done.err
+    assert "p.raw stands at version 2, with the rows and the HWM of version 0." in done.err
+    assert "p.copy stands at version 2" in done.err
+    again = odi("state", "rewind", "p.raw", "--redo", "--yes", "--json")
+    assert [one["to_version"] for one in json.loads(again.out)] == [1]
+    assert at_home.hwm("raw")["path"] == "2.csv"
+
+
+def test_a_rewind_to_nowhere_or_to_two_places_is_bad_usage(at_home: Sandbox, odi: Odi) -> None:
+    for arguments, message in (
+        ((), "where to is not said"),
+        (("--redo", "--to-version", "0"), "not several"),
+        (("--to-version", "9"), "there is no version 9"),
+        (("--to-time", "yesterday"), "is not a time"),
+    ):
+        answer = odi("state", "rewind", "p.raw", *arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert message in answer.err
+    assert odi("state", "rewind", "p.rwa", "--redo").code == 2
+    assert at_home.table("raw").version == 1
+
+
+def test_doctor_is_content_or_says_what_to_do_and_doing_it_helps(at_home: Sandbox, odi: Odi) -> None:
+    assert odi("doctor").code == 0
+    at_home.state.delete_hwm("p.copy")
+    drop(at_home)
+    sick = odi("doctor", "--json")
+    assert sick.code == 1
+    assert {one["kind"] for one in json.loads(sick.out)} == {"table behind its state"}
+    assert "odi state accept p.raw" in odi("doctor", "p").out
+    refused = odi("state", "accept", "p.raw")
+    assert (refused.code, "2.csv" in refused.err) == (2, True)
+    assert odi("state", "accept", "p.raw", "--yes").code == 0
+    assert odi("doctor").code == 0
+    assert odi("state", "accept", "p.copy", "--yes").code == 2
+
+
+def test_recover_brings_lost_state_back_from_the_tables_logs(at_home: Sandbox, odi: Odi) -> None:
+    lost = at_home.root / "lake" / "system"
+    lost.rename(at_home.root / "lost")
+    assert odi("doctor").code == 1
+    assert json.loads(odi("state", "recover", "--dry-run", "--json").out)[0]["hwm_after"] == "2.csv"
+    assert not lost.joinpath("meta_state").exists()
+    done = odi("state", "recover")
+    assert (done.code, "2 HWMs recovered" in done.err) == (0, True)
+    assert at_home.project.open_state().get_hwm("p.raw")["path"] == "2.csv"
+    assert "State has what" in odi("state", "recover", "p.raw").err

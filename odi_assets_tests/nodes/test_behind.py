@@ -1,0 +1,152 @@
+"""Tables that hold less than their state says: refused, with three ways out that all lead on; and what doctor says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import StateError, TargetBehindStateError
+from odi_assets.nodes import points
+from odi_assets.nodes.behind import accept
+from odi_assets.nodes.doctor import Kind, examine
+from odi_assets.nodes.rewind import apply_rewind, plan_rewind
+from odi_assets.state.records import RunStatus
+from odi_assets_tests.nodes.support import Sandbox
+
+NODES = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT", options: {header: "true"},
+       incremental: {mode: files}}
+    write: {connection: lake, path: raw, mode: append}
+  - name: copy
+    inputs: {raw: {node: raw, incremental: {mode: version}}}
+    transform: {sql: "SELECT id FROM raw"}
+    write: {connection: lake, path: copy, mode: append}
+"""
+RAW, COPY = NodeKey("p", "raw"), NodeKey("p", "copy")
+IDS = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def box(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    box = Sandbox(tmp_path, spark, NODES)
+    for number in (1, 2):
+        land(box, number)
+        box.run("raw")
+    return box
+
+
+def land(box: Sandbox, number: int) -> None:
+    box.land(f"{number}.csv", ["id", str(number)])
+
+
+def uri(box: Sandbox) -> str:
+    return box.table("raw").location.uri
+
+
+def drop(box: Sandbox) -> None:
+    shutil.rmtree(uri(box))
+
+
+def drop_and_make_again(box: Sandbox) -> None:
+    drop(box)
+    for _ in range(3):
+        write_deltalake(uri(box), pa.table({"id": [9]}, schema=IDS), mode="append")
+
+
+def restore(box: Sandbox) -> None:
+    DeltaTable(uri(box)).restore(0)
+
+
+def empty(box: Sandbox) -> None:
+    DeltaTable(uri(box)).delete()
+
+
+def overwrite(box: Sandbox) -> None:
+    write_deltalake(uri(box), pa.table({"id": [9]}, schema=IDS), mode="overwrite")
+
+
+def lose_files(box: Sandbox) -> None:
+    for folder in Path(uri(box)).glob("odi_write=*"):
+        shutil.rmtree(folder)
+
+
+WAYS: dict[str, tuple[Callable[[Sandbox], None], str]] = {
+    "dropped": (drop, "does not exist"),
+    "made again": (drop_and_make_again, "is another one"),
+    "restored": (restore, "was put back to an earlier version by somebody else, at version 2"),
+    "emptied": (empty, "was emptied by somebody else, at version 2"),
+    "overwritten": (overwrite, "was overwritten by somebody else, at version 2"),
+    "vacuumed": (lose_files, "has lost files of its version 1"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_behind_its_state_is_refused_and_a_full_refresh_or_acceptance_leads_on(box: Sandbox, way: str) -> None:
+    undo, message = WAYS[way]
+    undo(box)
+    with pytest.raises(TargetBehindStateError, match=message) as raised:
+        box.run("raw")
+    for remedy in ("--full-refresh", "odi state rewind p.raw", "odi state accept p.raw"):
+        assert remedy in str(raised.value)
+    (found,) = examine(box.project, box.state, [RAW])[:1]
+    assert found.kind is (Kind.FILES_MISSING if way == "vacuumed" else Kind.TABLE_BEHIND)
+    assert message in found.message or way == "vacuumed"
+    if way not in ("vacuumed", "made again"):
+        accept(box.project, box.state, RAW)
+        land(box, 3)
+        assert box.run("raw").rows_written == 1
+    box.run("raw", full_refresh=True)
+    assert {row[0] for row in box.rows("raw")} >= {1, 2}
+    assert examine(box.project, box.state, [RAW]) == []
+
+
+def test_a_table_that_was_emptied_goes_back_by_a_rewind(box: Sandbox) -> None:
+    empty(box)
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, RAW, points.at_version(1)))
+    land(box, 3)
+    box.run("raw")
+    assert [row[0] for row in box.rows("raw")] == [1, 2, 3]
+
+
+def test_rows_that_somebody_deletes_or_corrects_do_not_stop_the_next_run(box: Sandbox) -> None:
+    DeltaTable(uri(box)).delete("id = 1")
+    land(box, 3)
+    assert box.run("raw").rows_written == 1
+    assert [row[0] for row in box.rows("raw")] == [2, 3]
+
+
+def test_a_run_without_an_hwm_replaces_what_earlier_runs_left(box: Sandbox) -> None:
+    box.state.delete_hwm("p.raw")
+    assert box.run("raw").rows_total == 2
+    assert [row[0] for row in box.rows("raw")] == [1, 2]
+
+
+def test_doctor_names_each_disagreement_and_its_remedy(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert box.run("copy").status is RunStatus.SUCCESS
+    land(box, 3)
+
+    def dies(*_: object, **__: object) -> None:
+        raise StateError("killed here")
+
+    with monkeypatch.context() as fault:
+        fault.setattr(type(box.state), "compare_and_set", dies)
+        with pytest.raises(StateError):
+            box.run("raw")
+    found = {one.kind: one for one in examine(box.project, box.state, [RAW, COPY])}
+    assert "odi state recover p.raw" in found[Kind.STATE_BEHIND].remedy
+    drop(box)
+    found = {one.kind: one for one in examine(box.project, box.state, [RAW, COPY])}
+    assert found[Kind.UPSTREAM_CHANGED].key == COPY
+    assert "the table of p.raw does not exist" in found[Kind.UPSTREAM_CHANGED].message
+    assert found[Kind.TABLE_BEHIND].key == RAW
