@@ -93,4 +93,10 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         return None
     target = TableHandle.open(project.target(key))
     commit = NO_TABLE if target.version is None else target.version
-    return state.compare_and_set(name, entry.value, expected_revision=entry.revision, target_commit=commit)
+    value = entry.value if target.exists else _without_ledger(entry.value)
+    return state.compare_and_set(name, value, expected_revision=entry.revision, target_commit=commit)
+
+
+def _without_ledger(hwm: Any) -> Any:
+    """``hwm`` as it says by itself which files were loaded: the ledger left with its table."""
+    return {name: value for name, value in hwm.items() if name != "ledger"} if isinstance(hwm, dict) else hwm
