@@ -10,7 +10,7 @@ A new part absorbs the ones before it that hold no more files than it does, like
 
 from __future__ import annotations
 
-import uuid
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -124,8 +124,16 @@ def extend(
         count += absorbed[-1].files
     rows = read_parts(table, reversed(absorbed), label)
     rows.update({file.path: file for file in files})
-    part = Part(uuid.uuid4().hex[:16], len(rows))
+    part = Part(_name(rows.values()), len(rows))
     return (*kept, part), NewPart(part, tuple(rows.values()))
+
+
+def _name(files: Iterable[LoadedFile]) -> str:
+    """A part is named by what it holds, so two plans that saw the same files name the same HWM."""
+    digest = hashlib.blake2b(digest_size=8)
+    for file in sorted(files, key=lambda one: one.path):
+        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}\n".encode())
+    return digest.hexdigest()
 
 
 def write(table: Location, new: NewPart) -> None:

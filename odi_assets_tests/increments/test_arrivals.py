@@ -63,6 +63,12 @@ def test_a_file_that_lands_with_an_older_time_than_those_loaded_is_loaded_once(l
     assert (landing.hwm["mtime_ns"], landing.hwm["path"]) == (9 * SECOND, "new.csv")
 
 
+def test_two_looks_at_the_same_files_find_the_same_hwm(landing: Landing) -> None:
+    landing.land("a.csv", at=1)
+    landing.land("b.csv", at=2)
+    assert landing.look().hwm == landing.look().hwm
+
+
 def test_files_of_one_time_come_in_the_order_of_their_names_to_the_nanosecond(landing: Landing) -> None:
     for name, at in (("b.csv", SECOND + 1), ("a.csv", SECOND + 1), ("z.csv", SECOND)):
         landing.land(name, at=at)
