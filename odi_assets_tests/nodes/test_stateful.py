@@ -1,0 +1,224 @@
+"""Stateful increments on real Spark: every row once, whatever is tied, late, without a cursor or written as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from odi_assets.errors import IncrementError
+from odi_assets.state.records import RunStatus
+from odi_assets_tests.nodes.support import Sandbox
+
+Make = Callable[..., Sandbox]
+
+NODE = """
+- pipeline: p
+  nodes:
+  - name: events
+    read: {connection: lake, format: delta, path: source, incremental: {mode: stateful, column: at, MORE}}
+    write: {connection: lake, path: events, WRITE}
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path, spark: SparkSession) -> Make:
+    def box(more: str = "boundary: open", write: str = "mode: append", text: str = NODE) -> Sandbox:
+        return Sandbox(tmp_path, spark, text.replace("MORE", more).replace("WRITE", write))
+
+    return box
+
+
+def feed(box: Sandbox, rows: Sequence[tuple[Any, ...]], kind: pa.DataType | None = None) -> None:
+    """Append rows of an id and a cursor to the source."""
+    columns = [[row[0] for row in rows], [row[1] for row in rows]]
+    table = pa.table({"id": pa.array(columns[0], pa.int64()), "at": pa.array(columns[1], kind or pa.int64())})
+    write_deltalake(str(box.root / "lake" / "source"), table, mode="append")
+
+
+def ids(box: Sandbox) -> list[int]:
+    return [row[0] for row in box.rows("events")]
+
+
+def test_a_closed_boundary_loads_tied_rows_that_come_later_by_their_hash(make: Make) -> None:
+    box = make("boundary: closed")
+    feed(box, [(1, 10), (2, 20), (2, 20)])
+    assert box.run("events").rows_written == 3
+    assert box.plan("events").nothing_new
+    feed(box, [(2, 20), (3, 20)])
+    result = box.run("events")
+    assert (result.rows_written, result.hwm_after) == (2, 20)
+    feed(box, [(0, 5)])
+    assert box.run("events").status is RunStatus.NO_DATA
+    feed(box, [(4, 20), (5, 30)])
+    assert box.run("events").rows_written == 2
+    assert ids(box) == [1, 2, 2, 2, 3, 4, 5]
+
+
+def test_more_tied_rows_than_an_hwm_remembers_are_an_error_that_names_keys(make: Make) -> None:
+    box = make("boundary: closed")
+    feed(box, [(number, 1) for number in range(1_001)])
+    with pytest.raises(IncrementError, match=r"more than 1,000 different rows[\s\S]*write\.keys"):
+        box.run("events")
+    assert not box.table("events").exists
+
+
+def test_a_lag_reads_late_rows_and_keys_tell_which_are_loaded(make: Make) -> None:
+    box = make("watermark_lag: 10, boundary: closed", "mode: append, keys: [id]")
+    feed(box, [(1, 85), (2, 100)])
+    box.run("events")
+    feed(box, [(3, 95), (4, 89), (5, 100), (2, 101)])
+    result = box.run("events")
+    assert (result.rows_written, result.hwm_after) == (3, 101)
+    assert [tuple(row) for row in box.rows("events")] == [(1, 85), (2, 100), (2, 101), (3, 95), (5, 100)]
+    feed(box, [(6, 50)])
+    assert box.run("events").status is RunStatus.NO_DATA
+    assert box.hwm("events") == 101
+
+
+def test_rows_without_a_cursor_are_loaded_once_or_dropped_and_counted(make: Make, tmp_path: Path) -> None:
+    box = make("on_null: include", "mode: append, keys: [id]")
+    feed(box, [(1, 10), (2, None)])
+    assert box.run("events").rows_written == 2
+    feed(box, [(3, None)])
+    result = box.run("events")
+    assert (result.rows_written, result.hwm_after) == (1, 10)
+    assert ids(box) == [1, 2, 3]
+    text = (tmp_path / "odibi.yaml").read_text().replace("include", "exclude")
+    (tmp_path / "odibi.yaml").write_text(text)
+    box.project = type(box.project).load(tmp_path / "odibi.yaml")
+    feed(box, [(4, 11)])
+    result = box.run("events")
+    assert (result.rows_written, result.metrics["rows_without_cursor"]) == (1, 2)
+    assert "2 rows without a cursor left out" in result.increment
+
+
+def test_a_first_run_begins_at_the_initial_value_and_so_does_a_full_refresh(make: Make) -> None:
+    box = make("initial_value: 10, watermark_lag: 100", "mode: append, keys: [id]")
+    feed(box, [(1, 9), (2, 10), (3, 11)])
+    assert box.run("events").rows_written == 2
+    feed(box, [(4, 9), (5, 10)])
+    assert box.run("events").rows_written == 1
+    assert box.run("events", full_refresh=True).rows_written == 3
+    assert ids(box) == [2, 3, 5]
+
+
+def test_an_initial_value_that_is_none_of_the_column_is_an_error(make: Make) -> None:
+    box = make("initial_value: 2024-01-01")
+    feed(box, [(1, 9)])
+    with pytest.raises(IncrementError, match=r"'2024-01-01' is no value of the cursor `at` of lake:source.*long"):
+        box.plan("events")
+
+
+def test_rows_that_arrive_between_plan_and_read_belong_to_the_next_increment(make: Make) -> None:
+    box = make()
+    feed(box, [(1, 10)])
+    plan = box.plan("events")
+    feed(box, [(2, 10), (3, 11)])
+    assert box.finish(plan).rows_written == 1
+    assert box.run("events").rows_written == 1
+    assert ids(box) == [1, 3]
+
+
+SECOND = datetime(2024, 3, 31, 1, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [1.5, float("nan"), 2.5, float("inf"), 3.5]),
+        (pa.decimal128(38, 10), [Decimal(f"1234567890123456789012345678.{n:010d}") for n in (1, 2, 3)]),
+        (pa.string(), ["a", "z" * 200, "z" * 200 + "é"]),
+        (pa.binary(), [b"\x00\x01", b"\x7f", b"\xff"]),
+        (pa.date32(), [date(1890, 1, 1), date(2024, 2, 29), date(2024, 3, 1)]),
+        (pa.timestamp("us", "UTC"), [SECOND, SECOND.replace(microsecond=1), SECOND.replace(hour=2)]),
+        (pa.timestamp("us"), [datetime(2024, 3, 31, 2, 30), datetime(2024, 10, 27, 2, 30, 0, 1), datetime(2025, 1, 1)]),
+    ],
+    ids=str,
+)
+def test_a_cursor_of_any_type_orders_rows_in_any_zone(
+    make: Make, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType, values: list[Any]
+) -> None:
+    import time
+
+    box = make("on_null: exclude")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for number, value in enumerate(values):
+            feed(box, [(number, value)], kind)
+            if number != 1:
+                box.run("events")
+        assert box.run("events").status is RunStatus.NO_DATA
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert box.hwm("events") == values[-1]
+    skipped = {n for n, value in enumerate(values) if isinstance(value, float) and value in (float("inf"),)}
+    skipped |= {n for n, value in enumerate(values) if isinstance(value, float) and value != value}
+    assert ids(box) == [n for n in range(len(values)) if n not in skipped]
+
+
+def test_a_cursor_whose_type_changed_is_an_error_that_names_both(make: Make) -> None:
+    box = make()
+    feed(box, [(1, datetime(2024, 1, 1, tzinfo=UTC))], pa.timestamp("us", "UTC"))
+    box.run("events")
+    entry = box.state.get_entry("p.events")
+    assert entry is not None
+    box.state.compare_and_set("p.events", date(2024, 1, 1), expected_revision=entry.revision)
+    with pytest.raises(IncrementError, match=r"is timestamp now \(datetime with a zone\), and its HWM .* is date"):
+        box.plan("events")
+
+
+def test_bounds_cut_to_milliseconds_hide_no_row(make: Make) -> None:
+    box = make()
+    table = str(box.root / "lake" / "source")
+    feed(box, [(1, datetime(2024, 1, 1, 0, 0, 0, 123456, tzinfo=UTC))], pa.timestamp("us", "UTC"))
+    log = Path(table) / "_delta_log" / "00000000000000000000.json"
+    log.write_text(log.read_text().replace(".123456", ".123"))
+    assert DeltaTable(table).get_add_actions(flatten=True)["max.at"][0].as_py().microsecond == 123_000
+    assert box.run("events").rows_written == 1
+    assert box.hwm("events").microsecond == 123_456
+
+
+TEXT = """
+- pipeline: p
+  nodes:
+  - name: events
+    read:
+      {connection: landing, format: csv, path: e.csv, schema: "id BIGINT, at STRING", options: {header: "true"},
+       incremental: {mode: stateful, column: at, MORE}}
+    write: {connection: lake, path: events, WRITE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("date_format", "first", "later", "hwm"),
+    [
+        ("oracle", ["31-DEC-99 23:59:59.5", "01-JAN-24"], "2-FEB-24 07:11:01.123456", "2024-02-02T07:11:01.123456"),
+        ("sql_server", ["2023-12-31", "2024-01-02 03:04:05"], "2024-01-02 03:04:05.5", "2024-01-02T03:04:05.5"),
+        ("us", ["12/31/2023", "02/01/2024 01:00:00"], "3/1/2024", "2024-03-01"),
+        ("eu", ["31/12/2023", "02/01/2024 01:00:00"], "01/03/2024", "2024-03-01"),
+        ("iso", ["2024-01-01T00:00:00", "2024-01-01T01:00:00"], "2024-01-01T03:00:01+02:00", "2024-01-01T01:00:01"),
+    ],
+)
+def test_dates_written_as_text_are_compared_as_dates(
+    make: Make, date_format: str, first: list[str], later: str, hwm: str
+) -> None:
+    box = make(f"date_format: {date_format}", text=TEXT)
+    lines = ["id,at", *(f"{number},{value}" for number, value in enumerate(first))]
+    box.land("e.csv", lines)
+    box.run("events")
+    box.land("e.csv", [*lines, f"9,{later}"])
+    assert box.run("events").rows_written == 1
+    assert box.hwm("events") == datetime.fromisoformat(hwm).replace(tzinfo=UTC)
+    box.land("e.csv", [*lines, f"9,{later}", "10,30-30-30"])
+    with pytest.raises(IncrementError, match=r"1 rows of landing:e\.csv .* no date of the format .* as '30-30-30'"):
+        box.run("events")
