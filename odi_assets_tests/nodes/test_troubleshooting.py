@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from odi_assets.errors import FencedError, IncrementError, StateError
+from odi_assets.errors import FencedError, IncrementError, StateError, TargetBehindStateError
 from odi_assets.state import CatalogStateBackend, LocalJSONStateBackend, StateBackend
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -100,6 +100,23 @@ def test_pipelines_with_a_node_of_one_name_share_no_hwm(box: Sandbox) -> None:
     assert box.plan("raw").hwm_before is None
     box.run("raw")
     assert {entry.key: type(entry.value) for entry in box.state.list_hwms()} == {"p.raw": dict, "q.raw": int}
+
+
+def test_a_project_that_meets_another_projects_state_stops_instead_of_skipping_rows(
+    box: Sandbox, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Keys name no project: two that share a pipeline's name need environments, or state, of their own."""
+    land(box, 1)
+    box.run("raw")
+    (tmp_path / "second").mkdir()
+    second = Sandbox(tmp_path / "second", spark, NODES)
+    second.state = box.state
+    land(second, 1)
+    with pytest.raises(TargetBehindStateError, match="does not exist"):
+        second.run("raw")
+    second.state = box.state.in_environment("second")
+    assert second.run("raw").rows_written == 1
+    assert [entry.revision for entry in box.state.list_hwms()] == [1]
 
 
 def test_an_hwm_that_was_not_persisted_is_taken_from_the_tables_log(
