@@ -69,6 +69,8 @@ def _of_footer(footer: pq.FileMetaData, column: str) -> ColumnBounds | None:
     nulls, uppers = 0, []
     for g in range(footer.num_row_groups):
         group = footer.row_group(g)
+        if not group.num_rows:
+            continue
         statistics = group.column(index).statistics
         if statistics is None or not statistics.has_null_count:
             return None

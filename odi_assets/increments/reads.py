@@ -162,7 +162,7 @@ def _plan_table(spec: SourceSpec, hwm: Any, memory: Memory) -> SourceRead:
 
 
 def _plan_version(spec: SourceSpec, handle: TableHandle, hwm: Any) -> SourceRead:
-    found = step(handle, hwm, spec.label)
+    found = step(handle, hwm, spec.label, replaced=spec.mode is WriteMode.PARTITION_OVERWRITE)
     plan = _table_plan(
         spec,
         handle,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import fsspec
+
+from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.log import TableChanges, changes
 
+_READERS = 8
 Extent = Literal["nothing", "rows", "partitions", "table"]
 
 
@@ -28,10 +33,15 @@ class VersionStep:
     changes: TableChanges | None = None
 
 
-def step(handle: TableHandle, hwm: Any, label: str) -> VersionStep:
+def step(handle: TableHandle, hwm: Any, label: str, *, replaced: bool = False) -> VersionStep:
     """What to read of the table at ``handle``, which stands at the version to read up to.
 
-    A table that was dropped and made again has another id, and is read whole.
+    Compaction and other commits that change no row are nothing new. A table that was rewritten, restored, or had rows
+    deleted by others is read whole; so is one that was dropped and made again, which has another id, and one whose
+    changed rows stand in files that were vacuumed since.
+
+    Args:
+        replaced: the rows that changes replaced will be read too, as they were before.
 
     Raises:
         IncrementError: the HWM is not a version, or lies ahead of the table.
@@ -58,8 +68,32 @@ def step(handle: TableHandle, hwm: Any, label: str) -> VersionStep:
         return VersionStep("nothing", after, f"{span}: no row changed")
     if gained.kind == "table":
         return VersionStep("table", after, f"whole, at version {upto}: rewritten in {span}")
+    lost = _vacuumed(handle, gained, replaced=replaced)
+    if lost:
+        count = f"{lost:,} file{'' if lost == 1 else 's'}"
+        return VersionStep("table", after, f"whole, at version {upto}: {count} of {span} were vacuumed")
     extent: Extent = "rows" if gained.kind == "rows" else "partitions"
     return VersionStep(extent, after, span, gained)
+
+
+def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> int:
+    """How many files with changed rows left the table since, and its storage too."""
+    live = {file.path for file in handle.live_files}
+    wanted = {file.path for file in gained.files} if gained.kind == "rows" else set()
+    if replaced:
+        wanted |= {path for commit in gained.commits if commit.updated for path, _ in commit.removed}
+    left = sorted(wanted - live)
+    if not left:
+        return 0
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(left))) as pool:
+        return sum(not found for found in pool.map(lambda path: _is_there(handle.location.child(path)), left))
+
+
+def _is_there(place: Location) -> bool:
+    if place.is_local:
+        return place.local_path.exists()
+    filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
+    return bool(filesystem.exists(path))
 
 
 def _parse(hwm: Any, label: str) -> tuple[int, str | None]:

@@ -190,7 +190,8 @@ def source_specs(project: Project, key: NodeKey, target: Location | None = None)
     for name, item in node.inputs.items():
         upstream = project.graph.resolve(key, item.node)
         table = project.target(upstream)
-        specs.append(SourceSpec(name, str(upstream), FileFormat.DELTA, table, "", table, incremental=item.incremental))
+        spec = SourceSpec(name, str(upstream), FileFormat.DELTA, table, "", table, incremental=item.incremental)
+        specs.append(replace(spec, mode=node.write.mode))
     return specs
 
 

@@ -201,5 +201,3 @@ def test_a_rewind_stands_in_the_run_history(box: Sandbox) -> None:
     row = box.state.list_runs(pipeline="p", node="raw", limit=1)[0]
     assert (row.trigger, row.status, row.table_version) == ("rewind", RunStatus.SUCCESS, 2)
     assert (row.hwm_before["path"], row.hwm_after["path"]) == ("orders/2.csv", "orders/1.csv")
-
-
