@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.cli import main
 from odi_assets.nodes.materialize import commit, compute
 from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.project import Project
@@ -47,6 +49,36 @@ def test_the_project_file_of_a_document_runs(
         result = commit(compute(plan_node(project, state, key), spark), state, RunInfo("documentation"))
         written[key.node] = result.rows_written
     assert written == expected
+
+
+def test_the_session_of_a_document_goes_as_it_is_printed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its project file, Python and commands, in order; ``…`` stands for anything in a line, or for whole lines."""
+    for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL):
+        if language == "yaml":
+            (tmp_path / "odibi.yaml").write_text(block, encoding="utf-8")
+        elif language == "python":
+            exec(compile(block, "docs/state.md", "exec"), names)
+        else:
+            assert language == "console"
+            for command, printed in re.findall(r"^\$ odi (.*)\n((?:[^$].*\n|\n)*)", block, flags=re.MULTILINE):
+                capfd.readouterr()
+                assert main(shlex.split(command)) == 0, command
+                shown = capfd.readouterr()
+                lines = [line.rstrip() for line in (shown.out + shown.err).splitlines()]
+                assert re.fullmatch(pattern(printed), "\n".join(lines)), f"$ odi {command}\n" + "\n".join(lines)
+
+
+def pattern(printed: str) -> str:
+    """What output has to look like, where a document prints it so."""
+    lines = ["(?s:.*)" if line == "…" else re.escape(line).replace("…", ".*") for line in printed.rstrip().split("\n")]
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

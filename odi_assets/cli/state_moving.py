@@ -126,7 +126,7 @@ def migrate(
     CONNECTION:PATH for such a folder, or another project file.
     """
     from odi_assets.state.migrate import migration
-    from odi_assets.state.stores import open_store
+    from odi_assets.state.stores import PROJECT, open_store
 
     project = settings(context, config, debug).project()
     stores = [open_store(name, project.config, project.root) for name in (source, target)]
@@ -140,7 +140,8 @@ def migrate(
     _show(transfer, as_json)
     if transfer.kept:
         note(f"Left as it is: {counted(len(transfer.kept), 'key')} that would move back; --force takes them over.")
-    _tell_unused(project, transfer)
+    if repr(stores[1]) == repr(open_store(PROJECT, project.config, project.root)):
+        _tell_unused(project, transfer)
     _finish(transfer, dry_run, yes)
 
 
@@ -214,10 +215,13 @@ def _tell_unused(project: Project, transfer: Transfer) -> None:
     from odi_assets.cli.state import node_keys
 
     known = node_keys(project)
-    for key in dict.fromkeys(d.after.key for d in transfer.moves if d.after.key not in known and not d.after.deleted):
-        odibis = [name for name in known if f"{name.rpartition('.')[2]}_hwm" == key]
-        fix = f": --rename {key}={odibis[0]}" if len(odibis) == 1 else ", or name it as a node's `state_key`"
-        note(f"warning: no node of this project reads {key}; give it a node's name{fix}")
+    unused = dict.fromkeys(d.after.key for d in transfer.moves if d.after.key not in known and not d.after.deleted)
+    if unused:
+        note(f"warning: no node of this project reads {', '.join(unused)}")
+    for key in unused:
+        meant = [name for name in known if f"{name.rpartition('.')[2]}_hwm" == key]
+        if len(meant) == 1:
+            note(f"  → {key} is Odibi's name for the mark of {meant[0]}: --rename {key}={meant[0]}")
 
 
 def _renames(pairs: list[str]) -> dict[str, str]:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
-from odi_assets.config.duration import Lag
+from odi_assets.config.duration import Lag, parse_duration
 
 LAG: TypeAdapter[object] = TypeAdapter(Lag)
 
@@ -74,3 +75,14 @@ def test_the_parts_of_a_duration_add_up(parts: tuple[int | None, ...]) -> None:
 def test_no_text_crashes_it(text: str) -> None:
     with contextlib.suppress(ValidationError):
         assert LAG.validate_python(text) is not None
+
+
+@pytest.mark.parametrize(("text", "span"), [("90d", timedelta(days=90)), ("1d 12h", timedelta(hours=36))])
+def test_a_time_span_is_written_with_units(text: str, span: timedelta) -> None:
+    assert parse_duration(text) == span
+
+
+@pytest.mark.parametrize("value", ["90", 90, "", "0d", "-1d", "soon", None, "1x9"])
+def test_what_is_no_time_span_is_refused(value: object) -> None:
+    with pytest.raises(PydanticCustomError, match=r"time span|longer than zero"):
+        parse_duration(value)
