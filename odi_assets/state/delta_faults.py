@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from deltalake import __version__ as VERSION
 from deltalake.exceptions import (
     CommitFailedError,
     DeltaError,
@@ -21,6 +23,12 @@ from odi_assets.state.store_answers import Answer, answer, is_remote, plain
 
 _PASSING = frozenset(
     {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ESTALE}
+)
+# deltalake has no type for these: it says them as a failed commit, a failed read or a failed opening.
+_UNSUPPORTED = (
+    re.compile(r"Unsupported table features required: \[(?P<features>.*?)\]"),
+    re.compile(r"(?P<features>Column mapping) is not supported"),
+    re.compile(r"loading a (?P<features>catalog-managed) table"),
 )
 _used = False
 _forked = False
@@ -51,6 +59,10 @@ class OutcomeUnknown(StateUnreachableError):
 
     landed: Callable[[Any], bool]
     result: Any = None
+
+
+class UnsupportedFeatureError(StateError):
+    """A system table uses Delta features that deltalake cannot read or write; Spark can. Fields: uri, features."""
 
 
 def _after_fork() -> None:
@@ -111,6 +123,16 @@ def deltalake_calls(what: str, uri: str, connection: str | None = None) -> Itera
 def typed(error: Exception, what: str, uri: str, connection: str | None = None) -> StateError:
     """The error of ours for what deltalake raised."""
     message = f"{what} failed at {uri}: {plain(error)}"
+    features = unsupported_features(error)
+    if features:
+        return UnsupportedFeatureError(
+            f"{what} failed at {uri}: the table uses Delta features that deltalake {VERSION} cannot handle here: "
+            f"{', '.join(features)}",
+            fix="give the backend a `spark_session` with Delta's connector, or copy the state to new tables "
+            "(`odi state migrate`)",
+            uri=uri,
+            features=features,
+        )
     if isinstance(error, CommitFailedError):
         return CommitConflict(message, fix="try again; nothing was written", uri=uri)
     if isinstance(error, SchemaMismatchError | DeltaProtocolError):
@@ -152,6 +174,16 @@ def _of_store(found: Answer, message: str, uri: str, connection: str | None) -> 
         fix = f"check the network and the endpoint of {where}, or try again when the store answers"
         return StateUnreachableError(message, fix=fix, uri=uri, connection=connection)
     return StateError(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+
+
+def unsupported_features(error: Exception) -> tuple[str, ...]:
+    """The Delta features that deltalake refused, as it names them; empty if the error is another one."""
+    for pattern in _UNSUPPORTED:
+        found = pattern.search(str(error))
+        if found:
+            names = re.sub(r'Unknown\("(.*?)"\)', r"\1", found["features"])
+            return tuple(sorted(names.split(", ")))
+    return ()
 
 
 def _passes(error: Exception) -> bool:

@@ -144,4 +144,6 @@ class Folding:
 def _plain(handle: Handle) -> bool:
     """Whether the table's files are its rows: no partitions, no deletion vectors, no renamed columns."""
     features = set(handle.table.protocol().reader_features or ())
-    return not handle.table.metadata().partition_columns and features <= _FORMAT_FEATURES
+    metadata = handle.table.metadata()
+    renamed = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
+    return not metadata.partition_columns and not renamed and features <= _FORMAT_FEATURES

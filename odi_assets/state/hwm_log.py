@@ -84,8 +84,10 @@ class HwmLog:
         """The newest revision of every key, tombstones too, in order of the keys."""
         return list((self.table.read(lambda handle: self._latest_by_key(handle, "TRUE")) or {}).values())
 
-    def append(self, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
+    def append(self, changes: Sequence[Change]) -> tuple[Handle | None, list[HwmEntry]]:
         """Make all changes or none, each checked against the revision that it follows; one attempt.
+
+        Returns the handle that the commit went through, None if it did not go through deltalake, and the entries.
 
         Raises:
             CommitConflict: another writer of one of the keys came between; nothing was written.
@@ -104,11 +106,7 @@ class HwmLog:
     def _append(self, handle: Handle, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
         with self.table.reading():
             entries = self._entries(handle, changes)
-        rows = [
-            row
-            for entry, change in zip(entries, changes, strict=True)
-            for row in (*self._older_rows(change), row_of(entry, change.encoded.json))
-        ]
+        rows = self._rows_of(entries, changes)
         fences = [Transaction(self._fence(entry.key), entry.revision) for entry in entries]
         try:
             self.table.append(handle, rows, fences, landed=lambda now: self._holds(now, rows[-1]))
@@ -116,6 +114,13 @@ class HwmLog:
             error.result = handle, entries
             raise
         return handle, entries
+
+    def _rows_of(self, entries: Sequence[HwmEntry], changes: Sequence[Change]) -> list[dict[str, Any]]:
+        return [
+            row
+            for entry, change in zip(entries, changes, strict=True)
+            for row in (*self._older_rows(change), row_of(entry, change.encoded.json))
+        ]
 
     def _older_rows(self, change: Change) -> list[dict[str, Any]]:
         mine = (replace(entry, environment=self._environment) for entry in change.older)
