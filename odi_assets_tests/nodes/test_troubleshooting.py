@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -131,6 +132,23 @@ def test_an_hwm_that_was_not_persisted_is_taken_from_the_tables_log(
     box.state.set_hwm("other", 1)
     assert box.run("raw").status is RunStatus.NO_DATA
     assert (box.hwm("raw")["path"], ids(box)) == ("orders/2.csv", [1, 2])
+
+
+@pytest.mark.parametrize("box", ["local"], indirect=True)
+def test_an_hwm_that_another_tool_set_is_repaired_after_a_kill_whatever_else_is_written_to_its_file(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(box.state, LocalJSONStateBackend)
+    land(box, 1)
+    box.run("raw")
+    document = json.loads(box.state.path.read_text())
+    document["hwm"]["p.raw"] = {**document["hwm"]["p.raw"], "by": "hand"}
+    box.state.path.write_text(json.dumps(document))
+    land(box, 2)
+    dies_before_it_advances(box, "raw", monkeypatch)
+    box.state.set_hwm("other", 1)
+    assert box.run("raw").status is RunStatus.NO_DATA
+    assert ids(box) == [1, 2]
 
 
 def test_state_that_was_lost_is_rebuilt_and_nothing_is_loaded_twice(box: Sandbox) -> None:
