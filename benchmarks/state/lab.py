@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from typing import Any
 from benchmarks.harness import Options, Row
 from benchmarks.peers import FOLDER, PeerEnvironment
 
+# Compiled code is kept from one process to the next, as it is wherever a package is installed.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
 
 class Driver:
     """One process of ``peers/state_driver.py``."""
@@ -25,6 +29,7 @@ class Driver:
             self._process = subprocess.Popen(
                 [str(python), str(FOLDER / "state_driver.py"), library],
                 cwd=folder,
+                env=_ENVIRONMENT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -94,11 +99,17 @@ class Contender:
     python: Path
     project: Path
 
-    def shell(self) -> list[str]:
-        """The command that shows the state; run it in the project's folder."""
+    def show_state(self, project: Path) -> str:
+        """What the shell's command that shows the state prints; a whole process.
+
+        Raises:
+            subprocess.CalledProcessError: it failed.
+        """
+        command = [str(self.python), "-m", "odi_assets.cli", "state", "get", "key0"]
         if self.library == "odibi":
-            return [str(self.python.with_name("odibi")), "catalog", "state", "odibi.yaml"]
-        return [str(self.python), "-m", "odi_assets.cli", "state", "get", "key0"]
+            command = [str(self.python.with_name("odibi")), "catalog", "state", "odibi.yaml"]
+        done = subprocess.run(command, cwd=project, env=_ENVIRONMENT, check=True, capture_output=True, text=True)
+        return done.stdout
 
 
 class Lab:
@@ -137,7 +148,7 @@ class Lab:
         folder.mkdir()
         shutil.copy(contender.project, folder / "odibi.yaml")
         if contender is self.odibi:
-            subprocess.run(contender.shell(), cwd=folder, check=True, capture_output=True)
+            contender.show_state(folder)
         return folder
 
     def driver(self, contender: Contender, project: Path, kind: str = "catalog") -> Driver:

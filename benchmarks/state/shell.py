@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 
 from benchmarks.harness import Row, alternate, timed_row
@@ -26,8 +25,7 @@ def _call(lab: Lab, who: Contender) -> Callable[[], object]:
     lab.driver(who, project).ask("fill", prefix="key", keys=_KEYS, commits=_KEYS)
 
     def call() -> None:
-        done = subprocess.run(who.shell(), cwd=project, check=True, capture_output=True, text=True)
-        if not done.stdout.strip():
-            raise RuntimeError(f"{who.title} showed no state: {done.stderr[-1000:]}")
+        if not who.show_state(project).strip():
+            raise RuntimeError(f"{who.title} showed no state")
 
     return call
