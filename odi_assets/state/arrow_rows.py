@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
@@ -78,7 +78,7 @@ def moment(micros_: int) -> datetime:
 
 def _array(items: list[Any], kind: Kind) -> Array:
     if kind is Kind.TIMESTAMP:
-        return Array([None if i is None else micros(i) for i in items], DataType.int64()).cast(_ARROW[kind])
+        return Array(_each(micros, items), DataType.int64()).cast(_ARROW[kind])
     if kind is Kind.DATE:
         return Array([None if i is None else (i - _EPOCH_DAY).days for i in items], DataType.int32()).cast(_ARROW[kind])
     return Array(items, _ARROW[kind])
@@ -87,12 +87,12 @@ def _array(items: list[Any], kind: Kind) -> Array:
 def _values(column: Any, kind: Kind) -> list[Any]:
     if kind is Kind.TIMESTAMP:
         stored = column.cast(DataType.timestamp("us", tz="UTC")).cast(DataType.int64()).to_pylist()
-        return [None if item is None else moment(item) for item in stored]
+        return _each(moment, stored)
     if kind is Kind.DATE:
         days = column.cast(DataType.int32()).to_pylist()
         return [None if item is None else date.fromordinal(_EPOCH_DAY.toordinal() + item) for item in days]
     items: list[Any] = column.to_pylist()
-    if kind is Kind.LONG:
+    if kind is Kind.LONG and not DataType.is_integer(column.type):
         # pandas, which Odibi writes with, makes a column of ints and nulls one of floats.
         return [_whole(item) for item in items]
     return items
@@ -100,3 +100,9 @@ def _values(column: Any, kind: Kind) -> list[Any]:
 
 def _whole(item: Any) -> int | None:
     return item if item is None or isinstance(item, int) else None if math.isnan(item) else int(item)
+
+
+def _each(convert: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Every item converted, None aside; rows that were written together share their moment."""
+    converted = {item: None if item is None else convert(item) for item in set(items)}
+    return [converted[item] for item in items]

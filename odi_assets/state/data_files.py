@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -16,17 +15,11 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
+if TYPE_CHECKING:
+    from odi_assets.state.folding import DataFile
+
 _ROW_GROUP = 8192
 _MILLISECOND = timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A data file of a table's version; the path is relative to the table."""
-
-    path: str
-    size: int
-    rows: int
 
 
 class DataFiles:

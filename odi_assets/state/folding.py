@@ -26,8 +26,6 @@ from odi_assets.state.system_tables import Handle, SystemTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odi_assets.state.data_files import DataFile
-
 _log = logging.getLogger(__name__)
 
 MOST_FILES = 64
@@ -37,6 +35,15 @@ _VACUUM_HOURS = 1
 # Vacuum lists the whole folder, so only about one fold in so many does it.
 _FOLDS_PER_VACUUM = 16
 _FORMAT_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a table's version; the path is relative to the table."""
+
+    path: str
+    size: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,6 @@ class Folding:
 
     def small_files(self, handle: Handle) -> list[DataFile]:
         """The live files that a fold would take."""
-        from odi_assets.state.data_files import DataFile
-
         actions = Table.from_arrow(handle.table.get_add_actions(flatten=True))
         columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
         files = [DataFile(unquote(path), size, rows or 0) for path, size, rows in zip(*columns, strict=True)]

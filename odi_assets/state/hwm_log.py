@@ -29,7 +29,7 @@ from odi_assets.state.system_tables import Handle, SystemTable, in_environment, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odi_assets.state.data_files import DataFile
+    from odi_assets.state.folding import DataFile
 
 COLUMNS = Columns(
     {
@@ -82,7 +82,8 @@ class HwmLog:
 
     def latest_of_all(self) -> list[HwmEntry]:
         """The newest revision of every key, tombstones too, in order of the keys."""
-        return list((self.table.read(lambda handle: self._latest_by_key(handle, "TRUE")) or {}).values())
+        found = self.table.read(lambda handle: self._latest_by_key(handle, "TRUE")) or {}
+        return [found[key] for key in sorted(found)]
 
     def append(self, changes: Sequence[Change]) -> tuple[Handle | None, list[HwmEntry]]:
         """Make all changes or none, each checked against the revision that it follows; one attempt.
@@ -116,11 +117,12 @@ class HwmLog:
         return handle, entries
 
     def _rows_of(self, entries: Sequence[HwmEntry], changes: Sequence[Change]) -> list[dict[str, Any]]:
-        return [
-            row
-            for entry, change in zip(entries, changes, strict=True)
-            for row in (*self._older_rows(change), row_of(entry, change.encoded.json))
-        ]
+        rows = []
+        for entry, change in zip(entries, changes, strict=True):
+            if change.move is not None:
+                rows += self._older_rows(change)
+            rows.append(row_of(entry, change.encoded.json))
+        return rows
 
     def _older_rows(self, change: Change) -> list[dict[str, Any]]:
         mine = (replace(entry, environment=self._environment) for entry in change.older)
@@ -170,14 +172,17 @@ class HwmLog:
         query = f"SELECT {columns} FROM state WHERE {self._mine} AND {predicate}"
         if "revision" in handle.names:
             # The newest revision, and every row that has none: only together do they tell which is the newest.
+            # A join of hashes: ranking the revisions would sort all of them.
             query = (
-                f"SELECT {columns} FROM (SELECT *, row_number() OVER "
-                f"(PARTITION BY key ORDER BY {_NEWEST_FIRST}) AS nth FROM state WHERE {self._mine} AND {predicate}) "
-                f"WHERE nth = 1 OR revision IS NULL"
+                f"SELECT {columns} FROM state JOIN (SELECT key AS of, max(revision) AS newest FROM state "
+                f"WHERE {self._mine} AND {predicate} GROUP BY key) ON key = of "
+                f"AND (revision = newest OR revision IS NULL) WHERE {self._mine} AND {predicate}"
             )
-        found = QueryBuilder().register("state", handle.table).execute(f"{query} ORDER BY key")
-        keys = groupby(COLUMNS.from_arrow(found), key=itemgetter("key"))
-        entries = ((key, newest(list(rows))) for key, rows in keys)
+        found = QueryBuilder().register("state", handle.table).execute(query)
+        by_key: dict[str, list[dict[str, Any]]] = {}
+        for row in COLUMNS.from_arrow(found):
+            by_key.setdefault(row["key"], []).append(row)
+        entries = ((key, newest(rows)) for key, rows in by_key.items())
         return {key: entry for key, entry in entries if entry is not None}
 
     def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ NO_TABLE = -1
 """The ``target_commit`` of an HWM that was accepted without a table: its rows are not expected anywhere."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HwmEntry:
     """One revision of one key.
 

@@ -38,6 +38,8 @@ def revisions(rows: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
 
 def newest(rows: Sequence[Mapping[str, Any]]) -> HwmEntry | None:
     """The newest revision that the rows of one key tell; None if there are no rows."""
+    if len(rows) == 1 and rows[0]["revision"] is not None and not _written_over(rows[0]):
+        return _own(rows[0])
     found = revisions(rows)
     return found[0] if found else None
 

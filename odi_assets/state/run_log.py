@@ -24,7 +24,7 @@ from odi_assets.state.system_tables import Handle, SystemTable, in_environment, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odi_assets.state.data_files import DataFile
+    from odi_assets.state.folding import DataFile
 
 COLUMNS = Columns(
     {

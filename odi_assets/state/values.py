@@ -80,6 +80,8 @@ def decode(text: str | None, kind: str | None) -> Any:
     """
     if not kind:
         return _decode_untyped(text)
+    if kind == "int" and text and len(text) < 19 and text[0] in "123456789" and text.isascii() and text.isdigit():
+        return int(text)
     try:
         data = json.loads(text or "")
     except ValueError as error:
