@@ -20,6 +20,7 @@ from odi_assets.cli import (
     state_mending,
     state_moving,
     system,
+    tables,
 )
 from odi_assets.cli.output import data
 from odi_assets.cli.settings import ConfigOption, DebugOption, common, settings
@@ -92,6 +93,9 @@ _system.command("maintain")(system.maintain)
 
 _catalog = _group("catalog", "Commands as Odibi has them.")
 _catalog.command("state")(catalog.state)
+
+_tables = _group("tables", "The nodes' Delta tables.")
+_tables.command("maintain")(tables.maintain)
 
 _config = _group("config", "The project file.")
 _config.command("check")(config.check)

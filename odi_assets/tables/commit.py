@@ -16,6 +16,9 @@ from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.history import CommittedStamp
 from odi_assets.tables.protocol import METADATA_KEY, Stamp
 
+_REBASES = 8
+"""How many commits of others a commit that removes files may meet before it gives up."""
+
 RowChanges = Literal["rows", "partitions", "table"]
 """What a commit changed, told to downstream readers: single rows (all in the files added with ``dataChange``),
 whole partitions, or the whole table."""
@@ -47,6 +50,10 @@ class FileChanges:
     rows_deleted: int = 0
     keys: tuple[str, ...] = ()
 
+    @property
+    def takes_files(self) -> bool:
+        return self.replace_all or bool(self.removed)
+
 
 def commit(
     handle: TableHandle, schema_json: str, partition_by: Sequence[str], changes: FileChanges, stamp: Stamp
@@ -65,12 +72,14 @@ def commit(
         custom_metadata={METADATA_KEY: _facts(stamp, changes)},
         app_transactions=[Transaction(stamp.app_id, stamp.number)],
         # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; and it
-        # removes the files of the version it knows, so that what others added since (a compaction!) would stay.
-        max_commit_retries=0 if changes.replace_all or not handle.exists else None,
+        # removes files that a compaction has removed meanwhile, whose rows then are there twice.
+        max_commit_retries=0 if changes.takes_files or not handle.exists else None,
     )
 
     def attempt() -> None:
-        if handle.exists:
+        if handle.exists and changes.takes_files:
+            _commit_removing(handle, schema_json, partition_by, changes, stamp, properties)
+        elif handle.exists:
             _commit_to(handle, schema_json, partition_by, changes, properties)
         else:
             create_table_with_add_actions(
@@ -97,6 +106,33 @@ def settled(handle: TableHandle, stamp: Stamp, attempt: Callable[[], object]) ->
     except (CommitFailedError, DeltaError, OSError) as error:
         return _after_failure(handle, stamp, error)
     return _own_stamp(handle.refreshed(), stamp).version
+
+
+def _commit_removing(
+    handle: TableHandle,
+    schema_json: str,
+    partition_by: Sequence[str],
+    changes: FileChanges,
+    stamp: Stamp,
+    properties: CommitProperties,
+) -> None:
+    """Commit as the version after the handle's, or after a later one that has the same to remove."""
+    for _ in range(_REBASES):
+        try:
+            return _commit_to(handle, schema_json, partition_by, changes, properties)
+        except CommitFailedError:
+            now = handle.refreshed()
+            if now.transaction_number(stamp.app_id) >= stamp.number or not _same_to_remove(handle, now, changes):
+                raise
+            handle = now
+    return _commit_to(handle, schema_json, partition_by, changes, properties)
+
+
+def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -> bool:
+    live = {file.path for file in now.live_files}
+    if changes.replace_all and live != {file.path for file in then.live_files}:
+        return False
+    return now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
 
 
 def _commit_to(

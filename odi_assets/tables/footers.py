@@ -14,10 +14,12 @@ from typing import Any
 from urllib.parse import unquote
 
 import fsspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from odi_assets.connections.location import Location
+from odi_assets.errors import TableError
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 INDEXED_COLUMNS = 32
@@ -87,13 +89,24 @@ def _list_local(table: Path, folder: str) -> Iterator[_Listed]:
             yield _Listed(path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-def _read_footer(table: Location, folder: str, file: _Listed, keep: frozenset[str]) -> WrittenFile:
-    if table.is_local:
-        footer = pq.read_metadata(table.local_path / file.path)
-    else:
+def _footer(table: Location, file: _Listed) -> pq.FileMetaData:
+    try:
+        if table.is_local:
+            return pq.read_metadata(table.local_path / file.path)
         filesystem, path = fsspec.core.url_to_fs(table.child(file.path).uri, **table.fsspec_options)
         with filesystem.open(path, "rb") as stream:
-            footer = pq.read_metadata(stream)
+            return pq.read_metadata(stream)
+    except pa.ArrowInvalid as error:
+        raise TableError(
+            f"{file.path}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
+            fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
+            uri=table.uri,
+            path=file.path,
+        ) from error
+
+
+def _read_footer(table: Location, folder: str, file: _Listed, keep: frozenset[str]) -> WrittenFile:
+    footer = _footer(table, file)
     inside = file.path.removeprefix(folder + "/")
     return WrittenFile(
         file.path, file.size, file.modified_ms, footer.num_rows, partition_of(inside), footer_statistics(footer, keep)

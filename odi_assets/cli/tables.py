@@ -1,0 +1,88 @@
+"""``odi tables maintain``: compaction, checkpoint and vacuum of nodes' tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.consent import require_consent
+from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
+from odi_assets.cli.selection import selected_nodes
+from odi_assets.cli.settings import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
+
+if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.tables.maintenance import Maintenance
+
+_COLUMNS = (
+    Column("node"),
+    Column("files", "right"),
+    Column("MB", "right"),
+    Column("compacted", "right"),
+    Column("deleted", "right"),
+    Column("MB deleted", "right", spare=True),
+    Column("back to version", "right"),
+)
+_MEGABYTE = 1024 * 1024
+
+
+def maintain(
+    context: typer.Context,
+    nodes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NODE]...", help="NODE or PIPELINE.NODE; all nodes if none is named.")
+    ] = None,
+    retain_hours: Annotated[
+        int, typer.Option("--retain-hours", min=0, help="Keep files that left a table this long, for rewinds.")
+    ] = 168,
+    small_mb: Annotated[int, typer.Option("--small-mb", min=0, help="Compact files below this size; 0: none.")] = 64,
+    target_mb: Annotated[int, typer.Option("--target-mb", min=1, help="Size of the files they become.")] = 128,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Compact small files, write a checkpoint, and delete files that no version needs any more.
+
+    No row changes, and runs may go on meanwhile. Versions older than --retain-hours can no longer be gone back to.
+    """
+    from odi_assets.nodes.maintenance import maintain_node
+    from odi_assets.tables.maintenance import MaintenanceOptions
+
+    project = settings(context, config, debug).project()
+    keys = selected_nodes(project, None, nodes)
+    options = MaintenanceOptions(retain_hours, small_mb * _MEGABYTE, target_mb * _MEGABYTE, dry_run)
+    if not dry_run:
+        note(
+            f"This compacts {counted(len(keys), 'table')} and deletes files that left them more than "
+            f"{counted(retain_hours, 'hour')} ago; versions before that can no longer be gone back to."
+        )
+        require_consent(yes)
+    state = project.open_state()
+    done = {key: maintain_node(project, state, key, options) for key in keys}
+    if as_json:
+        data_json([_as_json(key, one, dry_run) for key, one in done.items()])
+        return
+    data_table(_COLUMNS, [_row(key, one) for key, one in done.items() if one is not None])
+    for key, one in done.items():
+        for text in one.notes if one else ("has no table yet",):
+            note(f"{key}: {text}")
+
+
+def _row(key: NodeKey, one: Maintenance) -> list[str]:
+    return [
+        str(key),
+        f"{count(one.before.files)} → {count(one.after.files)}",
+        f"{one.before.bytes / _MEGABYTE:,.1f} → {one.after.bytes / _MEGABYTE:,.1f}",
+        f"{count(one.compaction.files_removed)} → {count(one.compaction.files_added)}",
+        count(len(one.vacuumed)),
+        f"{one.vacuumed_bytes / _MEGABYTE:,.1f}",
+        count(one.rewindable_from),
+    ]
+
+
+def _as_json(key: NodeKey, one: Maintenance | None, dry_run: bool) -> dict[str, Any]:
+    head = {"pipeline": key.pipeline, "node": key.node, "dry_run": dry_run}
+    return {**head, **(asdict(one) if one else {"before": None})}
