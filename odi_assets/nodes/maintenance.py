@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.nodes.agreement import trusted_hwm
-from odi_assets.nodes.plan import app_id
+from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.handle import TableHandle
