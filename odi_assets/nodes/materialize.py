@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateConflictError
 from odi_assets.increments import ledger
-from odi_assets.increments.model import PartitionFilter, ReadPlan
 from odi_assets.increments.stateful import Memory
 from odi_assets.nodes import attempts
 from odi_assets.nodes.again import without_loaded
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.plan import NodePlan
+from odi_assets.nodes.plan import NodePlan, combined_hwm
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.touched import with_partitions
 from odi_assets.nodes.transform import drop_views, transformed
 from odi_assets.nodes.upper_bounds import with_upper_bounds
-from odi_assets.sources.read import changed_rows, load, replaced_rows
+from odi_assets.sources.read import load
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import encode
@@ -60,7 +60,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
-    plan = _with_partitions(with_upper_bounds(plan, spark), spark)
+    plan = with_partitions(with_upper_bounds(plan, spark), spark)
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
     counts = RowCounts()
@@ -72,30 +72,6 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         return Computed(replace(plan, hwm_after=plan.hwm_before, nothing_new=True), None, RowCounts())
     counts.keep_those_in(fresh)
     return Computed(plan, fresh, counts)
-
-
-def _with_partitions(plan: NodePlan, spark: SparkSession) -> NodePlan:
-    pending = next((read.partitions for read in plan.reads if read.partitions and read.partitions.pending), None)
-    if pending is None:
-        return plan
-    column = pending.column
-    values: set[str | None] = set()
-    for read in plan.reads:
-        values |= _touched_values(read, column, spark)
-    ordered = tuple(sorted(values, key=lambda value: (value is not None, value or "")))
-    known = PartitionFilter(column, ordered)
-    reads = tuple(replace(read, partitions=known) if read.partitions else read for read in plan.reads)
-    return replace(plan, reads=reads, replace=tuple({column: value} for value in ordered))
-
-
-def _touched_values(read: ReadPlan, column: str, spark: SparkSession) -> set[str | None]:
-    if read.handle is None or read.gained is None:
-        return set()
-    frames = [changed_rows(spark, read.handle, read.gained)]
-    frames += [old for c in read.gained.commits if (old := replaced_rows(spark, read.handle, c)) is not None]
-    # As text, because a collected TIMESTAMP would take on this machine's zone.
-    texts = (frame.select(frame[column].cast("string")).distinct().collect() for frame in frames)
-    return {row[0] for rows in texts for row in rows}
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
@@ -220,7 +196,12 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     elif plan.target.exists and any(read.ledger is not None for read in plan.reads):
         # Files that are known by another name or time now: no row is new, and the next plan need not look again.
         _write_ledgers(plan)
-        advance(plan, state, (plan.entry.target_commit if plan.entry else None) or 0, run.run_id)
+        advance(
+            replace(plan, hwm_after=combined_hwm(plan)),
+            state,
+            (plan.entry.target_commit if plan.entry else None) or 0,
+            run.run_id,
+        )
     return NodeResult(
         plan.key,
         RunStatus.NO_DATA,

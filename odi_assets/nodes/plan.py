@@ -235,10 +235,12 @@ def _hwm_of(hwm: Any, spec: SourceSpec, key: NodeKey) -> Any:
 
 def _incremental(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
     following = [read for read in plan.reads if read.incremental]
+    if following and all(read.nothing_new for read in following):
+        return replace(plan, nothing_new=True)
+    if plan.mode is WriteMode.PARTITION_OVERWRITE and plan.target.exists and any(map(_is_partial, plan.reads)):
+        return _pending(plan, sources)
     if not following:
         return plan
-    if all(read.nothing_new for read in following):
-        return replace(plan, nothing_new=True)
     if plan.mode is WriteMode.OVERWRITE:
         # Such a node shows its sources as they are; its increment only decides whether there is anything to do.
         return _read_whole(plan, plan.mode)
@@ -259,10 +261,10 @@ def _incremental(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
 
 
 def _read_whole(plan: NodePlan, mode: WriteMode) -> NodePlan:
-    return replace(plan, mode=mode, reads=tuple(_whole(read) for read in plan.reads))
+    return replace(plan, mode=mode, reads=tuple(read_whole(read) for read in plan.reads))
 
 
-def _whole(read: ReadPlan) -> ReadPlan:
+def read_whole(read: ReadPlan) -> ReadPlan:
     """A source read whole; of a files increment, every file that the target will stand for, not just the new ones."""
     if read.every_file is None:
         return read.whole()
@@ -284,6 +286,45 @@ def _widened(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
     )
     fixed = None if affected.pending else tuple({column: value} for value in affected.values)
     return replace(plan, reads=reads, replace=fixed)
+
+
+def _is_partial(read: ReadPlan) -> bool:
+    """Whether only rows of a window, or of new files, are read: a part of what their partitions hold."""
+    return not read.nothing_new and (read.window is not None or read.every_file is not None)
+
+
+def _pending(plan: NodePlan, sources: Mapping[str, SourceRead]) -> NodePlan:
+    """Compute each partition that new rows touch from all of its rows, once it is known which those are."""
+    column = _partition_column(plan)
+    _require_every_file(plan)
+    if any(read.reloads for read in plan.reads) or affected_partitions(sources, column, str(plan.key)) is None:
+        # Nothing tells which partitions the former rows of a rewritten file stand in.
+        return _read_whole(plan, WriteMode.OVERWRITE)
+    wanted = PartitionFilter(column, pending=True)
+    text = f"; the whole of each {column} they touch"
+    return replace(
+        plan,
+        reads=tuple(
+            replace(read, changes=None, partitions=wanted, summary=read.summary + text)
+            if _is_partial(read) or sources[read.name].step is not None
+            else read
+            for read in plan.reads
+        ),
+    )
+
+
+def _require_every_file(plan: NodePlan) -> None:
+    for read in plan.reads:
+        if read.lost_files:
+            count = len(read.lost_files)
+            raise IncrementError(
+                f"{plan.key}: {count:,} loaded file{'' if count == 1 else 's'} of {read.label} "
+                f"{'is' if count == 1 else 'are'} gone ({', '.join(read.lost_files[:3])}), and partitions that "
+                "hold their rows cannot be computed anew without them",
+                fix="put the files back; or write what is read with `append` or `upsert`, and let a second node write "
+                "by partitions; or accept the files that are there: odi run --full-refresh",
+                node=str(plan.key),
+            )
 
 
 def _widened_text(read: ReadPlan, affected: PartitionFilter) -> str:
@@ -311,7 +352,7 @@ def _bounded(plan: NodePlan, bounds: Bounds) -> NodePlan:
     wanted = PartitionFilter(column, values)
     reads = []
     for read in plan.reads:
-        whole = replace(_whole(read), incremental=False)
+        whole = replace(read_whole(read), incremental=False)
         if read.handle is not None and read.handle.exists and column in read.handle.columns:
             whole = replace(whole, partitions=wanted, window=None, summary=f"{bounds}")
         reads.append(whole)

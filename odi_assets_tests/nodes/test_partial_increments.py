@@ -1,0 +1,103 @@
+"""Late and rewritten files, and partitions that an increment holds only a part of, run on real Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.errors import IncrementError
+from odi_assets.state.records import RunStatus
+from odi_assets_tests.nodes.support import Sandbox
+
+Make = Callable[[str, str], Sandbox]
+
+NODE = """
+- pipeline: p
+  nodes:
+  - name: n
+    read:
+      {connection: landing, format: csv, path: "e/*.csv", schema: "id BIGINT, day DATE, at TIMESTAMP",
+       options: {header: "true"}, incremental: {INCREMENT}}
+    write: {connection: lake, path: n, WRITE}
+"""
+HEADER = "id,day,at"
+BY_DAY = "mode: partition_overwrite, partition_by: [day]"
+
+
+@pytest.fixture
+def make(tmp_path: Path, spark: SparkSession) -> Make:
+    return lambda increment, write: Sandbox(
+        tmp_path, spark, NODE.replace("INCREMENT", increment).replace("WRITE", write)
+    )
+
+
+def ids(box: Sandbox) -> list[int]:
+    return [row[0] for row in box.rows("n")]
+
+
+def test_files_that_land_with_old_times_are_loaded_once_and_rewritten_ones_stop_the_run(make: Make) -> None:
+    box = make("mode: files", "mode: append")
+    box.land("e/b.csv", [HEADER, "1,2024-01-01,"])
+    box.run("n")
+    late = box.land("e/a.csv", [HEADER, "2,2024-01-01,"])
+    os.utime(late, (1, 1))
+    empty = box.land("e/empty.csv", [])
+    empty.write_text("")
+    result = box.run("n")
+    assert (result.rows_written, result.hwm_after["path"]) == (1, "e/b.csv")
+    assert "1 empty, skipped (e/empty.csv)" in result.increment
+    assert box.run("n").status is RunStatus.NO_DATA
+    box.land("e/a.csv", [HEADER, "3,2024-01-01,"])
+    with pytest.raises(IncrementError, match=r"has other content now: e/a\.csv"):
+        box.run("n")
+    assert ids(box) == [1, 2]
+    assert box.run("n", full_refresh=True).rows_written == 2
+    assert box.run("n").status is RunStatus.NO_DATA
+
+
+def test_an_hwm_of_old_is_carried_on_when_nothing_is_new(make: Make) -> None:
+    box = make("mode: files", "mode: append")
+    box.land("e/b.csv", [HEADER, "1,2024-01-01,"])
+    box.run("n")
+    entry = box.state.get_entry("p.n")
+    assert entry is not None
+    old = {"mtime_ns": entry.value["mtime_ns"], "path": "e/b.csv"}
+    box.state.compare_and_set("p.n", old, expected_revision=entry.revision)
+    assert box.run("n").status is RunStatus.NO_DATA
+    os.utime(box.land("e/a.csv", [HEADER, "2,2024-01-01,"]), (1, 1))
+    assert box.run("n").rows_written == 1
+
+
+def test_a_partition_that_new_files_touch_is_computed_from_all_files(make: Make) -> None:
+    box = make("mode: files", BY_DAY)
+    box.land("e/a.csv", [HEADER, "1,2024-01-01,", "2,2024-01-02,"])
+    box.run("n")
+    file = box.land("e/b.csv", [HEADER, "3,2024-01-02,"])
+    assert box.run("n").rows_written == 2
+    assert ids(box) == [1, 2, 3]
+    box.land("e/b.csv", [HEADER, "4,2024-01-01,"])
+    box.run("n")
+    assert ids(box) == [1, 2, 4]
+    file.unlink()
+    box.land("e/c.csv", [HEADER, "5,2024-01-01,"])
+    with pytest.raises(IncrementError, match=r"1 loaded file of landing:e/\*\.csv is gone"):
+        box.run("n")
+
+
+@pytest.mark.parametrize("increment", ["mode: stateful, column: at", "mode: rolling_window, column: at, lookback: 2"])
+def test_a_partition_that_a_window_cuts_is_computed_whole(make: Make, increment: str) -> None:
+    box = make(increment, BY_DAY)
+    now = datetime.now(UTC)
+    old, new = (f"{now - timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}" for hours in (60, 1))
+    lines = [HEADER, f"1,2024-01-01,{old}", f"2,2024-01-02,{new}"]
+    box.land("e/a.csv", lines)
+    box.run("n", full_refresh=True)
+    later = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    box.land("e/a.csv", [*lines, f"3,2024-01-01,{later}"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3]
