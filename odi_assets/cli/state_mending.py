@@ -49,7 +49,7 @@ def history(
 def _row(entry: HwmEntry) -> list[str]:
     return [
         str(entry.revision),
-        _shown(entry),
+        shown(entry),
         "" if entry.deleted else type_name(entry),
         f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
         count(entry.target_commit),
@@ -78,7 +78,7 @@ def delete(
         return
     require_consent(yes)
     state.delete_hwm(key)
-    note(f"{key}: {_shown(present)} → deleted")
+    note(f"{key}: {shown(present)} → deleted")
 
 
 def reset(
@@ -111,13 +111,13 @@ def reset(
     if present is None:
         raise not_set(key, project, state)
     wanted = _wanted(state, present, to_revision, value, kind)
-    note(f"This sets {_described(present)} to {_shown(wanted)}.")
+    note(f"This sets {_described(present)} to {shown(wanted)}.")
     _tell_next(project, key, wanted)
     if dry_run:
         return
     require_consent(yes)
     set_back(state, present, wanted)
-    note(f"{key}: {_shown(present)} → {_shown(wanted)}")
+    note(f"{key}: {shown(present)} → {shown(wanted)}")
 
 
 def _wanted(
@@ -136,26 +136,32 @@ def _wanted(
 
 def _described(entry: HwmEntry) -> str:
     which = f"the high-water mark {entry.key}"
-    return f"{which} ({_shown(entry)}, revision {entry.revision}, of {entry.updated_at:%Y-%m-%d %H:%M:%S} UTC)"
+    return f"{which} ({shown(entry)}, revision {entry.revision}, of {entry.updated_at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
-def _shown(entry: HwmEntry) -> str:
+def shown(entry: HwmEntry) -> str:
+    """What the key is at this revision, in a few words."""
     from odi_assets.nodes.display import hwm_text
+    from odi_assets.state.values import dump, to_json
 
-    return "deleted" if entry.deleted else hwm_text(entry.value) or "null"
+    return "deleted" if entry.deleted else hwm_text(entry.value) or dump(to_json(entry.value)[0])
 
 
 def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
     """Say what the node of ``key`` will do at its next run, from ``wanted`` on; None or a tombstone: from the start."""
     from odi_assets.config.graph import state_key
-    from odi_assets.config.models import WriteMode
+    from odi_assets.nodes.plan import rows_are_known_by_keys
+    from odi_assets.nodes.standing import remembers
 
     found = next((name for name, node in project.graph.nodes.items() if state_key(name, node) == key), None)
     if found is None:
         warn_if_unused(project, key)
-        return
-    whole = wanted is None or wanted.deleted or wanted.value is None
-    note(f"The next run of {found} reads {'everything' if whole else 'what lies after that'}.")
-    if project.node(found).write.mode is WriteMode.APPEND:
-        note("It appends: rows that its table holds already and that are read again will be there twice.")
-        note(f"`odi run {found.pipeline} --node {found.node} --full-refresh` replaces the table instead.")
+    elif not remembers(project.node(found)):
+        note(f"warning: {found} reads everything at each run, and has no use for a high-water mark")
+    elif wanted is None or wanted.deleted or wanted.value is None:
+        note(f"The next run of {found} reads everything, and replaces its table.")
+    else:
+        note(f"The next run of {found} reads what lies after that.")
+        if not rows_are_known_by_keys(project.node(found).write):
+            note("It appends: rows that its table holds already and that are read again will be there twice.")
+            note(f"`odi state rewind {found}` takes a table and its high-water mark back together.")

@@ -203,11 +203,9 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
 
 
 def _shown(entry: HwmEntry | None) -> str:
-    from odi_assets.nodes.display import hwm_text
+    from odi_assets.cli.state_mending import shown
 
-    if entry is None:
-        return ""
-    return "deleted" if entry.deleted else hwm_text(entry.value) or "null"
+    return "" if entry is None else shown(entry)
 
 
 def _tell_unused(project: Project, transfer: Transfer) -> None:

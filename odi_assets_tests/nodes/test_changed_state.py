@@ -44,11 +44,12 @@ def path_of(box: Sandbox) -> str:
     return str(box.plan("raw").hwm_before["path"])
 
 
-def test_a_deleted_hwm_stays_deleted_and_the_next_run_loads_everything(box: Sandbox) -> None:
+def test_a_deleted_hwm_stays_deleted_and_the_next_run_loads_everything_once(box: Sandbox) -> None:
     assert box.state.delete_hwm("p.raw")
     plan = box.plan("raw")
     assert (plan.hwm_before, plan.repaired) == (None, False)
     assert box.finish(plan).rows_written == 2
+    assert box.rows("raw") == [(1,), (2,)]
     assert path_of(box) == "orders/2.csv"
     assert box.run("raw").status is RunStatus.NO_DATA
 
