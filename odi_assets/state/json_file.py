@@ -99,7 +99,7 @@ class JsonFile:
         return StateError(
             f"the state file {self.path}:{line}:{column} is damaged: {why}",
             fix=f"nothing was changed, and a copy is at {aside}: mend the file, put a good copy in its place, or "
-            "remove it to begin with no state (every node then loads everything)",
+            "remove it: the next runs then take the HWMs from the logs of their tables",
             path=str(self.path),
             line=line,
             column=column,
