@@ -8,6 +8,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
+from odi_assets.nodes.bounds import Bounds
 from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
@@ -45,24 +46,34 @@ class Forecast:
 
 
 def forecast(
-    project: Project, state: StateBackend, keys: Sequence[NodeKey], *, full_refresh: bool = False
+    project: Project,
+    state: StateBackend,
+    keys: Sequence[NodeKey],
+    *,
+    full_refresh: bool = False,
+    bounds: Bounds | None = None,
 ) -> list[Forecast]:
     """Plan ``keys``, which are in the order they run. Changes nothing; a node that cannot be planned has its error."""
     found: dict[NodeKey, Forecast] = {}
     for key in keys:
         writing = [up for up in project.graph.upstream(key) if up in found and found[up].action in {"write", "follow"}]
-        found[key] = _forecast(project, state, key, writing, full_refresh)
+        found[key] = _forecast(project, state, key, writing, full_refresh, bounds)
     return list(found.values())
 
 
 def _forecast(
-    project: Project, state: StateBackend, key: NodeKey, writing: Sequence[NodeKey], full_refresh: bool
+    project: Project,
+    state: StateBackend,
+    key: NodeKey,
+    writing: Sequence[NodeKey],
+    full_refresh: bool,
+    bounds: Bounds | None,
 ) -> Forecast:
     missing = [up for up in writing if not TableHandle.open(project.target(up)).exists]
     if missing:
         return Forecast(key, "follow", f"what {_names(missing, key)} will hold: not written yet")
     try:
-        plan = plan_node(project, state, key, full_refresh=full_refresh)
+        plan = plan_node(project, state, key, full_refresh=full_refresh, bounds=bounds)
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
     if plan.nothing_new and writing:

@@ -12,10 +12,14 @@ from odi_assets.cli.output import Column, counted, data_json, data_table, is_nar
 from odi_assets.cli.settings import (
     ConfigOption,
     DebugOption,
+    DownstreamOption,
+    FromOption,
     FullRefreshOption,
     JsonOption,
     NodeOption,
     PipelineArgument,
+    ToOption,
+    bounds_of,
     settings,
 )
 from odi_assets.errors import ConfigError
@@ -35,7 +39,10 @@ def plan(
     context: typer.Context,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
+    downstream: DownstreamOption = False,
     full_refresh: FullRefreshOption = False,
+    from_: FromOption = None,
+    to: ToOption = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     debug: DebugOption = False,
@@ -45,8 +52,11 @@ def plan(
     from odi_assets.cli.selection import selected_nodes
 
     project = settings(context, config, debug).project()
-    keys = selected_nodes(project, pipeline, node)
-    found = forecast(project, project.open_state(), keys, full_refresh=full_refresh)
+    bounds = bounds_of(from_, to)
+    if bounds is not None and full_refresh:
+        raise ConfigError("--full-refresh is of all rows, --from and --to are of some", fix="give one of the two")
+    keys = selected_nodes(project, pipeline, node, downstream=downstream)
+    found = forecast(project, project.open_state(), keys, full_refresh=full_refresh, bounds=bounds)
     if as_json:
         data_json([one.to_json() for one in found])
     else:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from odi_assets.cli.output import console, counted, is_terminal
 from odi_assets.engine.stages import running_stages
+from odi_assets.nodes.result import is_left_out
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -76,7 +77,10 @@ class RunProgress:
         self._console.print(f"{pipeline}: {counted(nodes, 'node')}", soft_wrap=True)
 
     def listen(self, event: NodeEvent) -> None:
-        """A node started or ended."""
+        """A node started or ended, or a resumed run decided that it runs again."""
+        if event.reason is not None:
+            self._console.print(f"{event.key} runs: {event.reason}", soft_wrap=True)
+            return
         if event.result is None:
             self._live.update(self._task, description=str(event.key))
             return
@@ -89,7 +93,7 @@ def outcome(result: NodeResult) -> str:
     """How a node ended, in a few words: ``SUCCESS, 2,226 rows, 3.1 s``."""
     status, seconds = result.status.value, f"{result.seconds:.1f} s"
     if status == "SKIPPED":
-        return status
+        return f"{status}, {result.error}" if is_left_out(result) else status
     if status == "NO_DATA":
         return f"{status}, nothing new, {seconds}"
     rows = f", {counted(result.rows_written, 'row')}" if result.rows_written is not None else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from odi_assets.cli.boundary import readable
 from odi_assets.cli.output import Column, count, data_table, is_narrow, note
 from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.result import is_left_out
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -54,13 +55,24 @@ def show_results(results: Sequence[NodeResult]) -> None:
     )
 
 
+def show_left_out(results: Sequence[NodeResult]) -> None:
+    """Print, on stderr, why a resumed run left nodes out; once for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if is_left_out(result):
+            reasons.setdefault(result.error or "", []).append(result.key.node)
+    for reason, nodes in reasons.items():
+        note(f"Skipped {', '.join(nodes)}: {reason}")
+
+
 def show_failures(results: Sequence[NodeResult]) -> None:
     """Print the error of each node that failed, once, on stderr; if none did, why the rest was skipped."""
     failed = [result for result in results if result.status.value == "FAILURE"]
     for result in failed:
         note(f"odi: {result.key} failed: {readable(result.error or 'no reason was given')}")
     if not failed:
-        for reason in dict.fromkeys(result.error for result in results if result.status.value == "SKIPPED"):
+        skipped = [result for result in results if result.status.value == "SKIPPED" and not is_left_out(result)]
+        for reason in dict.fromkeys(result.error for result in skipped):
             note(f"odi: the run failed: {readable(reason or 'no reason was given')}")
 
 

@@ -13,10 +13,15 @@ from odi_assets.cli.output import data_json, note, stdout_kept_for_data
 from odi_assets.cli.settings import (
     ConfigOption,
     DebugOption,
+    DownstreamOption,
+    FromOption,
     FullRefreshOption,
     JsonOption,
     NodeOption,
     PipelineArgument,
+    ResumeOption,
+    ToOption,
+    bounds_of,
     settings,
 )
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from odi_assets.cli.progress import RunProgress
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
+    from odi_assets.orchestration.requests import Request
     from odi_assets.orchestration.run import RunSummary
 
 
@@ -31,7 +37,11 @@ def run(
     context: typer.Context,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
+    downstream: DownstreamOption = False,
     full_refresh: FullRefreshOption = False,
+    resume: ResumeOption = False,
+    from_: FromOption = None,
+    to: ToOption = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     debug: DebugOption = False,
@@ -39,19 +49,24 @@ def run(
     """Run nodes: read what is new, write it, and remember how far that was."""
     from odi_assets.cli.selection import pipelines_in_order, selected_nodes
     from odi_assets.engine.java import require_java
+    from odi_assets.nodes.ranges import require_ranges
+    from odi_assets.orchestration.requests import Request
 
     project = settings(context, config, debug).project()
-    keys = selected_nodes(project, pipeline, node)
+    request = Request(full_refresh, resume, bounds_of(from_, to))
+    keys = selected_nodes(project, pipeline, node, downstream=downstream)
+    if request.bounds is not None:
+        require_ranges(project, keys, request.bounds)
     pipelines = pipelines_in_order(project, keys)
     if not project.config.spark.remote:
         require_java()
 
     from odi_assets.cli.progress import RunProgress
-    from odi_assets.cli.results import show_failures, show_next, show_results
+    from odi_assets.cli.results import show_failures, show_left_out, show_next, show_results
 
     quiet_libraries()
     with stdout_kept_for_data(), RunProgress(keys) as progress:
-        summaries = _run(project, pipelines, progress, full_refresh)
+        summaries = _run(project, pipelines, progress, request)
     results = [result for summary in summaries for result in summary.results]
     if as_json:
         data_json([{"run_id": s.run_id, **result.to_json()} for s in summaries for result in s.results])
@@ -59,6 +74,7 @@ def run(
         note()
         show_results(results)
         note()
+        show_left_out(results)
     if not all(summary.success for summary in summaries):
         show_failures(results)
         left_out = [name for name, _ in pipelines[len(summaries) :]]
@@ -70,7 +86,7 @@ def run(
 
 
 def _run(
-    project: Project, pipelines: list[tuple[str, list[NodeKey]]], progress: RunProgress, full_refresh: bool
+    project: Project, pipelines: list[tuple[str, list[NodeKey]]], progress: RunProgress, request: Request
 ) -> list[RunSummary]:
     """Run one pipeline after the other, up to the first that fails."""
     from odi_assets.orchestration.run import run_pipeline
@@ -83,7 +99,9 @@ def _run(
                 project,
                 name,
                 nodes=[str(key) for key in keys],
-                full_refresh=full_refresh,
+                full_refresh=request.full_refresh,
+                resume=request.resume,
+                bounds=request.bounds,
                 on_event=progress.listen,
             )
         except KeyboardInterrupt:

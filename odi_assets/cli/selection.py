@@ -10,13 +10,25 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
 
 
-def selected_nodes(project: Project, pipeline: str | None, nodes: Sequence[str] | None) -> tuple[NodeKey, ...]:
-    """The nodes meant by PIPELINE and ``--node``, in the order they run.
+def selected_nodes(
+    project: Project, pipeline: str | None, nodes: Sequence[str] | None, *, downstream: bool = False
+) -> tuple[NodeKey, ...]:
+    """The nodes meant by PIPELINE and ``--node``, in the order they run; with those below them, if asked for.
 
     Raises:
         ConfigError: there is no such pipeline or node.
     """
-    return project.pipeline_nodes(pipeline, tuple(nodes or ()))
+    keys = project.pipeline_nodes(pipeline, tuple(nodes or ()))
+    return _with_downstream(project, keys) if downstream else keys
+
+
+def _with_downstream(project: Project, keys: Sequence[NodeKey]) -> tuple[NodeKey, ...]:
+    found, waiting = set(keys), list(keys)
+    while waiting:
+        below = [key for key in project.graph.downstream(waiting.pop()) if key not in found]
+        found.update(below)
+        waiting += below
+    return tuple(key for key in project.graph.order(None) if key in found)
 
 
 def pipelines_in_order(project: Project, keys: Sequence[NodeKey]) -> list[tuple[str, list[NodeKey]]]:

@@ -14,6 +14,7 @@ from odi_assets.engine.gateway import DEBUG_VARIABLE
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.bounds import Bounds
     from odi_assets.nodes.project import Project
 
 ConfigOption = Annotated[
@@ -34,9 +35,42 @@ NodeOption = Annotated[
 FullRefreshOption = Annotated[
     bool, typer.Option("--full-refresh", help="Read sources from the beginning and replace the tables.")
 ]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Leave out the nodes that succeeded in the last run, if nothing changed since.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Run the range that begins here, a date or a UTC time; needs --to. High-water marks stay where they are.",
+    ),
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Where the range ends; this moment is not in it.")
+]
+DownstreamOption = Annotated[
+    bool, typer.Option("--downstream", help="Every node below those as well, in other pipelines too.")
+]
 PipelineArgument = Annotated[
     str | None, typer.Argument(metavar="[PIPELINE]", help="All pipelines, in order, unless one is named.")
 ]
+
+
+def bounds_of(start: str | None, end: str | None) -> Bounds | None:
+    """The range of ``--from`` and ``--to``; None without them.
+
+    Raises:
+        ConfigError: one stands alone, is not a time, or they hold nothing.
+    """
+    from odi_assets.nodes.bounds import Bounds
+
+    if start is None and end is None:
+        return None
+    if start is None or end is None:
+        given, missing = ("--from", "--to") if end is None else ("--to", "--from")
+        raise ConfigError(f"{given} stands alone", fix=f"a range needs both: give {missing} too")
+    return Bounds.of(start, end)
 
 
 @dataclass

@@ -31,7 +31,8 @@ class Window:
     Attributes:
         lower: exclusive; None reads from the beginning.
         upper: inclusive; None reads to the end (rolling windows); UNKNOWN until the source was looked at.
-        lower_inclusive: rolling windows, closed boundaries and first values include their lower bound.
+        upper_inclusive: ranges do not include their upper bound.
+        lower_inclusive: ranges, rolling windows, closed boundaries and first values include their lower bound.
         start: where a read of the whole source begins, inclusive; None at the beginning.
         nulls: rows without a cursor are in the window too.
         date_format: how dates are written where the cursor is text.
@@ -43,6 +44,7 @@ class Window:
     lower: Any = None
     upper: Any = None
     lower_inclusive: bool = False
+    upper_inclusive: bool = True
     start: Any = None
     nulls: bool = False
     date_format: DateFormat | None = None
@@ -84,6 +86,7 @@ class ReadPlan:
         hwm_before: the HWM the plan started from; None on a first read.
         hwm_after: the HWM once this read is safely in the target; UNKNOWN until Spark looked.
         nothing_new: the source is not ahead of the HWM.
+        position: where the whole source stood when this was planned (see ``position``).
         summary: what will be read, in words.
         every_file: of a files increment, all files that the target will stand for.
         ledger: the part of the ledger of loaded files that ``hwm_after`` needs, to be written before the commit.
@@ -124,6 +127,7 @@ class ReadPlan:
     excluded: int | None = None
     from_start: bool = False
     ties_after: Mapping[str, int] = field(default_factory=dict)
+    position: Mapping[str, Any] | None = None
 
     @property
     def known_rows(self) -> int | None:

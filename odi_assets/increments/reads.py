@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odi_assets.config.models import (
@@ -21,6 +21,7 @@ from odi_assets.increments import rolling, stateful
 from odi_assets.increments.arrivals import arrivals
 from odi_assets.increments.files import SourceFile, list_files
 from odi_assets.increments.model import ReadPlan, Window
+from odi_assets.increments.position import files_position, table_position
 from odi_assets.increments.stateful import Memory
 from odi_assets.increments.versions import VersionStep, step
 from odi_assets.tables.handle import TableHandle
@@ -74,11 +75,12 @@ def plan_source(spec: SourceSpec, hwm: Any, memory: Memory | None = None) -> Sou
     """
     if spec.format is FileFormat.DELTA:
         return _plan_table(spec, hwm, memory or Memory())
-    return SourceRead(_plan_files(spec, hwm, memory or Memory()))
-
-
-def _plan_files(spec: SourceSpec, hwm: Any, memory: Memory) -> ReadPlan:
     listed = list_files(spec.base, spec.path)
+    planned = _plan_files(spec, listed, hwm, memory or Memory())
+    return SourceRead(replace(planned, position=files_position(listed)))
+
+
+def _plan_files(spec: SourceSpec, listed: Sequence[SourceFile], hwm: Any, memory: Memory) -> ReadPlan:
     if isinstance(spec.incremental, FilesIncrement):
         return _plan_arrivals(spec, spec.incremental, listed, hwm)
     files = tuple(file for file in listed if file.size)
@@ -184,6 +186,7 @@ def _table_plan(spec: SourceSpec, handle: TableHandle, **facts: Any) -> ReadPlan
         format="delta",
         location=spec.location,
         handle=handle,
+        position=table_position(handle),
         options=spec.options,
         **facts,
     )

@@ -36,6 +36,13 @@ def committed_hwm(stamp: CommittedStamp) -> Any:
     return decode(stamp.facts["hwm"]["value"], stamp.facts["hwm"]["type"])
 
 
+def hwm_in_target(entry: HwmEntry | None, target: TableHandle, app_id: str, trusted: Any) -> Any:
+    """The HWM whose rows are in the target as it was opened. State may have moved on since, or have stayed behind."""
+    stamp = target.last_stamp(app_id, carrying="hwm") if target.exists else None
+    by_hand = entry is not None and entry.target_commit is None
+    return trusted if stamp is None or (by_hand and not _is_newer(stamp, entry)) else committed_hwm(stamp)
+
+
 def require_memory(key: NodeKey, state_name: str, entry: HwmEntry | None, target: TableHandle, app_id: str) -> None:
     """Refuse to append everything again to a table that holds it, because nothing tells any more up to where.
 

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import StateConflictError
+from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.increments import ledger
+from odi_assets.increments.position import table_position
 from odi_assets.increments.stateful import Memory
 from odi_assets.nodes import attempts
 from odi_assets.nodes.again import without_loaded
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.plan import NodePlan, combined_hwm
+from odi_assets.nodes.plan import NodePlan, combined_hwm, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.touched import with_partitions
 from odi_assets.nodes.transform import drop_views, transformed
 from odi_assets.nodes.upper_bounds import with_upper_bounds
-from odi_assets.sources.read import load
+from odi_assets.sources.read import load, partition_condition
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import encode
 from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.protocol import Stamp, TableEngine, WriteResult, WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_TRIES = 8
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +50,10 @@ class Computed:
     plan: NodePlan
     df: DataFrame | None
     counts: RowCounts
+
+    @property
+    def spark(self) -> SparkSession | None:
+        return None if self.df is None else self.df.sparkSession
 
     @property
     def nothing_new(self) -> bool:
@@ -66,6 +75,8 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     counts = RowCounts()
     sources = {read.name: counts.watch(read, load(spark, read)) for read in plan.reads}
     df = transformed(spark, plan.node, plan.project.root, sources, str(plan.key))
+    if plan.within is not None and plan.within.column in df.columns:
+        df = df.where(partition_condition(df, plan.within.column, plan.within.values))
     fresh = without_loaded(df, plan, spark)
     if fresh is None:
         drop_views(spark, sources)
@@ -79,14 +90,35 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
 
     Raises:
         FencedError: another run committed this increment first; nothing was written.
-        TableConflictError: the table changed meanwhile in a way this write was based on; it may be run again.
+        TableConflictError: the table kept changing in ways this write was based on, however often it was planned anew.
         TableError: the target cannot take the rows.
     """
+    for wait in _waits():
+        try:
+            return _commit_once(computed, state, run, engine)
+        except TableConflictError as conflict:
+            plan, spark = computed.plan, computed.spark
+            if wait is None or spark is None:
+                raise
+            _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
+            time.sleep(wait)
+            again = plan_node(plan.project, state, plan.key, full_refresh=plan.full_refresh, bounds=plan.bounds)
+            computed = compute(again, spark)
+    raise AssertionError("the last wait is None")
+
+
+def _waits() -> Iterator[float | None]:
+    """Seconds before each new try of a write that met a conflict; None once it has been tried often enough."""
+    yield from (random.uniform(0, 0.1 * 2**number) for number in range(_TRIES - 1))
+    yield None
+
+
+def _commit_once(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None) -> NodeResult:
     plan = computed.plan
     if computed.df is None:
         return no_data(plan, state, run)
     spec = write_spec(plan)
-    stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run))
+    stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run), fences=plan.bounds is None)
     _write_ledgers(plan)
     try:
         written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
@@ -128,6 +160,7 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
         "mode": plan.mode.value,
         "increment": plan.summary,
         "code_version": run.code_version,
+        "positions": dict(plan.inputs),
         "state_revision": plan.entry.revision if plan.entry else 0,
         "state_updated_at": plan.entry.updated_at.isoformat() if plan.entry else None,
         "inputs": _input_versions(plan),
@@ -140,10 +173,6 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
         remembered = {read.name: found for read in plan.reads if (found := Memory.facts(read))}
         if remembered:
             facts["hwm"]["reads"] = remembered
-    elif plan.bounds is not None and plan.hwm_before is not None:
-        # It did not move; the newest commit tells it all the same, so that no plan has to look further back.
-        before = encode(plan.hwm_before)
-        facts["hwm"] = {"value": before.json, "type": before.type}
     return facts
 
 
@@ -214,6 +243,7 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
         hwm_before=plan.hwm_before,
         hwm_after=plan.hwm_before,
         table_version=plan.target.version,
+        metrics={"inputs": dict(plan.inputs), "target": table_position(plan.target)},
     )
 
 
@@ -242,6 +272,8 @@ def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int |
         "files_removed": written.files_removed,
         "bytes_written": written.bytes_written,
         "mode": plan.mode.value,
+        "inputs": dict(plan.inputs),
+        "target": _left_at(plan, written),
         **_told(plan, written),
     }
     excluded = [read.excluded for read in plan.reads if read.excluded]
@@ -275,6 +307,11 @@ def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     if written.columns_ignored:
         told["columns_ignored"] = list(written.columns_ignored)
     return told
+
+
+def _left_at(plan: NodePlan, written: WriteResult) -> Mapping[str, Any]:
+    made = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
+    return {"table_id": made.table_id, "version": written.version}
 
 
 def _seconds(run: RunInfo) -> float:

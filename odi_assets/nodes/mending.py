@@ -78,6 +78,9 @@ def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
 def _succeeded(project: Project, attempt: Attempt, stamp: CommittedStamp) -> RunRecord:
     facts = stamp.facts
     metrics: dict[str, object] = {name: facts[name] for name in _KEPT if name in facts}
+    metrics["inputs"] = facts.get("positions")
+    target = TableHandle.open(project.target(attempt.key), stamp.version)
+    metrics["target"] = {"table_id": target.table_id, "version": stamp.version}
     hwm = facts.get("hwm")
     return _row(
         project,

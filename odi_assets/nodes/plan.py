@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import FileFormat, NodeConfig, StatefulIncrement, WriteConfig, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError
+from odi_assets.increments.files import SourceFile
 from odi_assets.increments.model import UNKNOWN, PartitionFilter, ReadPlan
+from odi_assets.increments.position import table_position
 from odi_assets.increments.reads import SourceRead, SourceSpec, plan_source
 from odi_assets.increments.stateful import Memory
-from odi_assets.nodes.agreement import require_memory, trusted_hwm
+from odi_assets.nodes.agreement import hwm_in_target, require_memory, trusted_hwm
 from odi_assets.nodes.behind import require_target
 from odi_assets.nodes.bounds import Bounds, partition_values
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.fences import app_id
-from odi_assets.nodes.project import Project
+from odi_assets.nodes.fences import app_id, range_app_id
+from odi_assets.nodes.project import READ_VIEW, Project
+from odi_assets.nodes.ranges import RangeWay, range_way, require_ranges
 from odi_assets.nodes.standing import remembers
 from odi_assets.nodes.widening import affected_partitions
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import encode
 from odi_assets.tables.handle import TableHandle
-
-READ_VIEW = "df"
-"""What a node's ``read`` is called in its SQL and function; inputs go by their own names."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,10 @@ class NodePlan:
         number: the fence of the commit.
         entry: the HWM entry as read from state; a tombstone too.
         bounds: set for bounded runs, which never touch the HWM.
+        within: of a bounded run, the partitions that the rows to be written are in; others are left out.
         repaired: the target's log was ahead of state, and the HWM was taken from there.
         nothing_new: no incremental source is ahead of its HWM: nothing is to be done.
+        inputs: where each source stood, and each node that this one waits for without reading it.
     """
 
     project: Project
@@ -59,13 +61,15 @@ class NodePlan:
     entry: HwmEntry | None
     replace: tuple[Mapping[str, str | None], ...] | None = None
     bounds: Bounds | None = None
+    within: PartitionFilter | None = None
     full_refresh: bool = False
     repaired: bool = False
     nothing_new: bool = False
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def app_id(self) -> str:
-        return app_id(self.key)
+        return app_id(self.key) if self.bounds is None else range_app_id(self.key)
 
     @property
     def state_key(self) -> str:
@@ -130,6 +134,8 @@ def plan_node(
         IncrementError, SourceError, TableError: a source cannot be planned.
     """
     node = project.node(key)
+    if bounds is not None:
+        require_ranges(project, (key,), bounds)
     target = TableHandle.open(project.target(key))
     entry = state.get_entry(state_key(key, node), deleted=True)
     hwm, repaired = trusted_hwm(entry, target, app_id(key))
@@ -151,19 +157,29 @@ def plan_node(
         reads=tuple(source.plan for source in sources.values()),
         target=target,
         mode=node.write.mode,
-        number=target.transaction_number(app_id(key)) + 1,
+        number=target.transaction_number(range_app_id(key) if bounds else app_id(key)) + 1,
         hwm_before=hwm,
         hwm_after=hwm,
         entry=entry,
         bounds=bounds,
         full_refresh=full_refresh,
         repaired=repaired,
+        inputs={**_waited_positions(project, key), **{name: s.plan.position for name, s in sources.items()}},
     )
     if bounds is not None:
         return _bounded(plan, bounds)
     if full_refresh:
         return _with_hwm(replace(plan, mode=WriteMode.OVERWRITE, reads=tuple(r.whole() for r in plan.reads)))
     return _with_hwm(_incremental(plan, sources))
+
+
+def waited_for(project: Project, key: NodeKey) -> tuple[NodeKey, ...]:
+    """The nodes of ``depends_on``: they run first, and what this node takes from them is not ours to see."""
+    return tuple(project.graph.resolve(key, name) for name in project.node(key).depends_on)
+
+
+def _waited_positions(project: Project, key: NodeKey) -> dict[str, Any]:
+    return {str(other): table_position(TableHandle.open(project.target(other))) for other in waited_for(project, key)}
 
 
 def source_specs(project: Project, key: NodeKey, target: Location | None = None) -> list[SourceSpec]:
@@ -341,27 +357,79 @@ def _partition_column(plan: NodePlan) -> str:
 
 
 def _bounded(plan: NodePlan, bounds: Bounds) -> NodePlan:
-    if plan.node.partition is None:
+    way = range_way(plan.key, plan.node)
+    if way.source is not None:
+        reads = tuple(_cursor_range(read, way, bounds) for read in plan.reads)
+        return replace(plan, reads=reads, mode=way.mode)
+    partition = plan.node.partition
+    values = partition_values(partition, bounds) if partition is not None else ()
+    wanted = PartitionFilter(way.column, values)
+    reads = tuple(_partition_range(read, wanted, bounds) for read in map(_loaded(plan), plan.reads))
+    replaced = tuple({way.column: value} for value in values) if way.mode is WriteMode.PARTITION_OVERWRITE else None
+    return replace(plan, reads=reads, mode=way.mode, replace=replaced, within=wanted)
+
+
+def _everything(read: ReadPlan) -> ReadPlan:
+    return replace(read_whole(read), incremental=False, window=None, stateful=None)
+
+
+def _cursor_range(read: ReadPlan, way: RangeWay, bounds: Bounds) -> ReadPlan:
+    if read.name != way.source or read.window is None:
+        return _everything(read)
+    window = replace(read.window.whole(), lower=bounds.start, upper=bounds.end, upper_inclusive=False, nulls=False)
+    return replace(_everything(read), window=window, summary=f"{bounds}")
+
+
+def _partition_range(read: ReadPlan, wanted: PartitionFilter, bounds: Bounds) -> ReadPlan:
+    if read.handle is None or not read.handle.exists or wanted.column not in read.handle.columns:
+        return read
+    return replace(read, partitions=wanted, summary=f"{bounds}")
+
+
+def _loaded(plan: NodePlan) -> Callable[[ReadPlan], ReadPlan]:
+    """How much of each source a range is made of: all there is; for a node that appends, what its increments have
+    loaded, for they will append the rest."""
+    if plan.node.write.mode is not WriteMode.APPEND:
+        return _everything
+    hwm = hwm_in_target(plan.entry, plan.target, app_id(plan.key), plan.hwm_before)
+    specs = {spec.name: spec for spec in source_specs(plan.project, plan.key, plan.target.location)}
+
+    def upto(read: ReadPlan) -> ReadPlan:
+        if not read.incremental:
+            return _everything(read)
+        mark = _hwm_of(hwm, specs[read.name], plan.key)
+        if mark is None:
+            raise ConfigError(
+                f"{plan.key} appends, and nothing of {read.label} was loaded yet: its first run would repeat the range",
+                fix=f"run it first (odi run {plan.key.pipeline} --node {plan.key.node}); a range can be run again then",
+                node=str(plan.key),
+            )
+        if read.every_file is not None:
+            return replace(_everything(read), files=_loaded_files(plan, specs[read.name], mark))
+        if read.window is not None:
+            return replace(_everything(read), window=replace(read.window.whole(), upper=mark))
+        return replace(_everything(read), handle=_at_version(read, mark))
+
+    return upto
+
+
+def _loaded_files(plan: NodePlan, spec: SourceSpec, mark: Any) -> tuple[SourceFile, ...]:
+    read = plan_source(spec, mark).plan
+    if read.lost_files:
         raise ConfigError(
-            f"{plan.key} has no `partition`, so a range of it cannot be run",
-            fix="add `partition: {column: …, start: …}` to the node, or run it whole with --full-refresh",
+            f"{plan.key}: {len(read.lost_files):,} of the files that were loaded from {read.label} are gone, among "
+            f"them {read.lost_files[0]}; a range made of the others would lose their rows",
+            fix="put the files back; what is loaded can be corrected by a full refresh from what is left",
             node=str(plan.key),
         )
-    column = plan.node.partition.column
-    values = partition_values(plan.node.partition, bounds)
-    wanted = PartitionFilter(column, values)
-    reads = []
-    for read in plan.reads:
-        whole = replace(read_whole(read), incremental=False)
-        if read.handle is not None and read.handle.exists and column in read.handle.columns:
-            whole = replace(whole, partitions=wanted, window=None, summary=f"{bounds}")
-        reads.append(whole)
-    return replace(
-        plan,
-        reads=tuple(reads),
-        mode=WriteMode.PARTITION_OVERWRITE,
-        replace=tuple({column: value} for value in values),
-    )
+    return tuple(file for file in read.every_file or () if file not in (read.files or ()))
+
+
+def _at_version(read: ReadPlan, mark: Any) -> TableHandle | None:
+    version = mark if isinstance(mark, int) else mark.get("version")
+    if read.handle is None or version == read.handle.version:
+        return read.handle
+    return TableHandle.open(read.handle.location, version)
 
 
 def _with_hwm(plan: NodePlan) -> NodePlan:

@@ -11,6 +11,9 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.display import hwm_text
 from odi_assets.state.records import RunStatus
 
+RESUMED_FROM = "resumed_from"
+"""Key of the metrics of a node that a resumed run left out: the run in which it succeeded."""
+
 
 @dataclass(frozen=True)
 class RunInfo:
@@ -68,3 +71,8 @@ class NodeResult:
             "uri": self.uri,
             "error": self.error,
         }
+
+
+def is_left_out(result: NodeResult) -> bool:
+    """Whether a resumed run left the node out, for there was nothing to do."""
+    return result.status is RunStatus.SKIPPED and RESUMED_FROM in result.metrics

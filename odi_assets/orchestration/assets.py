@@ -12,8 +12,6 @@ from pydantic import Field
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
-from odi_assets.errors import ConfigError
-from odi_assets.nodes.bounds import Bounds
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.materialize import Computed, compute
@@ -23,8 +21,9 @@ from odi_assets.orchestration.io_manager import HISTORY, IO_MANAGER, SPARK, STAT
 from odi_assets.orchestration.metadata import definition_metadata, description
 from odi_assets.orchestration.naming import asset_key, op_name
 from odi_assets.orchestration.partitions import partitions_definition, run_bounds
+from odi_assets.orchestration.requests import FROM_TAG, TO_TAG, request_of
 from odi_assets.orchestration.resources import SparkResource, StateResource
-from odi_assets.orchestration.run_history import FULL_REFRESH_TAG, RunHistory
+from odi_assets.orchestration.run_history import RunHistory
 from odi_assets.orchestration.selection import skipped_with
 from odi_assets.orchestration.sources import Sources
 from odi_assets.orchestration.suppression import PLANNED
@@ -88,9 +87,11 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     run = resources.run_history.start(key, context.retry_number, partition)
     plan = None
     try:
-        bounds = run_bounds(context, project.node(key).partition)
-        full_refresh = _full_refresh(key, context, config, bounds)
-        plan = plan_node(project, resources.state.backend, key, full_refresh=full_refresh, bounds=bounds)
+        partitions = run_bounds(context, project.node(key).partition)
+        wanted = request_of(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
+        if wanted.resume and resources.run_history.left_out(key, run) is not None:
+            return StepOutput(None, run, partition)
+        plan = plan_node(project, resources.state.backend, key, full_refresh=wanted.full_refresh, bounds=wanted.bounds)
         context.log.info("%s: %s", key, plan.summary)
         # Without anything new there is no reason to start Spark.
         computed = (
@@ -103,28 +104,13 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     return StepOutput(computed, run, partition)
 
 
-def _full_refresh(
-    key: NodeKey, context: dg.AssetExecutionContext, config: NodeRunConfig, bounds: Bounds | None
-) -> bool:
-    tag = context.run.tags.get(FULL_REFRESH_TAG, "false").strip().lower()
-    if tag not in ("true", "false"):
-        raise ConfigError(f"the run tag {FULL_REFRESH_TAG} is `{tag}`", fix="set it to true or false", tag=tag)
-    wanted = config.full_refresh or tag == "true"
-    if wanted and bounds is not None:
-        raise ConfigError(
-            f"{key}: a full refresh replaces the whole table, and this run is bounded ({bounds})",
-            fix="run it without partitions, or without the full refresh",
-            node=str(key),
-        )
-    return wanted
-
-
 def _partition_label(context: dg.AssetExecutionContext) -> str | None:
     if context.has_partition_key:
         return str(context.partition_key)
     if context.has_partition_key_range:
         return f"{context.partition_key_range.start}...{context.partition_key_range.end}"
-    return None
+    tags = context.run.tags
+    return f"{tags[FROM_TAG]}...{tags[TO_TAG]}" if FROM_TAG in tags and TO_TAG in tags else None
 
 
 def _kinds(node: NodeConfig) -> set[str]:

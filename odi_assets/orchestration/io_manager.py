@@ -33,9 +33,12 @@ SPARK, STATE, HISTORY = "spark", "state", "run_history"
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What a node's step hands over: rows not computed yet, and the run they are for."""
+    """What a node's step hands over: rows not computed yet, and the run they are for.
 
-    computed: Computed
+    ``computed`` is None for a node that a resumed run leaves out.
+    """
+
+    computed: Computed | None
     run: RunInfo
     partition_key: str | None = None
 
@@ -52,6 +55,9 @@ class DeltaIOManager(dg.IOManager):
         Raises:
             OdiError: nothing was committed, and the run history says why.
         """
+        if obj.computed is None:
+            suppress_materialization(context)
+            return
         history: RunHistory = getattr(context.resources, HISTORY)
         plan = obj.computed.plan
         try:

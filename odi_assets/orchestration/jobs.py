@@ -10,7 +10,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import asset_key
-from odi_assets.orchestration.run_history import FULL_REFRESH_TAG
+from odi_assets.orchestration.requests import FULL_REFRESH_TAG, RESUME_TAG
 
 
 def pipeline_jobs(
@@ -54,7 +54,10 @@ def _description(project: Project, pipeline: PipelineConfig) -> str:
             "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition. With "
             "partitions, those are computed again and the high-water marks stay where they are."
         )
-    return f"{text}\n\nThe run tag `{FULL_REFRESH_TAG}: true` reads all sources from the beginning."
+    return (
+        f"{text}\n\nThe run tag `{FULL_REFRESH_TAG}: true` reads all sources from the beginning; "
+        f"`{RESUME_TAG}: true` leaves out the nodes that succeeded in the last run and for which nothing changed."
+    )
 
 
 def _keys(pipeline: PipelineConfig) -> list[dg.AssetKey]:

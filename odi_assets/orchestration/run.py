@@ -10,14 +10,17 @@ from dataclasses import dataclass
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.bounds import Bounds
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.ranges import require_ranges
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.build import build_definitions
 from odi_assets.orchestration.instance import open_instance
 from odi_assets.orchestration.liveness import run_in_flight
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.quiet import quiet_logger
-from odi_assets.orchestration.run_history import FULL_REFRESH_TAG, TRIGGER_TAG, Listener, NodeEvent, RunHistory
+from odi_assets.orchestration.requests import Request
+from odi_assets.orchestration.run_history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
 
 __all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline"]
 
@@ -42,6 +45,8 @@ def run_pipeline(
     *,
     nodes: Sequence[str] | None = None,
     full_refresh: bool = False,
+    resume: bool = False,
+    bounds: Bounds | None = None,
     instance: dg.DagsterInstance | None = None,
     on_event: Listener | None = None,
 ) -> RunSummary:
@@ -50,26 +55,31 @@ def run_pipeline(
     Args:
         nodes: names of the nodes to run; all of the pipeline if None.
         full_refresh: read sources from the beginning and replace tables.
+        resume: leave out the nodes that succeeded in the pipeline's last run and for which nothing changed since.
+        bounds: run this range only; HWMs stay where they are.
         instance: where Dagster records the run. Else ``$DAGSTER_HOME``, or the project's folder if it holds a
             dagster.yaml; else nowhere.
         on_event: told of each node that starts or ends.
 
     Raises:
-        ConfigError: there is no such pipeline or node.
+        ConfigError: there is no such pipeline or node, the options do not go together, or a node takes no range.
         KeyboardInterrupt: the run was interrupted. What was committed stays, and the next run goes on from there.
     """
     keys = project.pipeline_nodes(pipeline, nodes or ())
+    request = Request(full_refresh, resume, bounds)
+    if bounds is not None:
+        require_ranges(project, keys, bounds)
     if instance is not None:
-        return _run(project, pipeline, keys, full_refresh, instance, on_event)
+        return _run(project, pipeline, keys, request, instance, on_event)
     with open_instance(project.root) as opened:
-        return _run(project, pipeline, keys, full_refresh, opened, on_event)
+        return _run(project, pipeline, keys, request, opened, on_event)
 
 
 def _run(
     project: Project,
     pipeline: str,
     keys: Sequence[NodeKey],
-    full_refresh: bool,
+    request: Request,
     instance: dg.DagsterInstance,
     on_event: Listener | None,
 ) -> RunSummary:
@@ -93,7 +103,7 @@ def _run(
             instance=instance,
             asset_selection=[asset_key(key) for key in keys],
             run_config={"loggers": {LOGGER: {}}},
-            tags={TRIGGER_TAG: "cli", **({FULL_REFRESH_TAG: "true"} if full_refresh else {})},
+            tags={TRIGGER_TAG: "cli", **request.tags},
             run_id=run_id,
             raise_on_error=False,
         )

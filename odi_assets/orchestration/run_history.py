@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -17,11 +17,12 @@ from odi_assets.nodes.materialize import failure, record
 from odi_assets.nodes.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.resume import PARTIAL, last_rows, left_out, verdict
+from odi_assets.orchestration.naming import asset_key
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import RunStatus
+from odi_assets.state.records import RunRecord, RunStatus
 
 TRIGGER_TAG = "odi/trigger"
-FULL_REFRESH_TAG = "odi/full_refresh"
 BACKFILL_TAG = "dagster/backfill"
 _TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", BACKFILL_TAG: "backfill"}
 logger = logging.getLogger(__name__)
@@ -29,11 +30,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """A node of a run started, or came to its end with ``result``."""
+    """A node of a run started, or came to its end with ``result``. A resumed run decides, for a ``reason``, that a node
+    runs again."""
 
-    kind: Literal["started", "finished"]
+    kind: Literal["started", "decided", "finished"]
     key: NodeKey
     result: NodeResult | None = None
+    reason: str | None = None
 
 
 Listener = Callable[[NodeEvent], None]
@@ -59,6 +62,7 @@ class RunHistory:
     run: dg.DagsterRun
     listener: Listener | None = None
     results: dict[NodeKey, NodeResult] = field(default_factory=dict)
+    _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
 
     def start(self, key: NodeKey, retry_number: int = 0, partition_key: str | None = None) -> RunInfo:
         """A node begins; ``retry_number`` counts the retries of its step within the run."""
@@ -76,8 +80,31 @@ class RunHistory:
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
         """A node has ended, with data or without."""
+        if self._is_partial(result.key.pipeline):
+            result = replace(result, metrics={**result.metrics, PARTIAL: True})
         record(self.project, self.state, result, info, partition_key)
         self._keep(result)
+
+    def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
+        """The result of a node that a resumed run leaves out, recorded; None if the node has to run, which is told.
+
+        Raises:
+            SourceError, TableError: a source cannot be looked at.
+        """
+        if key.pipeline not in self._before:
+            rows = last_rows(self.state, self.project, key.pipeline, self.run.run_id)
+            self._before[key.pipeline] = rows
+        found = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
+        if not found.skip:
+            self._tell(NodeEvent("decided", key, reason=found.reason))
+            return None
+        result = left_out(self.project, key, found)
+        self.finish(result, info)
+        return result
+
+    def _is_partial(self, pipeline: str) -> bool:
+        chosen = self.run.asset_selection
+        return chosen is not None and any(asset_key(k) not in chosen for k in self.project.graph.order(pipeline))
 
     def fail(
         self,

@@ -54,7 +54,8 @@ def window_condition(rows: DataFrame, window: Window) -> Column:
         low = literal(window.lower)
         condition &= cursor >= low if window.lower_inclusive else cursor > low
     if window.upper is not None:
-        condition &= cursor <= literal(window.upper)
+        upper = literal(window.upper)
+        condition &= cursor <= upper if window.upper_inclusive else cursor < upper
     return condition | cursor.isNull() if window.nulls else condition
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from deltalake import CommitProperties, Schema
@@ -12,12 +13,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from odi_assets.errors import FencedError, TableConflictError, TableError
+from odi_assets.tables.basis import Basis, stands
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.history import CommittedStamp
-from odi_assets.tables.protocol import METADATA_KEY, Stamp
+from odi_assets.tables.protocol import METADATA_KEY, PartitionValues, Stamp
 
 _REBASES = 8
-"""How many commits of others a commit that removes files may meet before it gives up."""
+"""How many commits of others a commit that depends on what the table holds may meet before it gives up."""
 
 RowChanges = Literal["rows", "partitions", "table"]
 """What a commit changed, told to downstream readers: single rows (all in the files added with ``dataChange``),
@@ -35,6 +37,7 @@ class FileChanges:
         kind: what downstream readers may conclude from ``new``.
         replace_all: every live file of the handle's version leaves the table, and the schema becomes the one given.
         new_schema: the schema becomes the one given, and no file leaves.
+        basis: what of the table this was computed from; ``partitions`` are those it replaces.
         data_change: whether removed files take rows along that are not carried: False for compaction.
     """
 
@@ -49,6 +52,8 @@ class FileChanges:
     rows_updated: int = 0
     rows_deleted: int = 0
     keys: tuple[str, ...] = ()
+    basis: Basis = "nothing"
+    partitions: Sequence[PartitionValues] = ()
 
     @property
     def takes_files(self) -> bool:
@@ -60,39 +65,83 @@ def commit(
 ) -> int:
     """Commit, and return the version it made.
 
-    An answer that was lost on the way (the commit landed, the call failed) is found out and counts as done.
+    An answer that was lost on the way (the commit landed, the call failed) is found out and counts as done. A commit
+    that other writers came before is made on the version they left, if what it was computed from stands there.
 
     Raises:
         FencedError: the fence number was taken by another run. Nothing was written to the table.
         TableConflictError: another writer removed a file this commit removes, or the log moved in a way Delta refuses.
         TableError: Delta refuses the commit for good.
     """
+    for tries_left in range(_REBASES, -1, -1):
+        try:
+            _commit_once(handle, schema_json, partition_by, changes, stamp)
+        except (CommitFailedError, DeltaError, OSError) as error:
+            later = _later(handle, changes, stamp, error) if tries_left else None
+            if later is None:
+                return _after_failure(handle, stamp, error)
+            handle, stamp = later
+        else:
+            return _own_stamp(handle.refreshed(), stamp).version
+    raise AssertionError("the last try returns or raises")
+
+
+def _later(
+    handle: TableHandle, changes: FileChanges, stamp: Stamp, error: Exception
+) -> tuple[TableHandle, Stamp] | None:
+    """The table as others left it, if this commit may be made there as it is; None if it may not."""
+    if not isinstance(error, CommitFailedError) or not handle.exists:
+        return None
+    now = handle.refreshed()
+    if now.version == handle.version or _landed(handle, now, stamp) is not None:
+        return None
+    taken = now.transaction_number(stamp.app_id)
+    if stamp.fences and taken >= stamp.number:
+        return None
+    if not _same_to_remove(handle, now, changes) or not stands(handle, now, changes.basis, changes.partitions):
+        return None
+    return now, replace(stamp, number=max(stamp.number, taken + 1))
+
+
+def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -> bool:
+    if changes.replace_all:
+        # It takes out whatever the version it is made on has.
+        return True
+    live = {file.path for file in now.live_files} if changes.removed else set()
+    return now.exists and now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
+
+
+def _landed(handle: TableHandle, now: TableHandle, stamp: Stamp) -> CommittedStamp | None:
+    """Our own commit, if it is among those since ``handle`` was opened."""
+    before = -1 if handle.version is None else handle.version
+    since = takewhile(lambda found: found.version > before, now.stamps())
+    return next((found for found in since if found.write_id == stamp.write_id), None)
+
+
+def _commit_once(
+    handle: TableHandle, schema_json: str, partition_by: Sequence[str], changes: FileChanges, stamp: Stamp
+) -> None:
     require_unfenced(handle, stamp)
+    alone = not handle.exists or changes.takes_files or changes.basis != "nothing" or not stamp.fences
     properties = CommitProperties(
         custom_metadata={METADATA_KEY: _facts(stamp, changes)},
         app_transactions=[Transaction(stamp.app_id, stamp.number)],
-        # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; and it
-        # removes files that a compaction has removed meanwhile, whose rows then are there twice.
-        max_commit_retries=0 if changes.takes_files or not handle.exists else None,
+        # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; passes
+        # over what others added; and removes files that a compaction has removed, whose rows then are there twice.
+        max_commit_retries=0 if alone else None,
     )
-
-    def attempt() -> None:
-        if handle.exists and changes.takes_files:
-            _commit_removing(handle, schema_json, partition_by, changes, stamp, properties)
-        elif handle.exists:
-            _commit_to(handle, schema_json, partition_by, changes, properties)
-        else:
-            create_table_with_add_actions(
-                handle.location.uri,
-                Schema.from_json(schema_json),
-                [*changes.new, *changes.carried],
-                mode="error",
-                partition_by=list(partition_by),
-                storage_options=dict(handle.location.storage_options) or None,
-                commit_properties=properties,
-            )
-
-    return settled(handle, stamp, attempt)
+    if handle.exists:
+        _commit_to(handle, schema_json, partition_by, changes, properties)
+    else:
+        create_table_with_add_actions(
+            handle.location.uri,
+            Schema.from_json(schema_json),
+            [*changes.new, *changes.carried],
+            mode="error",
+            partition_by=list(partition_by),
+            storage_options=dict(handle.location.storage_options) or None,
+            commit_properties=properties,
+        )
 
 
 def settled(handle: TableHandle, stamp: Stamp, attempt: Callable[[], object]) -> int:
@@ -106,33 +155,6 @@ def settled(handle: TableHandle, stamp: Stamp, attempt: Callable[[], object]) ->
     except (CommitFailedError, DeltaError, OSError) as error:
         return _after_failure(handle, stamp, error)
     return _own_stamp(handle.refreshed(), stamp).version
-
-
-def _commit_removing(
-    handle: TableHandle,
-    schema_json: str,
-    partition_by: Sequence[str],
-    changes: FileChanges,
-    stamp: Stamp,
-    properties: CommitProperties,
-) -> None:
-    """Commit as the version after the handle's, or after a later one that has the same to remove."""
-    for _ in range(_REBASES):
-        try:
-            return _commit_to(handle, schema_json, partition_by, changes, properties)
-        except CommitFailedError:
-            now = handle.refreshed()
-            if now.transaction_number(stamp.app_id) >= stamp.number or not _same_to_remove(handle, now, changes):
-                raise
-            handle = now
-    return _commit_to(handle, schema_json, partition_by, changes, properties)
-
-
-def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -> bool:
-    live = {file.path for file in now.live_files}
-    if changes.replace_all and live != {file.path for file in then.live_files}:
-        return False
-    return now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
 
 
 def _commit_to(
@@ -190,9 +212,10 @@ def _facts(stamp: Stamp, changes: FileChanges) -> dict[str, Any]:
 def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
     now = handle.refreshed()
     rival = _stamp_numbered(now, stamp)
-    if rival is not None and rival.write_id == stamp.write_id:
-        return rival.version
-    if rival is not None or now.transaction_number(stamp.app_id) >= stamp.number:
+    own = _landed(handle, now, stamp)
+    if own is not None:
+        return own.version
+    if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
         raise _fenced(stamp, rival) from error
     if isinstance(error, CommitFailedError) or now.exists != handle.exists:
         raise TableConflictError(

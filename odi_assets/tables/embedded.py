@@ -14,6 +14,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableConflictError
 from odi_assets.tables.alignment import aligned
+from odi_assets.tables.basis import BASES
 from odi_assets.tables.commit import commit, removed_rows, require_unfenced
 from odi_assets.tables.evolution import SchemaPlan, plan_schema
 from odi_assets.tables.features import with_features
@@ -52,13 +53,13 @@ class EmbeddedEngine:
         """Write ``df`` in one commit on ``handle``; see :meth:`TableEngine.write`.
 
         A write that met a concurrent change of the table is begun again from the table as it is then, unless its
-        fence is taken.
+        fence is taken or its rows hold only for the table as it was.
         """
         for _ in range(1, _ATTEMPTS):
             try:
                 return _write(df, handle, spec, stamp)
             except TableConflictError:
-                if not handle.exists:
+                if not handle.exists or not stamp.fences:
                     raise
                 handle = handle.refreshed()
                 require_unfenced(handle, stamp)
@@ -82,6 +83,8 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
         rows_updated=outcome.updated,
         rows_deleted=outcome.deleted,
         keys=spec.keys,
+        basis=BASES[spec.mode],
+        partitions=outcome.partitions,
     )
     version = commit(handle, plan.schema_json, spec.partition_by, changes, stamp)
     return _result(handle, outcome, plan, version)

@@ -31,12 +31,15 @@ class Stamp:
         number: the fence; the last committed one plus 1.
         facts: JSON-ready: HWM, increment, run id, state revision, code version.
         write_id: fresh for every write; names the folder of its files and tells our commit from another's.
+        fences: False for bounded runs: the number admits nobody before others and is taken anew when another run came
+            first. Their rows hold only for the table as the handle has it, so they are never written to a later one.
     """
 
     app_id: str
     number: int
     facts: Mapping[str, Any] = field(default_factory=dict)
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    fences: bool = True
 
 
 @dataclass(frozen=True)

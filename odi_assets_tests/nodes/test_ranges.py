@@ -1,0 +1,239 @@
+"""Bounded runs: what a range is, and that a backfill beside increments neither repeats a row nor loses one."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.bounds import Bounds
+from odi_assets.nodes.materialize import Computed, commit, compute
+from odi_assets.nodes.ranges import require_ranges
+from odi_assets.nodes.result import RunInfo
+from odi_assets.state.records import RunStatus
+from odi_assets_tests.nodes.support import Sandbox
+
+HEADER = "id,day,amount"
+ORDERS = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {connection: landing, format: csv, path: "orders/*.csv", schema: "id BIGINT, day DATE, amount DOUBLE",
+       options: {header: "true"}, incremental: {mode: files}}
+    partition: {column: day, every: day, start: 2024-01-01}
+    write: {connection: lake, path: raw, mode: append}
+  - name: by_day
+    inputs: {raw: {node: raw, incremental: {mode: version}}}
+    transform: {sql: "SELECT day, count(*) AS orders, sum(amount) AS amount FROM raw GROUP BY day"}
+    partition: {column: day, every: day, start: 2024-01-01}
+    write: {connection: lake, path: by_day, mode: partition_overwrite}
+  - name: latest
+    read:
+      {connection: landing, format: csv, path: "events.csv", schema: "id BIGINT, at TIMESTAMP, what STRING",
+       options: {header: "true"}, incremental: {mode: stateful, column: at}}
+    write: {connection: lake, path: latest, mode: upsert, keys: [id]}
+  - name: log
+    read:
+      {connection: landing, format: csv, path: "events.csv", schema: "id BIGINT, at TIMESTAMP, what STRING",
+       options: {header: "true"}, incremental: {mode: stateful, column: at}}
+    write: {connection: lake, path: log, mode: append}
+  - name: kept
+    inputs: {raw: {node: raw, incremental: {mode: version}}}
+    partition: {column: day, every: day, start: 2024-01-01}
+    write: {connection: lake, path: kept, mode: upsert, keys: [id]}
+"""
+D1, D2, D3 = "2024-01-01", "2024-01-02", "2024-01-03"
+
+
+@pytest.fixture
+def box(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    return Sandbox(tmp_path, spark, ORDERS)
+
+
+def computed(box: Sandbox, node: str, start: str = "", end: str = "") -> Computed:
+    bounds = Bounds.of(start, end) if start else None
+    return compute(box.plan(node, bounds=bounds), box.spark)
+
+
+def finish(box: Sandbox, work: Computed) -> RunStatus:
+    return commit(work, box.state, RunInfo(f"run-{id(work)}")).status
+
+
+def ids(box: Sandbox, node: str) -> list[Any]:
+    return [row[0] for row in box.rows(node)]
+
+
+def test_a_range_of_an_appending_node_holds_what_its_increments_loaded_and_they_append_the_rest(box: Sandbox) -> None:
+    with pytest.raises(ConfigError, match=r"nothing of landing:orders/\*\.csv was loaded yet"):
+        box.run("raw", start=D1, end=D2)
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2"])
+    box.run("raw")
+    box.land("orders/b.csv", [HEADER, f"3,{D1},3"])
+    before = box.hwm("raw")
+    assert box.run("raw", start=D1, end=D2).rows_written == 1
+    assert (ids(box, "raw"), box.hwm("raw")) == ([1, 2], before)
+    box.run("raw")
+    assert ids(box, "raw") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("node", ["raw", "by_day"])
+@pytest.mark.parametrize("first", ["increment", "backfill"])
+@pytest.mark.parametrize("day", [D1, D3], ids=["of rows", "of none yet"])
+def test_a_backfill_and_an_increment_of_the_same_day_both_succeed_and_each_row_is_there_once(
+    box: Sandbox, node: str, first: str, day: str
+) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2"])
+    box.run("raw")
+    box.run("by_day")
+    before = box.hwm(node)
+    box.land("orders/b.csv", [HEADER, f"3,{day},3"])
+    if node == "by_day":
+        box.run("raw")
+    work = {
+        "increment": computed(box, node),
+        "backfill": computed(box, node, day, "2024-01-04" if day == D3 else D2),
+    }
+    order = [first, *(other for other in work if other != first)]
+    assert [finish(box, work[which]) for which in order] == [RunStatus.SUCCESS] * 2
+    expected = Counter({D1: 1, D2: 1}) + Counter({day: 1})
+    if node == "raw":
+        assert ids(box, "raw") == [1, 2, 3]
+    else:
+        assert {str(row[0]): row[1] for row in box.rows("by_day")} == dict(expected)
+        assert len(box.rows("by_day")) == len(expected)
+    assert box.hwm(node) != before
+    assert box.run(node).status is RunStatus.NO_DATA
+
+
+def test_two_backfills_at_once_of_different_days_are_both_computed_once(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2", f"3,{D3},3"])
+    box.run("raw")
+    box.run("by_day")
+    one, two = computed(box, "by_day", D1, D2), computed(box, "by_day", D2, D3)
+    monkeypatch.setattr("odi_assets.nodes.materialize.plan_node", None)
+    assert [finish(box, work) for work in (one, two)] == [RunStatus.SUCCESS] * 2
+    assert [(str(row[0]), row[1]) for row in box.rows("by_day")] == [(D1, 1), (D2, 1), (D3, 1)]
+
+
+def test_two_backfills_at_once_of_the_same_empty_day_fill_it_once(box: Sandbox) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2"])
+    box.run("raw")
+    box.run("by_day")
+    box.table("by_day").table.delete(f"day = '{D2}'")
+    one, two = computed(box, "by_day", D2, D3), computed(box, "by_day", D2, D3)
+    assert [finish(box, work) for work in (one, two)] == [RunStatus.SUCCESS] * 2
+    assert [(str(row[0]), row[1]) for row in box.rows("by_day")] == [(D1, 1), (D2, 1)]
+
+
+def test_a_full_refresh_that_a_backfill_overtook_leaves_nothing_twice(box: Sandbox) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2"])
+    box.run("raw")
+    refresh = compute(box.plan("raw", full_refresh=True), box.spark)
+    assert box.run("raw", start=D1, end=D2).status is RunStatus.SUCCESS
+    assert finish(box, refresh) is RunStatus.SUCCESS
+    assert ids(box, "raw") == [1, 2]
+
+
+def test_a_node_without_partitions_that_upserts_takes_a_range_of_its_cursor(box: Sandbox) -> None:
+    lines = ["id,at,what", f"1,{D1}T00:00:00Z,a", f"2,{D1}T23:59:59.999Z,a", f"3,{D2}T00:00:00Z,a"]
+    box.land("events.csv", lines)
+    box.run("latest")
+    before = box.hwm("latest")
+    box.land("events.csv", [lines[0], *(line.replace(",a", ",b") for line in lines[1:])])
+    result = box.run("latest", start=D1, end=D2)
+    assert (result.rows_written, result.metrics["rows_updated"]) == (2, 2)
+    assert [(row[0], row[2]) for row in box.rows("latest")] == [(1, "b"), (2, "b"), (3, "a")]
+    assert box.hwm("latest") == before
+    assert box.run("latest").status is RunStatus.NO_DATA
+
+
+@pytest.mark.parametrize("first", ["increment", "backfill"])
+def test_an_upsert_of_a_range_beside_an_increment_never_puts_an_old_row_back_or_a_key_in_twice(
+    box: Sandbox, first: str
+) -> None:
+    box.land("events.csv", ["id,at,what", f"1,{D1}T00:00:00Z,a"])
+    box.run("latest")
+    box.land("events.csv", ["id,at,what", f"1,{D1}T00:00:00Z,a", f"2,{D1}T01:00:00Z,a"])
+    work = {"backfill": computed(box, "latest", D1, D2), "increment": computed(box, "latest")}
+    order = [first, *(other for other in work if other != first)]
+    for which in order:
+        if which == "backfill" and first == "increment":
+            box.land("events.csv", ["id,at,what", f"1,{D2}T00:00:00Z,new", f"2,{D1}T01:00:00Z,a"])
+            box.run("latest")
+        assert finish(box, work[which]) is RunStatus.SUCCESS
+    newest = "new" if first == "increment" else "a"
+    assert [(row[0], row[2]) for row in box.rows("latest")] == [(1, newest), (2, "a")]
+
+
+def test_rows_whose_keys_may_stand_in_another_partition_are_upserted_and_stay_unique(box: Sandbox) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D1},2"])
+    box.run("raw")
+    box.run("kept")
+    box.table("kept").table.delete("id = 2")
+    assert box.run("kept", start=D1, end=D2).metrics["mode"] == "upsert"
+    assert ids(box, "kept") == [1, 2]
+
+
+def test_what_takes_no_range_is_refused_with_its_remedy(box: Sandbox) -> None:
+    bounds = Bounds.of(D1, D2)
+    with pytest.raises(ConfigError, match=r"p\.log has no `partition`[\s\S]*append[\s\S]*mode upsert"):
+        box.plan("log", bounds=bounds)
+    with pytest.raises(ConfigError, match="cuts a partition in two: there is one per day"):
+        box.plan("by_day", bounds=Bounds.of("2024-01-01T05:00", D2))
+    keys = [NodeKey("p", name) for name in ("by_day", "log")]
+    with pytest.raises(ConfigError, match=r"p\.log has no"):
+        require_ranges(box.project, keys, bounds)
+
+
+def test_increments_that_arrive_while_backfills_run_end_in_what_the_files_hold(
+    box: Sandbox, spark: SparkSession
+) -> None:
+    box.land("orders/0.csv", [HEADER, *(f"{i},{D1},1" for i in range(3))])
+    box.run("raw")
+    box.run("by_day")
+    errors: list[Exception] = []
+
+    def beside(work: Callable[[Sandbox, int], None]) -> threading.Thread:
+        # Views belong to a session, so each thread needs one of its own.
+        own = Sandbox.__new__(Sandbox)
+        own.__dict__.update(box.__dict__, spark=spark.newSession(), state=box.project.open_state())
+
+        def run() -> None:
+            try:
+                for number in range(1, 4):
+                    work(own, number)
+            except Exception as error:  # noqa: BLE001  told by the test itself
+                errors.append(error)
+
+        return threading.Thread(target=run)
+
+    def increments(own: Sandbox, number: int) -> None:
+        days = (D1, D2, D3)
+        own.land(f"orders/{number}.csv", [HEADER, *(f"{number}{i},{day},1" for i, day in enumerate(days))])
+        own.run("raw")
+        own.run("by_day")
+
+    def backfills(own: Sandbox, number: int) -> None:
+        start, end = ((D1, D2), (D2, D3), (D3, "2024-01-04"))[number - 1]
+        own.run("raw", start=start, end=end)
+        own.run("by_day", start=start, end=end)
+
+    threads = [beside(increments), beside(backfills)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=240)
+    assert errors == []
+    assert Counter(ids(box, "raw")) == Counter([*range(3), *(int(f"{n}{i}") for n in (1, 2, 3) for i in range(3))])
+    box.run("by_day")
+    assert [(str(row[0]), row[1]) for row in box.rows("by_day")] == [(D1, 6), (D2, 3), (D3, 3)]
