@@ -51,12 +51,20 @@ def window_condition(rows: DataFrame, window: Window) -> Column:
     cursor = cursor_column(rows, window)
     condition = cursor.isNotNull()
     if window.lower is not None:
-        low = literal(window.lower)
+        low = literal(_lower_of(rows, window))
         condition &= cursor >= low if window.lower_inclusive else cursor > low
     if window.upper is not None:
         upper = literal(window.upper)
         condition &= cursor <= upper if window.upper_inclusive else cursor < upper
     return condition | cursor.isNull() if window.nulls else condition
+
+
+def _lower_of(rows: DataFrame, window: Window) -> Any:
+    from pyspark.sql.types import DateType
+
+    is_day = isinstance(rows.schema[window.column].dataType, DateType)
+    # A rolling window begins at a time of day; of a column of dates, that day is in it.
+    return window.lower.date() if is_day and isinstance(window.lower, datetime) else window.lower
 
 
 def cursor_column(rows: DataFrame, window: Window) -> Column:

@@ -14,7 +14,8 @@ import pytest
 
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.connections.location import Location
-from odi_assets.increments.cursor_types import less_lag, parse
+from odi_assets.errors import IncrementError
+from odi_assets.increments.cursor_types import fitting, less_lag, parse
 from odi_assets.increments.parquet_bounds import ColumnBounds, column_bounds
 
 Write = Callable[..., ColumnBounds | None]
@@ -72,6 +73,14 @@ def test_footers_that_cannot_tell_say_so(bounds_of: Write) -> None:
 def test_a_lag_reaches_back_in_the_cursors_own_type(value: Any, lag: Any, lower: Any) -> None:
     increment = StatefulIncrement(mode="stateful", column="at", watermark_lag=lag)
     assert less_lag(value, increment.watermark_lag) == lower
+
+
+def test_an_hwm_that_was_stored_without_a_type_takes_that_of_the_cursor() -> None:
+    increment = StatefulIncrement(mode="stateful", column="at")
+    stored = "2024-01-01T00:00:00"
+    assert fitting(stored, "timestamp", increment, "x", typed=False) == datetime(2024, 1, 1, tzinfo=UTC)
+    with pytest.raises(IncrementError, match=r"is timestamp now \(datetime with a zone\), and its HWM .* is str"):
+        fitting(stored, "timestamp", increment, "x")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import IncrementError
+from odi_assets.increments.model import Window
+from odi_assets.sources.cursors import window_condition
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -164,6 +166,12 @@ def test_a_cursor_of_any_type_orders_rows_in_any_zone(
     skipped = {n for n, value in enumerate(values) if isinstance(value, float) and value in (float("inf"),)}
     skipped |= {n for n, value in enumerate(values) if isinstance(value, float) and value != value}
     assert ids(box) == [n for n in range(len(values)) if n not in skipped]
+
+
+def test_a_rolling_window_over_dates_begins_with_a_whole_day(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(date(2024, 2, 28),), (date(2024, 2, 29),), (date(2024, 3, 1),)], "day DATE")
+    window = Window("day", lower=datetime(2024, 2, 29, 5, tzinfo=UTC), lower_inclusive=True)
+    assert rows.where(window_condition(rows, window)).count() == 2
 
 
 def test_a_cursor_whose_type_changed_is_an_error_that_names_both(make: Make) -> None:
