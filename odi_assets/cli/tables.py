@@ -9,7 +9,6 @@ import typer
 
 from odi_assets.cli.consent import require_consent
 from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
-from odi_assets.cli.selection import selected_nodes
 from odi_assets.cli.settings import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ def maintain(
 
     No row changes, and runs may go on meanwhile. Versions older than --retain-hours can no longer be gone back to.
     """
+    from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.maintenance import maintain_node
     from odi_assets.tables.maintenance import MaintenanceOptions
 
