@@ -23,7 +23,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.standing import hwm_at, remembers
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
-from odi_assets.state.values import encode
+from odi_assets.state.values import decode, encode
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.history import CommittedStamp
 from odi_assets.tables.protocol import Stamp
@@ -32,6 +32,7 @@ from odi_assets.tables.restore import missing_files, restore, returning
 TRIGGER = "rewind"
 """What the run history gives as the trigger of a rewind."""
 
+_NO_HWM = {"value": encode(None).json, "type": encode(None).type}
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +45,7 @@ class Rewind:
         from_version, rows_before: the version and the rows it stands at.
         before: the table at the version that comes back.
         entry: the HWM in state.
-        hwm_after: the HWM that ``before`` held.
+        committed: the HWM that ``before`` held, as its commit carried it; None if it held none.
         undone: the stamped commits whose rows leave, newest first.
     """
 
@@ -52,7 +53,7 @@ class Rewind:
     handle: TableHandle
     before: TableHandle
     entry: HwmEntry | None
-    hwm_after: Any
+    committed: dict[str, Any] | None
     from_version: int
     rows_before: int | None
     undone: tuple[CommittedStamp, ...] = ()
@@ -64,6 +65,10 @@ class Rewind:
     @property
     def hwm_before(self) -> Any:
         return self.entry.value if self.entry else None
+
+    @property
+    def hwm_after(self) -> Any:
+        return None if self.committed is None else decode(self.committed["value"], self.committed["type"])
 
     def to_json(self) -> dict[str, Any]:
         """The rewind as JSON-ready values."""
@@ -244,8 +249,7 @@ def _facts(project: Project, rewind: Rewind, run_id: str) -> dict[str, Any]:
         "state_updated_at": rewind.entry.updated_at.isoformat() if rewind.entry else None,
     }
     if remembers(project.node(rewind.key)):
-        after = encode(rewind.hwm_after)
-        facts["hwm"] = {"value": after.json, "type": after.type}
+        facts["hwm"] = rewind.committed or _NO_HWM
     return facts
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig, RollingWindowIncrement
 from odi_assets.errors import StateError
-from odi_assets.nodes.agreement import committed_hwm
 from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.values import encode
 from odi_assets.tables.handle import TableHandle
 
 
@@ -20,8 +20,9 @@ def remembers(node: NodeConfig) -> bool:
     return any(one is not None and not isinstance(one, RollingWindowIncrement) for one in increments)
 
 
-def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> Any:
-    """The HWM that belongs to the rows of ``handle``, a version of the node's table; None: it had none.
+def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> dict[str, Any] | None:
+    """The HWM that belongs to the rows of ``handle``, a version of the node's table, as its commit carried it: value,
+    type, and what its increments have to remember beside them; None: it had none.
 
     Raises:
         StateError: neither the table's log nor state goes back so far.
@@ -31,12 +32,13 @@ def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHan
         return None
     stamp = handle.last_stamp(app_id(key), carrying="hwm")
     if stamp is not None:
-        return committed_hwm(stamp)
+        return dict(stamp.facts["hwm"])
     version = int(handle.version or 0)
     known = [e for e in state.history(state_key(key, node)) if e.target_commit is not None and not e.deleted]
     for entry in known:
         if entry.target_commit is not None and 0 <= entry.target_commit <= version:
-            return entry.value
+            value = encode(entry.value)
+            return {"value": value.json, "type": value.type}
     if _begins_with_creation(handle):
         return None
     raise StateError(

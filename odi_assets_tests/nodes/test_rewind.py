@@ -201,3 +201,25 @@ def test_a_rewind_stands_in_the_run_history(box: Sandbox) -> None:
     row = box.state.list_runs(pipeline="p", node="raw", limit=1)[0]
     assert (row.trigger, row.status, row.table_version) == ("rewind", RunStatus.SUCCESS, 2)
     assert (row.hwm_before["path"], row.hwm_after["path"]) == ("orders/2.csv", "orders/1.csv")
+
+
+TIED = """
+- pipeline: p
+  nodes:
+  - name: events
+    read:
+      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, day DATE", options: {header: "true"},
+       incremental: {mode: stateful, column: day, boundary: closed}}
+    write: {connection: lake, path: events, mode: append}
+"""
+
+
+def test_what_a_closed_boundary_remembers_goes_back_with_the_hwm(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, TIED)
+    box.land("a.csv", ["id,day", "1,2024-01-01", "2,2024-01-02"])
+    box.run("events")
+    box.land("b.csv", ["id,day", "3,2024-01-02", "4,2024-01-03"])
+    box.run("events")
+    back(box, points.at_version(0), "events")
+    box.run("events")
+    assert ids(box, "events") == [1, 2, 3, 4]
