@@ -16,6 +16,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import StateConflictError, TableError
+from odi_assets.nodes.cascade import all_downstream, last_untouched
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.fences import app_id, range_app_id
 from odi_assets.nodes.points import Choice
@@ -118,7 +119,7 @@ def plan_rewind(
     else:
         rewinds.append(_rewind(project, state, key, handle, version))
     reached = {key: version}
-    for below in _all_downstream(project, key) if cascade else ():
+    for below in all_downstream(project, key) if cascade else ():
         _follow(project, state, below, reached, rewinds, left)
     return RewindPlan(tuple(reversed(rewinds)), left)
 
@@ -146,41 +147,6 @@ def _follow(
     else:
         reached[key] = version
         rewinds.append(_rewind(project, state, key, handle, version))
-
-
-def last_untouched(handle: TableHandle, key: NodeKey, limits: Mapping[str, int]) -> int | None:
-    """The newest version that holds nothing read from a version of an input beyond its limit; None: there is none.
-
-    Args:
-        limits: by node, the version its table goes back to.
-    """
-    touched: dict[int, bool] = {}
-    now = False
-    newest: int | None = None
-    stamps = [stamp for stamp in reversed(list(handle.stamps())) if stamp.facts.get("node") == str(key)]
-    for stamp in stamps:
-        if not now and touched:
-            newest = stamp.version - 1
-        now = _is_touched(stamp, limits, now, touched)
-        touched[stamp.version] = now
-    return handle.version if touched and not now else newest
-
-
-def _is_touched(stamp: CommittedStamp, limits: Mapping[str, int], before: bool, touched: Mapping[int, bool]) -> bool:
-    if "rewound_to" in stamp.facts:
-        earlier = [touched[version] for version in sorted(touched) if version <= int(stamp.facts["rewound_to"])]
-        return earlier[-1] if earlier else False
-    read = stamp.facts.get("inputs")
-    beyond = read is None or any(int(read.get(name, -1)) > limit for name, limit in limits.items())
-    return beyond or (before and stamp.facts.get("mode") != "overwrite")
-
-
-def _all_downstream(project: Project, key: NodeKey) -> list[NodeKey]:
-    reached = {key}
-    for candidate in project.graph.order():
-        if reached.intersection(project.graph.upstream(candidate)):
-            reached.add(candidate)
-    return [candidate for candidate in project.graph.order() if candidate in reached and candidate != key]
 
 
 def _table_of(project: Project, key: NodeKey) -> TableHandle:
