@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import state, write
+from benchmarks import exactly_once, state, write
 from benchmarks.harness import Benchmark
 
-BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in (write.BENCHMARK, state.BENCHMARK)}
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark for benchmark in (write.BENCHMARK, state.BENCHMARK, exactly_once.BENCHMARK)
+}

@@ -6,6 +6,7 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -105,3 +106,24 @@ def in_child(module: str, *arguments: str) -> dict[str, Any]:
         raise RuntimeError(f"{module} {' '.join(arguments)} failed ({done.returncode}):\n{done.stderr[-4000:]}")
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
+
+
+def peak_memory_mb(call: Callable[[], object]) -> float:
+    """Peak resident memory of this Python process during ``call``; the JVM is another process and not counted."""
+    import psutil
+
+    process, peak, done = psutil.Process(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            peak[0] = max(peak[0], process.memory_info().rss / 2**20)
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        call()
+    finally:
+        done.set()
+        watcher.join()
+    return peak[0]

@@ -9,13 +9,11 @@ import json
 import shutil
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Benchmark, Options, Row, alternate, in_child, timed_row
+from benchmarks.harness import Benchmark, Options, Row, alternate, in_child, peak_memory_mb, timed_row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,18 +24,27 @@ ROUNDS = 5
 MEMORY_MB = 30.0
 
 
-def rows(spark: SparkSession, count: int) -> DataFrame:
-    """``count`` rows of eight columns of the usual types, the same in every run."""
-    return spark.range(count).selectExpr(
-        "id",
-        "cast(id % 1000 AS INT) AS customer",
-        "concat('order-', id) AS name",
-        "cast(id % 100000 AS DECIMAL(12,2)) / 100 AS price",
-        "timestamp_micros(1356998400000000 + id * 1000000) AS ordered_at",
-        "date_add(DATE'2013-01-01', cast(id % 365 AS INT)) AS day",
-        "id % 7 = 0 AS gift",
-        "cast(hash(id) AS DOUBLE) AS score",
-    )
+COLUMNS = {
+    "id": "id",
+    "customer": "cast(id % 1000 AS INT)",
+    "name": "concat('order-', id)",
+    "price": "cast(id % 100000 AS DECIMAL(12,2)) / 100",
+    "ordered_at": "timestamp_micros(1356998400000000 + id * 1000000)",
+    "day": "date_add(DATE'2013-01-01', cast(id % 365 AS INT))",
+    "gift": "id % 7 = 0",
+    "score": "cast(hash(id) AS DOUBLE)",
+}
+"""Eight columns of the usual types, each computed from ``id``."""
+
+
+def rows(spark: SparkSession, count: int, partitions: int | None = None) -> DataFrame:
+    """``count`` rows of :data:`COLUMNS`, the same in every run."""
+    return rows_of(spark.range(0, count, 1, partitions))
+
+
+def rows_of(ids: DataFrame) -> DataFrame:
+    """The rows of some values of ``id``."""
+    return ids.selectExpr(*[f"{sql} AS {name}" for name, sql in COLUMNS.items()])
 
 
 def _session() -> SparkSession:
@@ -129,29 +136,14 @@ def memory(options: Options) -> list[Row]:
     ]
 
 
-def peak_memory_mb(name: str, count: int) -> float:
-    """Peak resident memory of this Python process while it writes; the JVM is another process and not counted."""
-    import psutil
-
+def _peak_memory_mb(name: str, count: int) -> float:
     folder = Path(tempfile.mkdtemp(prefix="odi-benchmark-"))
     spark = _session()
-    process, peak, done = psutil.Process(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            peak[0] = max(peak[0], process.memory_info().rss / 2**20)
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     try:
-        WRITERS[name](spark, count, folder / name)
+        return peak_memory_mb(lambda: WRITERS[name](spark, count, folder / name))
     finally:
-        done.set()
-        watcher.join()
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    return peak[0]
 
 
 BENCHMARK = Benchmark(
@@ -162,4 +154,4 @@ BENCHMARK = Benchmark(
 
 if __name__ == "__main__":
     _, _, contender, size = sys.argv
-    print(json.dumps({"mb": peak_memory_mb(contender, int(size))}))
+    print(json.dumps({"mb": _peak_memory_mb(contender, int(size))}))

@@ -1,0 +1,39 @@
+"""What exactly-once costs: nodes run with the whole protocol, against writers that promise less or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.exactly_once import append, growth, memory, planning, streaming, upsert
+from benchmarks.exactly_once.lab import Lab, lab
+from benchmarks.exactly_once.sizes import SIZES, Sizes
+from benchmarks.harness import Benchmark, Options, Row
+
+_PARTS: Mapping[str, Callable[[Lab, Sizes], Sequence[Row]]] = {
+    "append": append.append,
+    "memory": memory.memory,
+    "growth": growth.growth,
+    "streaming": streaming.increments,
+    "upsert": upsert.upsert,
+    "planning": planning.planning,
+}
+
+
+def parts(sizes: Sizes) -> dict[str, Callable[[Options], list[Row]]]:
+    """The parts of the benchmark at some size, each in a lab of its own."""
+
+    def in_lab(measure: Callable[[Lab, Sizes], Sequence[Row]]) -> Callable[[Options], list[Row]]:
+        def run(options: Options) -> list[Row]:
+            with lab(options) as opened:
+                return list(measure(opened, sizes))
+
+        return run
+
+    return {name: in_lab(measure) for name, measure in _PARTS.items()}
+
+
+BENCHMARK = Benchmark(
+    "exactly-once",
+    "nodes with the whole protocol against plain Parquet, Structured Streaming and a merge by hand; growth, planning",
+    parts(SIZES),
+)

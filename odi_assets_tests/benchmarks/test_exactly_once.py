@@ -1,0 +1,35 @@
+"""The benchmark of exactly-once, small: every part measures, and what is not timed holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks import write
+from benchmarks.exactly_once import append, parts, process
+from benchmarks.exactly_once.lab import Lab
+from benchmarks.exactly_once.sizes import SMALL
+from benchmarks.harness import Options
+
+OPTIONS = Options(say=print)
+PARTS = parts(SMALL)
+# Starts a session for each size, so only what each of them does is tested, in this one.
+HERE = [name for name in PARTS if name != "memory"]
+
+
+@pytest.mark.parametrize("name", HERE)
+@pytest.mark.usefixtures("spark")
+def test_every_part_measures_the_whole_protocol(name: str) -> None:
+    rows = PARTS[name](OPTIONS)
+    assert rows
+    assert all(row.ours > 0 for row in rows)
+
+
+def test_memory_is_that_of_a_node_that_loads_what_landed(tmp_path: Path, spark: SparkSession) -> None:
+    lab = Lab(OPTIONS, tmp_path)
+    pipeline = lab.pipeline(append.NODE)
+    pipeline.land(lab.files(write.rows(spark, 10)))
+    assert process.memory(pipeline.root)["mb"] > 0
+    assert pipeline.plan("raw").nothing_new
