@@ -150,7 +150,7 @@ def shown(entry: HwmEntry) -> str:
 def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
     """Say what the node of ``key`` will do at its next run, from ``wanted`` on; None or a tombstone: from the start."""
     from odi_assets.config.graph import state_key
-    from odi_assets.nodes.plan import rows_are_known_by_keys
+    from odi_assets.nodes.node_sources import rows_are_known_by_keys
     from odi_assets.nodes.standing import remembers
 
     found = next((name for name, node in project.graph.nodes.items() if state_key(name, node) == key), None)

@@ -18,27 +18,31 @@ from odi_assets.config.connection_models import (
 )
 from odi_assets.config.duration import Duration
 from odi_assets.config.fields import Option, Owner, Strict, Text
-from odi_assets.config.mistake import mistake
-from odi_assets.config.node_models import (
+from odi_assets.config.increment_models import (
     Boundary,
     DateFormat,
-    FileFormat,
     FilesIncrement,
     Increment,
     IncrementalMode,
-    InputConfig,
     InputIncrement,
-    NodeConfig,
     OnChange,
     OnNull,
+    RollingWindowIncrement,
+    StatefulIncrement,
+    VersionIncrement,
+)
+from odi_assets.config.mistake import mistake
+from odi_assets.config.node_models import (
+    FileFormat,
+    InputConfig,
+    NodeConfig,
     PartitionConfig,
     PipelineConfig,
     ReadConfig,
-    RollingWindowIncrement,
-    SchemaPolicy,
-    StatefulIncrement,
     TransformConfig,
-    VersionIncrement,
+)
+from odi_assets.config.write_models import (
+    SchemaPolicy,
     WriteConfig,
     WriteMode,
 )

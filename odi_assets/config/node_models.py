@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from odi_assets.config.duration import Lag, Span
 from odi_assets.config.fields import (
-    Columns,
     Cron,
     FunctionRef,
     Name,
@@ -23,117 +21,14 @@ from odi_assets.config.fields import (
     Strict,
     Tags,
     Text,
-    ValueText,
 )
-from odi_assets.config.mistake import Mistake, about, mistake, mistakes
-from odi_assets.config.shorthand import fold_keys, mode_only, named_inputs, node_only
-
-
-class IncrementalMode(StrEnum):
-    STATEFUL = "stateful"
-    ROLLING_WINDOW = "rolling_window"
-    FILES = "files"
-    VERSION = "version"
-
-
-class Boundary(StrEnum):
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-class OnNull(StrEnum):
-    RAISE = "raise"
-    INCLUDE = "include"
-    EXCLUDE = "exclude"
-
-
-class DateFormat(StrEnum):
-    ORACLE = "oracle"
-    SQL_SERVER = "sql_server"
-    US = "us"
-    EU = "eu"
-    ISO = "iso"
-
-
-class OnChange(StrEnum):
-    RAISE = "raise"
-    RELOAD = "reload"
-    IGNORE = "ignore"
-
-
-_STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node>` unless given."
-
-
-class StatefulIncrement(Strict):
-    """``HWM < column <= upper``, where upper is fixed before reading."""
-
-    mode: Literal["stateful"]
-    column: Text = Field(description="Cursor column: grows with every new or changed row.")
-    fallback_column: Text | None = Field(default=None, description="Used where `column` is null.")
-    initial_value: ValueText | None = Field(
-        default=None,
-        description="Where the first run begins, this value included; typed by the column. Without it: everything.",
-    )
-    boundary: Boundary = Field(
-        default=Boundary.OPEN,
-        description="`closed`: rows tied with the high-water mark that come later are read too, each once.",
-    )
-    on_null: OnNull = Field(
-        default=OnNull.RAISE,
-        description="Rows without a cursor: stop the run, load each once (`include`), or drop and count (`exclude`).",
-    )
-    date_format: DateFormat | None = Field(
-        default=None, description="How dates are written in a text column; they are compared as dates, in UTC."
-    )
-    state_key: Text | None = Field(default=None, description=_STATE_KEY)
-    watermark_lag: Lag | None = Field(
-        default=None, description="How far behind the high-water mark to read again, for rows that come late: `2h`."
-    )
-
-
-class RollingWindowIncrement(Strict):
-    """The last ``lookback`` units of ``column``, counted back from now in UTC; keeps no HWM."""
-
-    mode: Literal["rolling_window"]
-    column: Text = Field(description="Date or timestamp column.")
-    lookback: int = Field(gt=0, description="Length of the window, in units.")
-    unit: Literal["minute", "hour", "day", "week", "month", "year"] = Field(
-        default="day", description="Unit of the window."
-    )
-
-
-class FilesIncrement(Strict):
-    """Files that were not loaded yet, whatever their time of change."""
-
-    mode: Literal["files"]
-    settle: Span = Field(
-        default=timedelta(0), description="Files that changed less than this ago are left for a later run: `30s`."
-    )
-    on_change: OnChange | None = Field(
-        default=None,
-        description="Files rewritten after they were loaded: stop the run (the rule with `append`), load them again "
-        "(the rule otherwise), or leave what was loaded.",
-    )
-    state_key: Text | None = Field(default=None, description=_STATE_KEY)
-
-
-class VersionIncrement(Strict):
-    """Rows that an upstream Delta table gained in commits after the last one read."""
-
-    mode: Literal["version"]
-    state_key: Text | None = Field(default=None, description=_STATE_KEY)
-
-
-Increment = Annotated[
-    StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement,
-    Field(discriminator="mode"),
-    BeforeValidator(mode_only),
-]
-InputIncrement = Annotated[
-    StatefulIncrement | RollingWindowIncrement | VersionIncrement,
-    Field(discriminator="mode"),
-    BeforeValidator(mode_only),
-]
+from odi_assets.config.increment_models import (
+    Increment,
+    InputIncrement,
+)
+from odi_assets.config.mistake import Mistake, mistake, mistakes
+from odi_assets.config.shorthand import named_inputs, node_only
+from odi_assets.config.write_models import WriteConfig
 
 
 class FileFormat(StrEnum):
@@ -201,86 +96,6 @@ class PartitionConfig(Strict):
         if self.end is not None and self.end <= self.start:
             raise mistake("must be after `start`: it is the first day that is out", at=("end",))
         return self
-
-
-class WriteMode(StrEnum):
-    APPEND = "append"
-    APPEND_ONCE = "append_once"
-    OVERWRITE = "overwrite"
-    UPSERT = "upsert"
-    PARTITION_OVERWRITE = "partition_overwrite"
-
-
-class SchemaPolicy(StrEnum):
-    """What happens when the columns of a node's rows are not those of its table."""
-
-    FAIL = "fail"
-    EVOLVE = "evolve"
-    IGNORE = "ignore"
-
-
-class WriteConfig(Strict):
-    """The node's Delta table. ``keys`` identify a row: needed by upsert and append_once."""
-
-    connection: Text = Field(description="Name of a connection.")
-    path: Text = Field(description="Folder of the table, under the connection.")
-    format: Literal["delta"] = Field(default="delta", description="Tables are Delta tables.")
-    mode: WriteMode = Field(default=WriteMode.OVERWRITE, description="What happens to rows that are there already.")
-    keys: Columns = Field(
-        default=(), description="Columns that identify a row; `merge_keys` and `options: {keys: …}` are taken too."
-    )
-    partition_by: Columns = Field(default=(), description="Columns that the table is partitioned by.")
-    schema_policy: SchemaPolicy = Field(
-        default=SchemaPolicy.FAIL,
-        alias="schema",
-        description="Rows with other columns than the table: `fail`, `evolve` (new columns join the table), "
-        "`ignore` (new columns are left out).",
-    )
-    delete_when: Text | None = Field(
-        default=None, description="Boolean column, of upsert: where it is true, the row with these keys is deleted."
-    )
-    only_if_newer: Text | None = Field(
-        default=None, description="Column, of upsert: a row replaces the stored one only if its value is greater."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fold_keys(cls, data: Any) -> Any:
-        return fold_keys(data)
-
-    @model_validator(mode="after")
-    def _check_columns(self) -> WriteConfig:
-        found = [*_repeated("keys", self.keys), *_repeated("partition_by", self.partition_by)]
-        if self.mode in (WriteMode.UPSERT, WriteMode.APPEND_ONCE) and not self.keys:
-            found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
-        found += self._misplaced_options()
-        if found:
-            raise mistakes(found)
-        return self
-
-    def _misplaced_options(self) -> list[Mistake]:
-        found = []
-        for name in ("delete_when", "only_if_newer"):
-            column = getattr(self, name)
-            if column is None:
-                continue
-            if self.mode is not WriteMode.UPSERT:
-                found.append(Mistake(f"is for `mode: upsert`, and this node writes `{self.mode}`", at=(name,)))
-            elif column.lower() in [key.lower() for key in self.keys]:
-                found.append(about(column, "is one of `keys`: it cannot tell rows of one key apart", at=(name,)))
-        if self.delete_when and self.delete_when.lower() in [
-            *(column.lower() for column in self.partition_by),
-            *([self.only_if_newer.lower()] if self.only_if_newer else []),
-        ]:
-            found.append(about(self.delete_when, "is a marker and is not stored", at=("delete_when",)))
-        if self.mode is WriteMode.OVERWRITE and "schema_policy" in self.model_fields_set:
-            found.append(Mistake("has no say in `mode: overwrite`, which replaces the columns too", at=("schema",)))
-        return found
-
-
-def _repeated(name: str, columns: tuple[str, ...]) -> list[Mistake]:
-    lower = [column.lower() for column in columns]
-    return [about(columns[i], "is there twice", at=(name, i)) for i, column in enumerate(lower) if column in lower[:i]]
 
 
 class NodeConfig(Strict):

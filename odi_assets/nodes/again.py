@@ -10,7 +10,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.errors import IncrementError
 from odi_assets.increments.model import ReadPlan
 from odi_assets.increments.stateful import reads_again
-from odi_assets.nodes.plan import NodePlan
+from odi_assets.nodes.node_plan import NodePlan
 from odi_assets.sources.cursors import quoted
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.reading import read_files

@@ -5,33 +5,27 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.increments import ledger
-from odi_assets.increments.position import table_position
-from odi_assets.increments.stateful import Memory
-from odi_assets.nodes import attempts
 from odi_assets.nodes.again import without_loaded
+from odi_assets.nodes.commit_facts import commit_facts
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.plan import NodePlan, combined_hwm, plan_node
-from odi_assets.nodes.project import Project
+from odi_assets.nodes.node_plan import NodePlan, combined_hwm
+from odi_assets.nodes.outcomes import nothing_new, succeeded
+from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.touched import with_partitions
 from odi_assets.nodes.transform import drop_views, transformed
 from odi_assets.nodes.upper_bounds import with_upper_bounds
 from odi_assets.sources.read import load, partition_condition
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import RunRecord, RunStatus
-from odi_assets.state.values import encode
 from odi_assets.tables.embedded import EmbeddedEngine
-from odi_assets.tables.handle import TableHandle
-from odi_assets.tables.protocol import Stamp, TableEngine, WriteResult, WriteSpec
+from odi_assets.tables.protocol import Stamp, TableEngine, WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -126,7 +120,7 @@ def _commit_once(computed: Computed, state: StateBackend, run: RunInfo, engine: 
     finally:
         drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})
     advance(plan, state, written.version, run.run_id)
-    return _result(plan, run, written, rows_read)
+    return succeeded(plan, run, written, rows_read)
 
 
 def write_spec(plan: NodePlan) -> WriteSpec:
@@ -151,46 +145,10 @@ def partition_columns(plan: NodePlan) -> tuple[str, ...]:
     return (plan.node.partition.column,) if plan.node.partition else ()
 
 
-def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
-    """What the commit says of itself: enough to repair state from the target's log alone."""
-    facts: dict[str, Any] = {
-        "node": str(plan.key),
-        "run_id": run.run_id,
-        "attempt": run.attempt,
-        "mode": plan.mode.value,
-        "increment": plan.summary,
-        "code_version": run.code_version,
-        "positions": dict(plan.inputs),
-        "state_revision": plan.entry.revision if plan.entry else 0,
-        "state_updated_at": plan.entry.updated_at.isoformat() if plan.entry else None,
-        "inputs": _input_versions(plan),
-    }
-    if plan.bounds is not None:
-        facts["bounds"] = [plan.bounds.start.isoformat(), plan.bounds.end.isoformat()]
-    if plan.moves_hwm:
-        after = encode(plan.hwm_after)
-        facts["hwm"] = {"value": after.json, "type": after.type}
-        remembered = {read.name: found for read in plan.reads if (found := Memory.facts(read))}
-        if remembered:
-            facts["hwm"]["reads"] = remembered
-    return facts
-
-
 def _write_ledgers(plan: NodePlan) -> None:
     for read in plan.reads:
         if read.ledger is not None and plan.moves_hwm:
             ledger.write(plan.target.location, read.ledger)
-
-
-def _input_versions(plan: NodePlan) -> dict[str, int]:
-    """By upstream node, the version of its table that the rows were read from: what a rewind there would undo here."""
-    handles = {read.name: read.handle for read in plan.reads}
-    found: dict[str, int] = {}
-    for name, given in plan.node.inputs.items():
-        handle = handles.get(name)
-        if handle is not None and handle.version is not None:
-            found[str(plan.project.graph.resolve(plan.key, given.node))] = handle.version
-    return found
 
 
 def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> None:
@@ -231,126 +189,4 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
             (plan.entry.target_commit if plan.entry else None) or 0,
             run.run_id,
         )
-    return NodeResult(
-        plan.key,
-        RunStatus.NO_DATA,
-        seconds=_seconds(run),
-        uri=plan.target.location.uri,
-        increment=plan.summary,
-        rows_read=0,
-        rows_written=0,
-        rows_total=plan.target.rows if plan.target.exists else None,
-        hwm_before=plan.hwm_before,
-        hwm_after=plan.hwm_before,
-        table_version=plan.target.version,
-        metrics={"inputs": dict(plan.inputs), "target": table_position(plan.target)},
-    )
-
-
-def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException, uri: str = "") -> NodeResult:
-    """The result of a node that ended with ``error``."""
-    key = plan_or_key.key if isinstance(plan_or_key, NodePlan) else plan_or_key
-    before = plan_or_key.hwm_before if isinstance(plan_or_key, NodePlan) else None
-    target = plan_or_key.target.location.uri if isinstance(plan_or_key, NodePlan) else uri
-    return NodeResult(
-        key,
-        RunStatus.FAILURE,
-        seconds=_seconds(run),
-        uri=target,
-        hwm_before=before,
-        hwm_after=before,
-        error=f"{type(error).__name__}: {error}",
-    )
-
-
-def _result(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
-    column = plan.node.partition.column if plan.node.partition else None
-    metrics: dict[str, Any] = {
-        "rows_updated": written.rows_updated,
-        "rows_total": written.rows_total,
-        "files_added": written.files_added,
-        "files_removed": written.files_removed,
-        "bytes_written": written.bytes_written,
-        "mode": plan.mode.value,
-        "inputs": dict(plan.inputs),
-        "target": _left_at(plan, written),
-        **_told(plan, written),
-    }
-    excluded = [read.excluded for read in plan.reads if read.excluded]
-    if excluded:
-        metrics["rows_without_cursor"] = sum(excluded)
-    return NodeResult(
-        plan.key,
-        RunStatus.SUCCESS,
-        seconds=_seconds(run),
-        uri=plan.target.location.uri,
-        increment=plan.summary,
-        rows_read=rows_read,
-        rows_written=written.rows_written,
-        rows_total=written.rows_total,
-        hwm_before=plan.hwm_before,
-        hwm_after=plan.hwm_after if plan.moves_hwm else plan.hwm_before,
-        table_version=written.version,
-        columns=written.columns,
-        partitions=tuple(p[column] for p in written.partitions) if column else (),
-        metrics=metrics,
-    )
-
-
-def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
-    """What only some writes have to tell."""
-    if written.columns_ignored:
-        _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
-    told: dict[str, Any] = {"rows_deleted": written.rows_deleted} if plan.node.write.delete_when else {}
-    if written.columns_added:
-        told["columns_added"] = list(written.columns_added)
-    if written.columns_ignored:
-        told["columns_ignored"] = list(written.columns_ignored)
-    return told
-
-
-def _left_at(plan: NodePlan, written: WriteResult) -> Mapping[str, Any]:
-    made = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
-    return {"table_id": made.table_id, "version": written.version}
-
-
-def _seconds(run: RunInfo) -> float:
-    return max(0.0, time.time() - run.started_at.timestamp())
-
-
-def record(
-    project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
-) -> None:
-    """Write the node's row of run history, and forget that the attempt is open."""
-    ended = datetime.now(UTC)
-    state.record_runs(
-        [
-            RunRecord(
-                run_id=run.run_id,
-                project=project.config.project,
-                pipeline_name=result.key.pipeline,
-                node_name=result.key.node,
-                status=result.status,
-                rows_processed=result.rows_written,
-                duration_ms=int(result.seconds * 1000),
-                metrics={
-                    **result.metrics,
-                    "rows_read": result.rows_read,
-                    "rows_written": result.rows_written,
-                    "increment": result.increment,
-                },
-                environment=project.environment,
-                timestamp=ended,
-                started_at=run.started_at,
-                partition_key=partition_key,
-                trigger=run.trigger,
-                attempt=run.attempt,
-                hwm_before=result.hwm_before,
-                hwm_after=result.hwm_after,
-                table_version=result.table_version,
-                code_version=run.code_version,
-                error=result.error,
-            )
-        ]
-    )
-    attempts.end(project, result.key, run.run_id, run.attempt)
+    return nothing_new(plan, run)

@@ -13,7 +13,7 @@ from odi_assets.increments.position import difference, files_position, table_dif
 from odi_assets.increments.reads import SourceSpec
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.plan import source_specs, waited_for
+from odi_assets.nodes.node_sources import source_specs, waited_for
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RESUMED_FROM, NodeResult
 from odi_assets.state.backend import StateBackend

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from odi_assets.errors import ConfigError
 from odi_assets.increments.model import PartitionFilter, ReadPlan
-from odi_assets.nodes.plan import NodePlan, read_whole
+from odi_assets.nodes.extent import read_whole
+from odi_assets.nodes.node_plan import NodePlan
 from odi_assets.sources.read import changed_rows, load, replaced_rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from odi_assets.increments.bounds import Bound
 from odi_assets.increments.cursor_types import cursor_type
 from odi_assets.increments.model import UNKNOWN, ReadPlan
 from odi_assets.increments.stateful import MOST_TIES, fixed, keeps_ties
-from odi_assets.nodes.plan import NodePlan, combined_hwm, rows_are_known_by_keys
+from odi_assets.nodes.node_plan import NodePlan, combined_hwm
+from odi_assets.nodes.node_sources import rows_are_known_by_keys
 from odi_assets.sources.cursors import spark_bound, ties_at
 from odi_assets.sources.read import load
 

@@ -13,8 +13,8 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.attempts import begin
 from odi_assets.nodes.code_version import code_version
-from odi_assets.nodes.materialize import failure, record
-from odi_assets.nodes.plan import NodePlan
+from odi_assets.nodes.node_plan import NodePlan
+from odi_assets.nodes.outcomes import failure, record
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.resume import PARTIAL, last_rows, left_out, verdict

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.bounds import Bounds
-from odi_assets.nodes.materialize import commit, compute, no_data, record
-from odi_assets.nodes.plan import NodePlan, plan_node
+from odi_assets.nodes.materialize import commit, compute, no_data
+from odi_assets.nodes.node_plan import NodePlan
+from odi_assets.nodes.outcomes import record
+from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend

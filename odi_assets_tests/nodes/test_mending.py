@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes import attempts
-from odi_assets.nodes.materialize import commit, compute, record
+from odi_assets.nodes.materialize import commit, compute
+from odi_assets.nodes.outcomes import record
 from odi_assets.nodes.process import process_name
 from odi_assets.nodes.result import RunInfo
 from odi_assets.orchestration.reconcile import reconcile

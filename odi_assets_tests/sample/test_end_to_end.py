@@ -17,7 +17,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.materialize import commit, compute, no_data, record
+from odi_assets.nodes.materialize import commit, compute, no_data
+from odi_assets.nodes.outcomes import record
 from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
