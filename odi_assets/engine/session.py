@@ -31,11 +31,17 @@ DEFAULT_CONF: Mapping[str, str] = {
     # A landing of thousands of small files is the common case here; the default makes a task of each.
     "spark.sql.files.openCostInBytes": "262144",
     "spark.sql.shuffle.partitions": "16",
+}
+"""Settings of a classic session; ``spark.conf`` of the project file overrides each."""
+
+LOCAL_CONF: Mapping[str, str] = {
     # The driver and its executors of a local master share a machine; no name look-up, no listening on other networks.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""Settings of a local session; ``spark.conf`` of the project file overrides each."""
+"""Further settings of a local master only: the executors of a cluster could not reach a driver that listens so."""
+
+LOCAL_MASTER = "local[*]"
 
 
 @dataclass
@@ -92,8 +98,9 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     require_java()
-    conf = quiet_conf({**DEFAULT_CONF, **_log_level(), **config.conf, **REQUIRED_CONF})
-    conf |= {"spark.app.name": app_name, "spark.master": config.master or "local[*]"}
+    master = config.master or LOCAL_MASTER
+    conf = quiet_conf({**classic_defaults(master), **_log_level(), **config.conf, **REQUIRED_CONF})
+    conf |= {"spark.app.name": app_name, "spark.master": master}
     builder = SparkSession.builder
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -102,9 +109,14 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
         return builder.getOrCreate()
     except Exception as error:
         raise OdiError(
-            f"Spark did not start (master {config.master or 'local[*]'}): {error}",
+            f"Spark did not start (master {master}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
+
+
+def classic_defaults(master: str) -> dict[str, str]:
+    """Settings that a session on ``master`` has unless the project file says otherwise."""
+    return {**DEFAULT_CONF, **(LOCAL_CONF if master.startswith("local") else {})}
 
 
 def _log_level() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,16 @@ class RowCounts:
             text = _plan_text(result)
             self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
 
-    def total(self) -> int | None:
-        """All rows read; call it after the write. None if a count did not come."""
-        counts = [*self.known.values(), *(_await(observation) for observation in self.observed.values())]
+    def total(self, told: Mapping[str, int]) -> int | None:
+        """All rows read; call it after the write. None if a count did not come.
+
+        Args:
+            told: counts that came with the write, by the name of their observation.
+        """
+        counts: list[int | None] = list(self.known.values())
+        for name, observation in self.observed.items():
+            label = f"rows of {name}"
+            counts.append(told[label] if label in told else _await(observation))
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -59,7 +67,8 @@ def _await(observation: Observation) -> int | None:
     found: list[int] = []
 
     def get() -> None:
-        found.append(int(observation.get["rows"]))
+        # Spark Connect does not wait, and has nothing yet or nothing at all.
+        found.extend(int(rows) for name, rows in observation.get.items() if name == "rows")
 
     # A count that the optimizer dropped never comes, and Spark offers no other way to ask than to wait.
     waiter = threading.Thread(target=get, daemon=True)

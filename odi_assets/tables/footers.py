@@ -71,22 +71,31 @@ def _list_parquet(table: Location, folder: str) -> Iterator[_Listed]:
         return
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
     for path, info in filesystem.find(root, detail=True).items():
-        if path.endswith(".parquet"):
+        relative = path[len(root.rstrip("/")) + 1 :]
+        if path.endswith(".parquet") and not _is_hidden(relative):
             modified = info.get("last_modified") or info.get("LastModified") or info.get("mtime")
             stamp = modified.timestamp() if isinstance(modified, dt.datetime) else dt.datetime.now(dt.UTC).timestamp()
-            relative = path[len(root.rstrip("/")) + 1 :]
             yield _Listed(f"{folder}/{relative}", int(info["size"]), int(stamp * 1000))
 
 
 def _list_local(table: Path, folder: str) -> Iterator[_Listed]:
     root = table / folder
     for path in sorted(root.rglob("*")) if root.exists() else ():
+        inside = path.relative_to(root).as_posix()
+        if _is_hidden(inside.rpartition("/")[0]):
+            continue
         if path.name.endswith(".crc"):
             # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
             path.unlink(missing_ok=True)
-        elif path.suffix == ".parquet" and not path.name.startswith((".", "_")):
+        elif path.suffix == ".parquet" and not _is_hidden(inside):
             status = path.stat()
             yield _Listed(path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark does not count it as data: ``_temporary`` above all, where a task that was given up, on an executor
+    that is alive, may go on writing after its job is done."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
 def _footer(table: Location, file: _Listed) -> pq.FileMetaData:

@@ -12,6 +12,13 @@ from odi_assets.tables.reading import WRITE_FOLDER, reader_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_COMMITTER = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Version 2 lets each task publish its files by itself: those of an executor that dies at it would stay beside the
+    # files of the task's next attempt (SPARK-33019), and the listing below takes what is there.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+
 
 def stage(
     df: DataFrame,
@@ -25,8 +32,7 @@ def stage(
     A run that dies here leaves files that no version names; vacuum removes them.
     """
     folder = f"{WRITE_FOLDER}={write_id}"
-    writer = df.write.mode("errorifexists").options(**reader_options(table))
-    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    writer = df.write.mode("error").options(**reader_options(table)).options(**_COMMITTER)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.parquet(table.child(folder).uri)
@@ -41,3 +47,16 @@ def stage(
         )
         for file in written_files(table, folder, always_index)
     ]
+
+
+def observed_counts(staged: DataFrame) -> dict[str, int]:
+    """Rows by the name of their observation, as Spark Connect told them when ``staged`` was written; else nothing.
+
+    Spark Connect hands counts to the ``Observation`` of the caller only where the observed frame is a part of the
+    client's own plan; a frame that SQL reaches through a view is not.
+    """
+    if not type(staged).__module__.startswith("pyspark.sql.connect"):
+        return {}
+    info = staged.executionInfo
+    told = info.flows if info is not None else ()
+    return {name: int(values["rows"]) for name, values in told if "rows" in values}

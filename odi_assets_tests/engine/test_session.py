@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.engine.session import REQUIRED_CONF, open_session
+from odi_assets.engine.session import REQUIRED_CONF, classic_defaults, open_session
 
 
 def test_settings_that_results_depend_on_hold_whatever_the_project_says(spark: SparkSession) -> None:
@@ -20,3 +20,9 @@ def test_a_session_that_somebody_else_started_is_used_and_not_stopped(spark: Spa
     assert not handle.started_here
     handle.stop()
     assert spark.range(3).count() == 3
+
+
+def test_only_a_local_master_has_its_driver_listen_on_this_machine_alone() -> None:
+    assert classic_defaults("local[4]")["spark.driver.host"] == "127.0.0.1"
+    for master in ("spark://host:7077", "yarn", "k8s://https://host:443"):
+        assert not {"spark.driver.host", "spark.driver.bindAddress"} & classic_defaults(master).keys()

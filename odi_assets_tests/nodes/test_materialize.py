@@ -65,6 +65,7 @@ ORDERS = (
 HEADER = "id,day,amount"
 
 
+@pytest.mark.contract
 def test_a_first_run_loads_every_file_a_second_only_new_ones_and_a_third_nothing(make: Make) -> None:
     box = make(RAW)
     box.land("orders/a.csv", [HEADER, "1,2024-01-01,1.5", "2,2024-01-01,2.5"])
@@ -121,6 +122,7 @@ def run_all(box: Sandbox) -> dict[str, RunStatus]:
     return {node: box.run(node).status for node in ("raw", "orders", "by_day")}
 
 
+@pytest.mark.contract
 def test_only_the_partitions_that_an_increment_touches_are_computed_anew(make: Make) -> None:
     box = make(ORDERS)
     box.land("orders/a.csv", [HEADER, "1,2024-01-01,1", "2,2024-01-02,2"])
@@ -152,6 +154,7 @@ def test_a_row_that_moves_to_another_partition_takes_its_old_partition_along(mak
     ]
 
 
+@pytest.mark.contract
 def test_several_upstream_commits_are_read_as_one_increment_with_the_newest_row_of_each_key(make: Make) -> None:
     box = make(
         ORDERS
@@ -202,6 +205,7 @@ def test_an_upstream_that_was_refreshed_is_read_whole_and_replaces_the_table(mak
     assert run_all(box) == dict.fromkeys(("raw", "orders", "by_day"), RunStatus.NO_DATA)
 
 
+@pytest.mark.contract
 def test_a_run_that_died_after_its_commit_is_repaired_from_the_tables_log(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +237,7 @@ def test_an_hwm_that_was_set_by_hand_is_not_undone_by_repair(make: Make) -> None
     assert box.plan("raw").hwm_before == {"mtime_ns": 0, "path": ""}
 
 
+@pytest.mark.contract
 def test_of_two_runs_planned_at_once_one_commits_and_the_other_writes_nothing(make: Make) -> None:
     box = make(RAW)
     box.land("orders/a.csv", [HEADER, "1,2024-01-01,1"])
@@ -410,6 +415,7 @@ def test_sql_that_names_a_missing_column_is_an_error_with_the_nodes_name(make: M
         box.run("raw")
 
 
+@pytest.mark.contract
 def test_views_of_a_node_are_gone_when_it_is_done(make: Make, tmp_path: Path, spark: SparkSession) -> None:
     box = functions(make, tmp_path, '{sql: "SELECT id FROM df"}')
     box.run("raw")

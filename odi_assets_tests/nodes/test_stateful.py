@@ -49,6 +49,7 @@ def ids(box: Sandbox) -> list[int]:
     return [row[0] for row in box.rows("events")]
 
 
+@pytest.mark.contract
 def test_a_closed_boundary_loads_tied_rows_that_come_later_by_their_hash(make: Make) -> None:
     box = make("boundary: closed")
     feed(box, [(1, 10), (2, 20), (2, 20)])

@@ -32,6 +32,7 @@ def actions(table: Location, version: int) -> list[str]:
     return sorted({next(iter(json.loads(line))) for line in log})
 
 
+@pytest.mark.contract
 def test_an_appended_column_joins_the_table_in_the_commit_of_its_rows(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -168,6 +169,7 @@ MORE = (
 )
 
 
+@pytest.mark.contract
 def test_fields_join_structs_at_any_depth(spark: SparkSession, table: Location, write: Write) -> None:
     write(spark.sql(NESTED))
     with pytest.raises(TableError, match=r"no column `s\.y`|no column `s\.in\.element\.q`"):

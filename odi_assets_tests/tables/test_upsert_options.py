@@ -89,6 +89,7 @@ def test_late_rows_alone_change_nothing_but_the_fence(spark: SparkSession, table
     assert rows_of(spark, table) == [(1, "a", 5)]
 
 
+@pytest.mark.contract
 def test_deletes_and_updates_of_one_increment_end_as_their_newest_says(
     spark: SparkSession, table: Location, write: Write
 ) -> None:

@@ -20,6 +20,7 @@ from odi_assets.tables.protocol import Stamp, WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 
+@pytest.mark.contract
 def test_an_append_adds_rows_in_one_commit_and_counts_them(spark: SparkSession, table: Location, write: Write) -> None:
     first = write([(1, "a"), (2, "b")])
     second = write([(3, None)])
@@ -35,6 +36,7 @@ def test_other_readers_of_delta_see_the_same_rows(table: Location, write: Write)
     assert sorted(pa.table(rows).column("id").to_pylist()) == [1, 2]
 
 
+@pytest.mark.contract
 def test_no_rows_make_a_commit_that_carries_only_the_stamp(spark: SparkSession, table: Location, write: Write) -> None:
     write([(1, "a")])
     result = write([])
@@ -50,6 +52,7 @@ def test_a_table_can_begin_without_rows(spark: SparkSession, table: Location, wr
     assert rows_of(spark, table) == [(1, "a")]
 
 
+@pytest.mark.contract
 def test_an_overwrite_replaces_rows_and_schema_in_one_commit(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -60,6 +63,7 @@ def test_an_overwrite_replaces_rows_and_schema_in_one_commit(
     assert rows_of(spark, table, version=0) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.contract
 def test_an_upsert_updates_known_keys_and_inserts_new_ones(spark: SparkSession, table: Location, write: Write) -> None:
     write([(1, "a"), (2, "b"), (3, "c")])
     result = write([(2, "B"), (4, "d")], mode=WriteMode.UPSERT, keys=("id",))
@@ -118,6 +122,7 @@ def test_two_rows_with_the_same_keys_in_one_upsert_are_refused_and_nothing_chang
     assert rows_of(spark, table) == [(1, "a")]
 
 
+@pytest.mark.contract
 def test_the_log_of_an_upsert_tells_exactly_the_rows_that_changed(table: Location, write: Write) -> None:
     write([(number, "old") for number in range(100)])
     write([(5, "new"), (200, "new")], mode=WriteMode.UPSERT, keys=("id",))
@@ -125,6 +130,7 @@ def test_the_log_of_an_upsert_tells_exactly_the_rows_that_changed(table: Locatio
     assert (gained.kind, gained.rows, gained.commits[0].updated) == ("rows", 2, 1)
 
 
+@pytest.mark.contract
 def test_append_once_adds_only_rows_whose_keys_are_not_there(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -142,6 +148,7 @@ def days(spark: SparkSession, *rows: tuple[str, str | None, int]) -> DataFrame:
     return frame.selectExpr("cast(day AS DATE) AS day", "carrier", "n")
 
 
+@pytest.mark.contract
 def test_partition_overwrite_replaces_just_the_partitions_it_writes(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -172,6 +179,7 @@ def test_partition_overwrite_refuses_rows_outside_the_partitions_it_covers(
     assert [row[2] for row in rows_of(spark, table)] == [1]
 
 
+@pytest.mark.contract
 def test_partition_values_of_every_spelling_come_back_as_they_were(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -209,6 +217,7 @@ def test_an_upsert_into_a_partitioned_table_may_move_a_row_to_another_partition(
     ]
 
 
+@pytest.mark.contract
 def test_the_second_of_two_writers_with_one_fence_is_told_who_won_and_writes_nothing(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -263,6 +272,7 @@ def test_a_column_without_a_type_is_refused_by_name(spark: SparkSession, write: 
         write(spark.sql("SELECT 1 AS id, NULL AS nothing"))
 
 
+@pytest.mark.contract
 def test_nested_values_survive(spark: SparkSession, table: Location, write: Write) -> None:
     write(spark.sql("SELECT 1 AS id, named_struct('x', 1, 'y', array('a', null)) AS s, map('k', 1.5D) AS m"))
     row = ENGINE.read(spark, ENGINE.open(table)).collect()[0]
@@ -293,6 +303,7 @@ def test_statistics_bound_values_and_leave_out_what_could_lie(
     assert (stats["nullCount"]["dec"], stats["maxValues"]["dec"]) == (1, float(Decimal("1.25")))
 
 
+@pytest.mark.contract
 def test_tables_of_other_writers_are_read_whatever_their_folders_are_called(
     spark: SparkSession, table: Location
 ) -> None:
@@ -301,6 +312,7 @@ def test_tables_of_other_writers_are_read_whatever_their_folders_are_called(
     assert {tuple(row) for row in rows_of(spark, table)} == {("x", 1), ("y", 2), (None, 3)}
 
 
+@pytest.mark.contract
 def test_rows_of_other_writers_can_be_upserted(spark: SparkSession, table: Location, write: Write) -> None:
     write_deltalake(table.uri, pa.table({"p": ["x", "y"], "n": pa.array([1, 2], pa.int64())}), partition_by=["p"])
     write([("x", 10)], "p STRING, n BIGINT", mode=WriteMode.UPSERT, keys=("p",), partition_by=("p",))
