@@ -123,15 +123,13 @@ def reset(
 def _wanted(
     state: StateBackend, present: HwmEntry, to_revision: int | None, value: str | None, kind: str | None
 ) -> HwmEntry:
-    from dataclasses import replace
-
     from odi_assets.cli.typed import from_text
     from odi_assets.state.mending import revision
 
     if to_revision is not None:
         return revision(state, present.key, to_revision)
     found: Any = None if value is None else from_text(value, kind, present.value)
-    return replace(present, value=found, deleted=False, target_commit=None, value_type=None)
+    return present._replace(value=found, deleted=False, target_commit=None, value_type=None)
 
 
 def _described(entry: HwmEntry) -> str:

@@ -49,7 +49,11 @@ class Columns:
 
     def to_arrow(self, rows: Sequence[Mapping[str, Any]]) -> Table:
         """Rows as an Arrow table of exactly this schema."""
-        arrays = [_array([row[name] for row in rows], kind) for name, kind in self.kinds.items()]
+        return self.table_of({name: [row[name] for row in rows] for name in self.kinds})
+
+    def table_of(self, lists: Mapping[str, Sequence[Any]]) -> Table:
+        """Lists of each column's values as an Arrow table of exactly this schema."""
+        arrays = [_array(lists[name], kind) for name, kind in self.kinds.items()]
         return Table.from_arrays(arrays, schema=self.schema)
 
     def from_arrow(self, reader: RecordBatchReader) -> list[dict[str, Any]]:
@@ -58,12 +62,16 @@ class Columns:
 
     def rows_of(self, table: Table) -> list[dict[str, Any]]:
         """The rows of a table, as :meth:`from_arrow` gives them."""
-        present = set(table.column_names)
-        lists = [
-            _values(table.column(name), kind) if name in present else [None] * table.num_rows
-            for name, kind in self.kinds.items()
-        ]
+        lists = self.lists_of(table).values()
         return [dict(zip(self.kinds, row, strict=True)) for row in zip(*lists, strict=True)]
+
+    def lists_of(self, table: Table) -> dict[str, list[Any]]:
+        """Each column's values, in the order of the rows: for many rows cheaper than :meth:`rows_of`."""
+        present = set(table.column_names)
+        return {
+            name: _values(table.column(name), kind) if name in present else [None] * table.num_rows
+            for name, kind in self.kinds.items()
+        }
 
 
 def micros(moment: datetime) -> int:
@@ -76,7 +84,7 @@ def moment(micros_: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros_)
 
 
-def _array(items: list[Any], kind: Kind) -> Array:
+def _array(items: Sequence[Any], kind: Kind) -> Array:
     if kind is Kind.TIMESTAMP:
         return Array(_each(micros, items), DataType.int64()).cast(_ARROW[kind])
     if kind is Kind.DATE:
@@ -102,7 +110,7 @@ def _whole(item: Any) -> int | None:
     return item if item is None or isinstance(item, int) else None if math.isnan(item) else int(item)
 
 
-def _each(convert: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+def _each(convert: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """Every item converted, None aside; rows that were written together share their moment."""
     converted = {item: None if item is None else convert(item) for item in set(items)}
     return [converted[item] for item in items]

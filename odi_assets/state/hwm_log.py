@@ -8,7 +8,6 @@ The newest revision counts; :mod:`~odi_assets.state.revisions` tells which that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
@@ -23,7 +22,7 @@ from odi_assets.state.backend import HISTORY_KEPT
 from odi_assets.state.delta_faults import OutcomeUnknown
 from odi_assets.state.keyed import Change
 from odi_assets.state.records import HwmEntry
-from odi_assets.state.revisions import newest, revisions, row_of
+from odi_assets.state.revisions import columns_of, newest, newest_of_each, revisions, row_of
 from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
 
 if TYPE_CHECKING:
@@ -107,26 +106,29 @@ class HwmLog:
     def _append(self, handle: Handle, changes: Sequence[Change]) -> tuple[Handle, list[HwmEntry]]:
         with self.table.reading():
             entries = self._entries(handle, changes)
-        rows = self._rows_of(entries, changes)
-        fences = [Transaction(self._fence(entry.key), entry.revision) for entry in entries]
+        added, texts = self._to_add(entries, changes)
+        prefix = self._fence_prefix
+        last = row_of(added[-1], texts[-1])
+        fences = [Transaction(prefix + entry.key, entry.revision) for entry in entries]
+        rows = COLUMNS.table_of(columns_of(added, texts))
         try:
-            self.table.append(handle, rows, fences, landed=lambda now: self._holds(now, rows[-1]))
+            self.table.append(handle, rows, fences, landed=lambda now: self._holds(now, last))
         except OutcomeUnknown as error:
             error.result = handle, entries
             raise
         return handle, entries
 
-    def _rows_of(self, entries: Sequence[HwmEntry], changes: Sequence[Change]) -> list[dict[str, Any]]:
-        rows = []
+    def _to_add(self, entries: Sequence[HwmEntry], changes: Sequence[Change]) -> tuple[list[HwmEntry], list[str]]:
+        """The revisions that the changes add, with the older ones that they bring along, and the JSON of the values."""
+        added: list[HwmEntry] = []
+        texts: list[str] = []
         for entry, change in zip(entries, changes, strict=True):
-            if change.move is not None:
-                rows += self._older_rows(change)
-            rows.append(row_of(entry, change.encoded.json))
-        return rows
-
-    def _older_rows(self, change: Change) -> list[dict[str, Any]]:
-        mine = (replace(entry, environment=self._environment) for entry in change.older)
-        return [row_of(entry, values.encode(entry.value).json) for entry in mine]
+            for older in change.older:
+                added.append(older._replace(environment=self._environment))
+                texts.append(values.encode(older.value).json)
+            added.append(entry)
+            texts.append(change.encoded.json)
+        return added, texts
 
     def rows_to_keep(self, handle: Handle, _files: Sequence[DataFile]) -> pa.Table:
         """What folding keeps, of all environments: the newest revisions of each key, and as many rows that other
@@ -179,11 +181,7 @@ class HwmLog:
                 f"AND (revision = newest OR revision IS NULL) WHERE {self._mine} AND {predicate}"
             )
         found = QueryBuilder().register("state", handle.table).execute(query)
-        by_key: dict[str, list[dict[str, Any]]] = {}
-        for row in COLUMNS.from_arrow(found):
-            by_key.setdefault(row["key"], []).append(row)
-        entries = ((key, newest(rows)) for key, rows in by_key.items())
-        return {key: entry for key, entry in entries if entry is not None}
+        return newest_of_each(COLUMNS.lists_of(found.read_all()))
 
     def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:
         found = self.table.rows(handle, f"{self._is(row['key'])} AND revision = {row['revision']}")

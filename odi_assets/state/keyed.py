@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,12 @@ def forward_only(change: Change, current: HwmEntry | None) -> None:
     Raises:
         StateError: it would move the key back, or to another type.
     """
-    check_forward(current, change.value, change.encoded.type)
+    if current is not None:
+        check_forward(current, change.value, change.encoded.type)
 
 
-# Not frozen, and encoded once: a batch makes thousands of these.
-@dataclass(slots=True)
 class Change:
-    """One key's next revision; ``encoded`` is its value as it is stored.
+    """One key's next revision; ``encoded`` is its value as it is stored, made once.
 
     With ``move``, the revision is written as that says; otherwise it is the one after the present one, of now.
 
@@ -49,18 +47,27 @@ class Change:
         StateError: the key is none, or the value cannot be stored.
     """
 
-    key: str
-    value: Any = None
-    target_commit: int | None = None
-    run_id: str | None = None
-    deleted: bool = False
-    check: Check = any_change
-    move: Move | None = None
-    encoded: values.Encoded = field(init=False)
+    # Written out, and without a call that can be spared: a batch makes thousands of these.
+    __slots__ = ("check", "deleted", "encoded", "key", "move", "run_id", "target_commit", "value")
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-        self.encoded = values.encode(self.value)
+    def __init__(
+        self,
+        key: str,
+        value: Any = None,
+        target_commit: int | None = None,
+        run_id: str | None = None,
+        deleted: bool = False,
+        check: Check = any_change,
+        move: Move | None = None,
+    ) -> None:
+        self.key = check_key(key)
+        self.value = value
+        self.target_commit = target_commit
+        self.run_id = run_id
+        self.deleted = deleted
+        self.check = check
+        self.move = move
+        self.encoded = values.encode(value)
 
     def entry_after(self, latest: HwmEntry | None, environment: str | None, now: datetime) -> HwmEntry:
         """The entry that follows ``latest`` (tombstones count; None: the key is new).
@@ -74,15 +81,15 @@ class Change:
         if latest is not None and latest.updated_at >= now:
             now = latest.updated_at + timedelta(microseconds=1)
         return HwmEntry(
-            key=self.key,
-            value=self.value,
-            environment=environment,
-            updated_at=now,
-            revision=latest.revision + 1 if latest else 1,
-            deleted=self.deleted,
-            target_commit=self.target_commit,
-            run_id=self.run_id,
-            value_type=None if self.deleted else self.encoded.type,
+            self.key,
+            self.value,
+            environment,
+            now,
+            latest.revision + 1 if latest is not None else 1,
+            self.deleted,
+            self.target_commit,
+            self.run_id,
+            None if self.deleted else self.encoded.type,
         )
 
     @property
@@ -95,7 +102,7 @@ def _moved(move: Move, latest: HwmEntry | None, environment: str | None) -> HwmE
     found = None if latest is None else latest.revision
     if found != move.expected:
         raise _changed(move.entry.key, found, move.expected)
-    return replace(move.entry, environment=environment)
+    return move.entry._replace(environment=environment)
 
 
 class KeyedBackend(ABC):
@@ -191,12 +198,13 @@ class KeyedBackend(ABC):
     def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
         changes: dict[str, Change] = {}
         for number, update in enumerate(updates):
-            if "key" not in update or "value" not in update:
+            try:
+                key, value = update["key"], update["value"]
+            except KeyError as error:
                 raise StateError(
                     f"update {number} of the batch holds {sorted(map(str, update))}, not `key` and `value`",
                     fix="nothing was written; give each update both",
-                )
-            key, value = update["key"], update["value"]
+                ) from error
             changes[key] = Change(key, value, update.get("target_commit"), update.get("run_id"), check=forward_only)
         return self._write(list(changes.values())) if changes else []
 

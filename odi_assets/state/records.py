@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from odi_assets.errors import StateError
 
@@ -14,8 +14,8 @@ NO_TABLE = -1
 """The ``target_commit`` of an HWM that was accepted without a table: its rows are not expected anywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class HwmEntry:
+# A tuple, because a batch makes thousands of them and writes them column by column.
+class HwmEntry(NamedTuple):
     """One revision of one key.
 
     Attributes:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import Any
 
 from odi_assets.state import values
@@ -44,20 +45,40 @@ def newest(rows: Sequence[Mapping[str, Any]]) -> HwmEntry | None:
     return found[0] if found else None
 
 
+def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
+    """The newest revision that the rows of each key tell; all rows of the keys, column by column."""
+    keys = columns["key"]
+    if len(set(keys)) == len(keys) and not _any_foreign(columns):
+        own = {**columns, "value": _decoded(columns), "deleted": [bool(deleted) for deleted in columns["deleted"]]}
+        entries = map(HwmEntry._make, zip(*(own[name] for name in HwmEntry._fields), strict=True))
+        return dict(zip(keys, entries, strict=True))
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows.sort(key=itemgetter("key"))
+    return {key: revisions(list(same))[0] for key, same in groupby(rows, itemgetter("key"))}
+
+
 def row_of(entry: HwmEntry, value: str) -> dict[str, Any]:
     """The row of a revision of ours; ``value`` is its JSON."""
-    return {
-        "key": entry.key,
-        "value": None if entry.deleted else value,
-        "environment": entry.environment,
-        "updated_at": entry.updated_at,
-        "value_type": entry.value_type,
-        "revision": entry.revision,
-        "deleted": entry.deleted,
-        "target_commit": entry.target_commit,
-        "run_id": entry.run_id,
-        "written_at": entry.updated_at,
-    }
+    return {**entry._asdict(), "value": None if entry.deleted else value, "written_at": entry.updated_at}
+
+
+def columns_of(entries: Sequence[HwmEntry], texts: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """The rows of revisions of ours, at least one, column by column; ``texts`` are the JSON of their values."""
+    columns: dict[str, Sequence[Any]] = dict(zip(HwmEntry._fields, zip(*entries, strict=True), strict=True))
+    stored = [None if deleted else text for deleted, text in zip(columns["deleted"], texts, strict=True)]
+    return {**columns, "value": stored, "written_at": columns["updated_at"]}
+
+
+def _any_foreign(columns: Mapping[str, Sequence[Any]]) -> bool:
+    if None in columns["revision"] or None in columns["updated_at"]:
+        return True
+    pairs = zip(columns["written_at"], columns["updated_at"], strict=True)
+    return any(written is not None and written != updated for written, updated in pairs)
+
+
+def _decoded(columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+    parts = zip(columns["value"], columns["value_type"], columns["deleted"], strict=True)
+    return [None if deleted else values.decode(text, kind) for text, kind, deleted in parts]
 
 
 def _with_unnumbered(ours: list[HwmEntry], unnumbered: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:

@@ -88,7 +88,7 @@ class RunLog:
 
         def attempt(handle: Handle) -> Handle:
             try:
-                self.table.append(handle, rows, [], landed=lambda now: self._holds(now, rows[-1]))
+                self.table.append(handle, COLUMNS.to_arrow(rows), [], landed=lambda now: self._holds(now, rows[-1]))
             except OutcomeUnknown as error:
                 error.result = handle
                 raise

@@ -18,7 +18,7 @@ from odi_assets.state.delta_faults import UnsupportedFeatureError
 from odi_assets.state.hwm_log import HwmLog
 from odi_assets.state.keyed import Change
 from odi_assets.state.records import HwmEntry, RunRecord
-from odi_assets.state.revisions import newest, revisions
+from odi_assets.state.revisions import newest, revisions, row_of
 from odi_assets.state.run_log import RunLog
 from odi_assets.state.run_rows import from_row, newest_first, to_row
 from odi_assets.state.spark_rows import SparkRows
@@ -101,7 +101,7 @@ class SparkHwmLog(HwmLog):
     def append(self, changes: Sequence[Change]) -> tuple[Handle | None, list[HwmEntry]]:
         fence = self._rows.fence()
         entries = self._next(changes)
-        rows = self._rows_of(entries, changes)
+        rows = [row_of(entry, text) for entry, text in zip(*self._to_add(entries, changes), strict=True)]
         self._rows.append(rows, fence, lambda: rows[-1] in self._of(rows[-1]["key"]))
         return None, entries
 

@@ -205,7 +205,7 @@ class VersionLog:
         changes = ({**nothing, "version": batch.version, "key": k, "value": v} for k, v in sorted(rows.items()))
         self.table.append(
             handle,
-            [header, *changes],
+            COLUMNS.to_arrow([header, *changes]),
             [Transaction(_FENCE, batch.version)],
             landed=lambda now: any(c.commit_id == batch.commit_id for c in self.commits(now, batch.version)),
         )

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from arro3.core import Table
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake import Field as DeltaField
 from deltalake import Schema as DeltaSchema
@@ -254,7 +255,7 @@ class SystemTable:
     def append(
         self,
         handle: Handle,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Table,
         transactions: Sequence[Transaction],
         landed: Callable[[Handle], bool],
     ) -> None:
@@ -274,7 +275,7 @@ class SystemTable:
             with self.calls("appending to a system table"):
                 write_deltalake(
                     handle.table,
-                    self.columns.to_arrow(rows),
+                    rows,
                     mode="append",
                     schema_mode="merge" if extra else None,
                     commit_properties=CommitProperties(

@@ -7,7 +7,7 @@ forced, and runs that are there already are not added again. So the same transfe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -162,7 +162,7 @@ def _check_renames(snapshot: Snapshot, renames: Mapping[str, str]) -> None:
 
 
 def _renamed(key: KeyState, name: str) -> KeyState:
-    return KeyState(replace(key.entry, key=name), tuple(replace(entry, key=name) for entry in key.older))
+    return KeyState(key.entry._replace(key=name), tuple(entry._replace(key=name) for entry in key.older))
 
 
 def _difference(key: KeyState, before: HwmEntry | None, environment: str | None, same_tables: bool) -> Difference:
@@ -202,10 +202,10 @@ def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> Move:
     if before is not None and before.updated_at >= now:
         now = before.updated_at + timedelta(microseconds=1)
     if not same_tables:
-        fresh = replace(entry, revision=least, updated_at=now, target_commit=None)
+        fresh = entry._replace(revision=least, updated_at=now, target_commit=None)
         return Move(fresh, before.revision if before else None)
     later = before is None or entry.updated_at > before.updated_at
-    fresh = replace(entry, revision=max(entry.revision, least), updated_at=entry.updated_at if later else now)
+    fresh = entry._replace(revision=max(entry.revision, least), updated_at=entry.updated_at if later else now)
     older = tuple(e for e in key.older if later and least <= e.revision < fresh.revision)
     return Move(fresh, before.revision if before else None, older)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from arro3.core import Table
 from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
@@ -23,9 +24,9 @@ from odi_assets.state import system_tables
 from odi_assets.state.catalog import CatalogStateBackend
 from odi_assets.state.delta_faults import CommitConflict
 from odi_assets.state.folding import Folding
-from odi_assets.state.hwm_log import HwmLog
+from odi_assets.state.hwm_log import COLUMNS, HwmLog
 from odi_assets.state.retry import Retry
-from odi_assets.state.revisions import row_of
+from odi_assets.state.revisions import columns_of
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 
@@ -259,9 +260,9 @@ def test_maintenance_of_tables_that_do_not_exist_does_nothing(tmp_path: Path) ->
 # -- writers that are late, and answers that are lost ------------------------------------------------------------------
 
 
-def rows_of(backend: CatalogStateBackend, key: str) -> list[dict[str, Any]]:
+def rows_of(backend: CatalogStateBackend, key: str) -> Table:
     entry = backend.reset_hwm(key, 1)
-    return [row_of(replace(entry, revision=entry.revision + 1), "1")]
+    return COLUMNS.table_of(columns_of([entry._replace(revision=entry.revision + 1)], ["1"]))
 
 
 def test_of_two_writers_that_saw_the_same_revision_the_second_is_refused(tmp_path: Path) -> None:

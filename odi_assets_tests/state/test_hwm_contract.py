@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
@@ -265,9 +264,9 @@ def test_revisions_are_restored_as_they_are_or_not_at_all(backend: StateBackend,
         other.reset_hwm("k", date(2013, 1, 3 - number), target_commit=number, run_id="r")
     newest, *older = other.history("k")
     backend.restore([Move(newest, None, tuple(reversed(older)))])
-    assert [replace(entry, environment="other") for entry in reopen().history("k")] == [newest, *older]
+    assert [entry._replace(environment="other") for entry in reopen().history("k")] == [newest, *older]
     backend.set_hwm("free", 1)
     with pytest.raises(StateConflictError):
-        backend.restore([Move(replace(newest, key="free", revision=5), 1), Move(newest, 2)])
+        backend.restore([Move(newest._replace(key="free", revision=5), 1), Move(newest, 2)])
     assert backend.get_hwm("free") == 1
     assert backend.set_hwm("k", date(2013, 1, 2)).revision == 4
