@@ -1,4 +1,4 @@
-"""``python -m benchmarks list`` and ``python -m benchmarks NAME [--only PART] [--without-peers] [--json]``."""
+"""``python -m benchmarks list``, ``python -m benchmarks NAME [--only PART] [--without-peers] [--kills N] [--json]``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def main(
     without_peers: Annotated[
         bool, typer.Option("--without-peers", help="leave out the peers that need an environment of their own")
     ] = False,
+    kills: Annotated[int, typer.Option(min=50, help="how many kills `kill-sweep` makes")] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as a JSON list")] = False,
 ) -> None:
     """Measure ours and its peers in one run. Exit 1 if a measure falls short of its bar."""
@@ -33,13 +34,13 @@ def main(
     if name != "all" and name not in BENCHMARKS:
         progress.print(f"there is no benchmark `{name}`; there are: {', '.join(BENCHMARKS)}")
         raise typer.Exit(2)
-    chosen = list(BENCHMARKS.values()) if name == "all" else [BENCHMARKS[name]]
+    chosen = [b for b in BENCHMARKS.values() if b.in_all] if name == "all" else [BENCHMARKS[name]]
     parts = {part for benchmark in chosen for part in benchmark.parts}
     for part in only or ():
         if part not in parts:
             progress.print(f"`{name}` has no part `{part}`; it has: {', '.join(sorted(parts))}")
             raise typer.Exit(2)
-    options = Options(lambda line: progress.print(line, style="dim"), peers=not without_peers)
+    options = Options(lambda line: progress.print(line, style="dim"), peers=not without_peers, kills=kills)
     try:
         rows = [row for benchmark in chosen for row in _measure(benchmark, only, options)]
     except PeerUnavailable as error:
@@ -48,6 +49,9 @@ def main(
     if as_json:
         print(json.dumps([row.to_json() for row in rows], indent=2))
     else:
+        for benchmark in chosen:
+            if benchmark.headline is not None and (line := benchmark.headline(rows)):
+                print(line)
         _print_rows(rows)
     raise typer.Exit(1 if any(row.holds is False for row in rows) else 0)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import exactly_once, state, write
+from benchmarks import exactly_once, kill_sweep, state, write
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark for benchmark in (write.BENCHMARK, state.BENCHMARK, exactly_once.BENCHMARK)
+    benchmark.name: benchmark
+    for benchmark in (write.BENCHMARK, state.BENCHMARK, exactly_once.BENCHMARK, kill_sweep.BENCHMARK)
 }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,19 +45,28 @@ class Options:
     Attributes:
         say: tells whoever waits what is being measured.
         peers: whether to measure the peers that need an environment of their own.
+        kills: how many kills a kill sweep makes.
     """
 
     say: Callable[[str], None]
     peers: bool = True
+    kills: int = 2000
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A command: ``python -m benchmarks NAME``, and of its parts: ``python -m benchmarks NAME --only PART``."""
+    """A command: ``python -m benchmarks NAME``, and of its parts: ``python -m benchmarks NAME --only PART``.
+
+    Attributes:
+        headline: its result in a line, printed above the rows.
+        in_all: whether ``all`` runs it; one that takes very long is run by its name alone.
+    """
 
     name: str
     about: str
     parts: Mapping[str, Callable[[Options], list[Row]]]
+    headline: Callable[[Sequence[Row]], str] | None = None
+    in_all: bool = True
 
 
 def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 1) -> dict[str, list[float]]:

@@ -1,0 +1,183 @@
+"""Where a run is killed: the named points of the protocol, each a function of production code that a child wraps.
+
+Production code knows nothing of them. A name that moved is an error when the child installs its point, and a point
+that no kill reached fails the sweep, so neither a renamed nor a bypassed function goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+Moment = Literal["before", "after", "during", "half", "before what it is given", "after what it is given"]
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point.
+
+    Attributes:
+        function: dotted name, as its caller looks it up.
+        moment: when, seen from the call of that function.
+        needs: what a scenario must have for a run to come by; every run does, if empty.
+        often: whether an upsert comes by more than once.
+    """
+
+    name: str
+    function: str
+    moment: Moment
+    needs: Literal["", "ledger", "mending"] = ""
+    often: bool = False
+
+
+POINTS = (
+    Point("history mended, notes still there", "odi_assets.orchestration.reconcile.end", "before", "mending"),
+    Point("before planning", "odi_assets.orchestration.run_history.begin", "after"),
+    Point("planned", "benchmarks.kill_sweep.attempt.plan_node", "after"),
+    Point("upper bound fixed", "odi_assets.nodes.materialize.with_upper_bounds", "after"),
+    Point("before the ledger", "odi_assets.increments.ledger.write", "before", "ledger"),
+    Point("half of the ledger", "odi_assets.increments.ledger.pq.write_table", "half", "ledger"),
+    Point("ledger written", "odi_assets.increments.ledger.write", "after", "ledger"),
+    Point("while Spark writes", "odi_assets.tables.modes.stage", "during", often=True),
+    Point("Parquet written, footers not read", "odi_assets.tables.staging.written_files", "before", often=True),
+    Point("before the commit", "odi_assets.tables.commit.settled", "before what it is given"),
+    Point("committed, not acknowledged", "odi_assets.tables.commit.settled", "after what it is given"),
+    Point("before advance", "odi_assets.nodes.materialize.advance", "before"),
+    Point("advanced", "odi_assets.nodes.materialize.advance", "after"),
+    Point("before the row of history", "odi_assets.orchestration.run_history.record", "before"),
+    Point("row of history written, note still there", "odi_assets.nodes.attempts.end", "before"),
+    Point("after the row of history", "odi_assets.orchestration.run_history.record", "after"),
+)
+"""In the order in which a run comes by."""
+
+NAIVE_POINTS = (
+    Point("before the write", "benchmarks.kill_sweep.naive.append", "before"),
+    Point("written", "benchmarks.kill_sweep.naive.append", "after"),
+    Point("before the HWM", "benchmarks.kill_sweep.naive.advance", "before"),
+    Point("after the HWM", "benchmarks.kill_sweep.naive.advance", "after"),
+)
+_BY_NAME = {point.name: point for point in (*POINTS, *NAIVE_POINTS)}
+_LONGEST_WRITE = 0.5
+
+
+def install(name: str, nth: int, fraction: float, report: Report) -> None:
+    """Die at the ``nth`` passing of a point; ``fraction`` says how far into the call, where the point has a length.
+
+    Raises:
+        AttributeError: production code has no such function any more.
+    """
+    point = _BY_NAME[name]
+    holder_name, _, attribute = point.function.rpartition(".")
+    holder = _resolve(holder_name)
+    original = getattr(holder, attribute)
+    passed = 0
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal passed
+        passed += 1
+        if passed < nth:
+            return original(*args, **kwargs)
+        return _WRAPPERS[point.moment](original, args, kwargs, lambda: die(name, report), fraction)
+
+    setattr(holder, attribute, wrapped)
+
+
+def die_after(seconds: float, report: Report) -> None:
+    """Die at a moment that has no name."""
+    threading.Thread(target=_sleep_and_die, args=(seconds, "random moment", report), daemon=True).start()
+
+
+def die(name: str, report: Report) -> None:
+    """SIGKILL: nothing of this process runs after it, no handler, no ``finally``."""
+    report(name)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _sleep_and_die(seconds: float, name: str, report: Report) -> None:
+    time.sleep(seconds)
+    die(name, report)
+
+
+def _resolve(name: str) -> Any:
+    """A module, or an attribute of one."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        holder, _, attribute = name.rpartition(".")
+        return getattr(import_module(holder), attribute)
+
+
+Kill = Callable[[], None]
+Call = Callable[..., Any]
+
+
+def _before(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
+    del fraction
+    kill()
+    return original(*args, **kwargs)
+
+
+def _after(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
+    del fraction
+    original(*args, **kwargs)
+    kill()
+
+
+def _during(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
+    def later() -> None:
+        time.sleep(fraction * _LONGEST_WRITE)
+        kill()
+
+    threading.Thread(target=later, daemon=True).start()
+    original(*args, **kwargs)
+    kill()
+
+
+def _half(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
+    """Of ``write_table(table, stream)``: a part of the bytes are written, and no more."""
+    table, stream = args
+    whole = io.BytesIO()
+    original(table, whole, **kwargs)
+    stream.write(whole.getvalue()[: int(fraction * len(whole.getvalue()))])
+    stream.flush()
+    kill()
+
+
+def _before_given(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
+    del fraction
+    *others, given = args
+
+    def instead() -> Any:
+        kill()
+        return given()
+
+    return original(*others, instead, **kwargs)
+
+
+def _after_given(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
+    del fraction
+    *others, given = args
+
+    def instead() -> Any:
+        given()
+        kill()
+
+    return original(*others, instead, **kwargs)
+
+
+_WRAPPERS: dict[Moment, Callable[..., Any]] = {
+    "before": _before,
+    "after": _after,
+    "during": _during,
+    "half": _half,
+    "before what it is given": _before_given,
+    "after what it is given": _after_given,
+}

@@ -1,0 +1,107 @@
+"""What is run while it is killed: a node of each kind, its source, and what its table must hold in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal, NamedTuple
+
+Attack = Literal["one run", "two runs", "full refresh", "backfill and increment", "odi run"]
+
+
+class SourceRow(NamedTuple):
+    """A row of a source. ``v`` grows with every row that lands; an ``id`` may come again, with a greater ``v``."""
+
+    id: int
+    v: int
+    day: date
+
+
+Rows = Counter[tuple[Any, ...]]
+Model = Callable[[Iterable[SourceRow]], Rows]
+
+
+def every_row(landed: Iterable[SourceRow]) -> Rows:
+    """An append: each row of the source, once."""
+    return Counter(tuple(row) for row in landed)
+
+
+def newest_rows(landed: Iterable[SourceRow]) -> Rows:
+    """An upsert by id: the newest row of each."""
+    newest = {row.id: row for row in sorted(landed, key=lambda row: row.v)}
+    return Counter(tuple(row) for row in newest.values())
+
+
+def sums_by_day(landed: Iterable[SourceRow]) -> Rows:
+    """A partition_overwrite: number and sum of each day's rows."""
+    days: dict[date, list[int]] = {}
+    for row in landed:
+        days.setdefault(row.day, []).append(row.v)
+    return Counter((day, len(values), sum(values)) for day, values in days.items())
+
+
+_FILES = """\
+    read: {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, v BIGINT, day DATE",
+           options: {header: "true"}, incremental: {mode: files}}
+"""
+_TABLE = """\
+    read: {connection: landing, format: delta, path: source, incremental: {%s}}
+"""
+_APPEND = "    write: {connection: lake, path: target, mode: append}\n"
+_UPSERT = "    write: {connection: lake, path: target, mode: upsert, keys: [id], only_if_newer: v}\n"
+_BY_DAY = """\
+    transform: {sql: "SELECT day, count(*) AS n, sum(v) AS total FROM df GROUP BY day"}
+    partition: {column: day, every: day, start: 2024-01-01}
+    write: {connection: lake, path: target, mode: partition_overwrite}
+"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A node under attack.
+
+    Attributes:
+        node: its read, transform and write in the project file.
+        source: whether its source is a folder of files or a Delta table.
+        model: what its table must hold, of all rows that landed.
+        attack: how it is run when it is killed.
+        ids_again: whether rows of ids that landed before land again.
+        kills: how many kills a project lives through.
+    """
+
+    name: str
+    node: str
+    source: Literal["files", "table"]
+    model: Model
+    attack: Attack = "one run"
+    ids_again: bool = False
+    kills: int = 8
+
+    @property
+    def has(self) -> set[str]:
+        """What points may need that a run of this scenario has."""
+        found = {"", "ledger"} if self.source == "files" else {""}
+        return found | {"upsert"} if self.ids_again else found
+
+
+_BY_VERSION = _TABLE % "mode: version"
+
+SCENARIOS = (
+    Scenario("append", _FILES + _APPEND, "files", every_row),
+    Scenario("first run", _FILES + _APPEND, "files", every_row, kills=1),
+    Scenario("upsert", _FILES + _UPSERT, "files", newest_rows, ids_again=True),
+    Scenario("partition_overwrite", _BY_VERSION + _BY_DAY, "table", sums_by_day),
+    Scenario("version increments", _BY_VERSION + _APPEND, "table", every_row),
+    Scenario("stateful increments", _TABLE % "mode: stateful, column: v" + _APPEND, "table", every_row),
+    Scenario("full refresh", _FILES + _APPEND, "files", every_row, "full refresh"),
+    Scenario("backfill beside increment", _BY_VERSION + _BY_DAY, "table", sums_by_day, "backfill and increment"),
+    Scenario("two runs", _FILES + _APPEND, "files", every_row, "two runs"),
+    Scenario("two runs, upsert", _FILES + _UPSERT, "files", newest_rows, "two runs", ids_again=True),
+)
+WHOLE = Scenario("odi run, JVM and all", _FILES + _APPEND, "files", every_row, "odi run", kills=4)
+"""Kills of the process group of an ``odi run``: far slower, and nothing is left out."""
+
+NAIVE_ORDERS = ("write, then set the HWM", "set the HWM, then write")
+NAIVE = Scenario("naive writer", _FILES + _APPEND, "files", every_row)
