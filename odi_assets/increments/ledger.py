@@ -11,6 +11,7 @@ A new part absorbs the ones before it that hold no more files than it does, like
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,15 +138,30 @@ def _name(files: Iterable[LoadedFile]) -> str:
 
 
 def write(table: Location, new: NewPart) -> None:
-    """Write a part; the commit that names it comes after.
+    """Write a part, whole or not at all; the commit that names it comes after.
+
+    A part of the same files has the same name, so what is there may be named by an HWM already: it is never opened for
+    writing. Object stores show nothing of an upload that did not come to its end.
 
     Raises:
         OSError: the storage cannot be written.
     """
     place = table.child(f"{LEDGER_FOLDER}/{new.part.name}.parquet")
     columns = {name: [getattr(file, name) for file in new.files] for name in _SCHEMA.names}
-    with fsspec.open(_path(place), "wb", auto_mkdir=True, **place.fsspec_options) as stream:
-        pq.write_table(pa.table(columns, schema=_SCHEMA), stream, compression="zstd")
+    rows = pa.table(columns, schema=_SCHEMA)
+    if not place.is_local:
+        with fsspec.open(place.uri, "wb", **place.fsspec_options) as stream:
+            pq.write_table(rows, stream, compression="zstd")
+        return
+    target = place.local_path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with scratch.open("wb") as stream:
+            pq.write_table(rows, stream, compression="zstd")
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _path(place: Location) -> str:
