@@ -2,7 +2,7 @@
 
 The commit says that no data changed (``dataChange`` false on both sides), which lets concurrent appends pass; deltalake
 would refuse them otherwise. It would also let the same files be folded twice, so folds share a fence. A fold that loses
-it, or fails, changes nothing and is not tried again: a later writer will see the same files.
+it, or fails, changes nothing and is not tried again: a writer that comes 64 files later will see the same files.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Folding:
     largest: int | None = None
 
     def if_needed(self, handle: Handle) -> None:
-        """Fold if more than 64 small files are live; one commit in eight looks.
+        """Fold if more than 64 small files are live; one commit in eight looks, and one in 64 folds.
 
         Never fails: the write it follows is done and acknowledged.
         """
@@ -71,7 +71,7 @@ class Folding:
                 if handle.table.version() % _VERSIONS_PER_LOOK or not _plain(handle):
                     return
                 files = self.small_files(handle)
-                if len(files) <= MOST_FILES:
+                if len(files) <= MOST_FILES or not _is_turn(len(files)):
                     return
                 self.fold(handle, files)
                 if (handle.table.version() // MOST_FILES) % _FOLDS_PER_VACUUM == 0:
@@ -144,6 +144,14 @@ class Folding:
             retention_hours=_VACUUM_HOURS, dry_run=dry_run, enforce_retention_duration=False, full=True
         )
         return len(removed)
+
+
+def _is_turn(files: int) -> bool:
+    """Whether the writer that looks at so many files folds them, rather than one before it, which may be at it still.
+
+    The number grows with every commit, so one look in each 64 files sees one of the first eight above a multiple.
+    """
+    return (files - 1) % MOST_FILES < _VERSIONS_PER_LOOK
 
 
 def _plain(handle: Handle) -> bool:

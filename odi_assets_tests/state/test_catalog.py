@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -18,15 +19,17 @@ import pytest
 from arro3.core import Table
 from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
+from deltalake.transaction import AddAction
 
 from odi_assets.errors import StateConflictError, StateError, Transient
 from odi_assets.state import system_tables
 from odi_assets.state.catalog import CatalogStateBackend
 from odi_assets.state.delta_faults import CommitConflict
-from odi_assets.state.folding import Folding
+from odi_assets.state.folding import DataFile, Folding
 from odi_assets.state.hwm_log import COLUMNS, HwmLog
 from odi_assets.state.retry import Retry
 from odi_assets.state.revisions import columns_of
+from odi_assets.state.system_tables import Handle
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 
@@ -240,6 +243,23 @@ def test_files_stay_few_and_the_log_short_whatever_is_written(tmp_path: Path) ->
     backend.maintain()
     assert len(table(tmp_path).file_uris()) == 1
     assert backend.get_hwm("k3") == 199
+
+
+def test_one_writer_in_64_folds_so_that_a_long_fold_is_not_begun_by_others_too(tmp_path: Path) -> None:
+    system = HwmLog(str(tmp_path / "meta_state"), None, None).table
+    begun: list[int] = []
+
+    def rows(_handle: Handle, files: Sequence[DataFile]) -> pa.Table:
+        begun.append(len(files))
+        raise StateError("this fold never ends")
+
+    fold = Folding(system, rows)
+    for number in range(140):
+        handle = system.open_for_writing()
+        added = AddAction(f"{number}.parquet", 1, {}, 0, True, "{}")
+        handle.table.create_write_transaction([added], "append", handle.table.schema())
+        fold.if_needed(handle)
+    assert begun == [72, 136]
 
 
 def test_folding_keeps_the_newest_revisions_of_each_key(tmp_path: Path) -> None:
