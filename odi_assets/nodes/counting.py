@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,16 +42,13 @@ class RowCounts:
             text = _plan_text(result)
             self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
 
-    def total(self, told: Mapping[str, int]) -> int | None:
+    def total(self) -> int | None:
         """All rows read; call it after the write. None if a count did not come.
 
-        Args:
-            told: counts that came with the write, by the name of their observation.
+        Spark Connect has none for rows that SQL reaches through a view: it collects what the plan of the write itself
+        observes, and the view's was another.
         """
-        counts: list[int | None] = list(self.known.values())
-        for name, observation in self.observed.items():
-            label = f"rows of {name}"
-            counts.append(told[label] if label in told else _await(observation))
+        counts = [*self.known.values(), *(_await(observation) for observation in self.observed.values())]
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -67,7 +63,7 @@ def _await(observation: Observation) -> int | None:
     found: list[int] = []
 
     def get() -> None:
-        # Spark Connect does not wait, and has nothing yet or nothing at all.
+        # Spark Connect does not wait, and may have nothing.
         found.extend(int(rows) for name, rows in observation.get.items() if name == "rows")
 
     # A count that the optimizer dropped never comes, and Spark offers no other way to ask than to wait.

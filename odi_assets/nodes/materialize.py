@@ -116,7 +116,7 @@ def _commit_once(computed: Computed, state: StateBackend, run: RunInfo, engine: 
     _write_ledgers(plan)
     try:
         written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
-        rows_read = computed.counts.total(written.observed)
+        rows_read = computed.counts.total()
     finally:
         drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})
     advance(plan, state, written.version, run.run_id)

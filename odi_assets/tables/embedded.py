@@ -87,7 +87,7 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
         partitions=outcome.partitions,
     )
     version = commit(handle, plan.schema_json, spec.partition_by, changes, stamp)
-    return replace(_result(handle, outcome, plan, version), observed=write.observed)
+    return _result(handle, outcome, plan, version)
 
 
 def _with_marker(df: DataFrame, spec: WriteSpec, uri: str) -> tuple[DataFrame, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.protocol import PartitionValues, Stamp, WriteSpec
 from odi_assets.tables.reading import quoted, read_files, read_staged
 from odi_assets.tables.schema import with_boolean
-from odi_assets.tables.staging import observed_counts, stage
+from odi_assets.tables.staging import stage
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -32,7 +32,6 @@ class Write:
         df: the rows, in the table's shape; beside its columns the delete marker, if the write has one.
         schema_json: of the table after the commit.
         widens: the commit adds columns, which Delta does only in a commit that removes nothing or everything.
-        observed: filled with the counts of observed rows that came with the staging; see :class:`WriteResult`.
     """
 
     df: DataFrame
@@ -41,7 +40,6 @@ class Write:
     stamp: Stamp
     schema_json: str
     widens: bool = False
-    observed: dict[str, int] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:
@@ -52,9 +50,7 @@ class Write:
         return self.handle.location.uri
 
     def stage(self, df: DataFrame, suffix: str = "") -> list[WrittenFile]:
-        files = stage(df, self.handle.location, self.stamp.write_id + suffix, self.spec.partition_by, self.spec.keys)
-        self.observed.update(observed_counts(df))
-        return files
+        return stage(df, self.handle.location, self.stamp.write_id + suffix, self.spec.partition_by, self.spec.keys)
 
     def staged(self, files: Sequence[WrittenFile], extra: str | None = None) -> DataFrame:
         schema = with_boolean(self.schema_json, extra) if extra else self.schema_json

@@ -83,7 +83,6 @@ class WriteResult:
         columns: name and Spark type of each column of the table.
         columns_added: columns that joined the table in this commit; nested ones as ``a.b``.
         columns_ignored: columns of the rows that were left out.
-        observed: rows by the name of their observation, where Spark told such counts with the write (Spark Connect).
     """
 
     version: int
@@ -98,7 +97,6 @@ class WriteResult:
     columns: tuple[tuple[str, str], ...] = ()
     columns_added: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
-    observed: Mapping[str, int] = field(default_factory=dict)
 
 
 class TableEngine(Protocol):

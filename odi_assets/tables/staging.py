@@ -47,16 +47,3 @@ def stage(
         )
         for file in written_files(table, folder, always_index)
     ]
-
-
-def observed_counts(staged: DataFrame) -> dict[str, int]:
-    """Rows by the name of their observation, as Spark Connect told them when ``staged`` was written; else nothing.
-
-    Spark Connect hands counts to the ``Observation`` of the caller only where the observed frame is a part of the
-    client's own plan; a frame that SQL reaches through a view is not.
-    """
-    if not type(staged).__module__.startswith("pyspark.sql.connect"):
-        return {}
-    info = staged.executionInfo
-    told = info.flows if info is not None else ()
-    return {name: int(values["rows"]) for name, values in told if "rows" in values}
