@@ -57,8 +57,8 @@ class Tally:
     def next_project(self) -> tuple[Scenario, int]:
         """The scenario that fell furthest behind its share, and how many projects of it there were."""
         with self._lock:
-            # A project counts before its first kill, or every lane would begin with the same scenario.
-            chosen = min(self.weights, key=lambda s: max(self.by_scenario[s.name], self._projects[s]) / self.weights[s])
+            # A project counts with all its kills from its first moment on, or every lane would begin the same scenario.
+            chosen = min(self.weights, key=lambda s: self._projects[s] * s.kills / self.weights[s])
             self._projects[chosen] += 1
             return chosen, sum(self._projects.values())
 

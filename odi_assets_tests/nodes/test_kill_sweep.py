@@ -12,7 +12,7 @@ from benchmarks.kill_sweep.sweep import sweep, sweep_naive
 from benchmarks.kill_sweep.tally import RANDOM
 
 KILLS = 200
-WHOLE_SHARE = 0.04
+WHOLE_SHARE = 0.02
 NAIVE_KILLS = 24
 
 
