@@ -15,7 +15,7 @@ from odi_assets.state.records import HwmEntry, RunRecord, check_key
 from odi_assets.state.retry import Retry
 from odi_assets.state.run_log import RunLog
 from odi_assets.state.spark_logs import OrSpark, SparkHwmLog, SparkRunLog
-from odi_assets.state.system_tables import Handle
+from odi_assets.state.table_opening import Handle
 
 _log = logging.getLogger(__name__)
 

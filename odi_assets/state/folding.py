@@ -21,7 +21,8 @@ from deltalake.transaction import RemoveAction
 
 from odi_assets.errors import StateError
 from odi_assets.state.delta_faults import CommitConflict
-from odi_assets.state.system_tables import Handle, SystemTable
+from odi_assets.state.system_tables import SystemTable
+from odi_assets.state.table_opening import Handle
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,8 @@ from odi_assets.state.delta_faults import OutcomeUnknown
 from odi_assets.state.keyed import Change
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.revisions import columns_of, newest, newest_of_each, revisions, row_of
-from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
+from odi_assets.state.system_tables import SystemTable, in_environment, sql
+from odi_assets.state.table_opening import Handle
 
 if TYPE_CHECKING:
     import pyarrow as pa

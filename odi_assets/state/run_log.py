@@ -19,7 +19,8 @@ from odi_assets.state.backend import MOST_RUN_IDS
 from odi_assets.state.delta_faults import OutcomeUnknown
 from odi_assets.state.records import RunRecord
 from odi_assets.state.run_rows import from_row, newest_first, to_row
-from odi_assets.state.system_tables import Handle, SystemTable, in_environment, sql
+from odi_assets.state.system_tables import SystemTable, in_environment, sql
+from odi_assets.state.table_opening import Handle
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,8 @@ from odi_assets.state.revisions import newest, revisions, row_of
 from odi_assets.state.run_log import RunLog
 from odi_assets.state.run_rows import from_row, newest_first, to_row
 from odi_assets.state.spark_rows import SparkRows
-from odi_assets.state.system_tables import Handle, SystemTable
+from odi_assets.state.system_tables import SystemTable
+from odi_assets.state.table_opening import Handle
 
 _log = logging.getLogger(__name__)
 L = TypeVar("L", bound="HwmLog | RunLog")

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.transaction import RemoveAction
 
 from odi_assets.state.delta_faults import deltalake_calls
-from odi_assets.state.system_tables import Handle
+from odi_assets.state.table_opening import Handle
 
 _FENCE = "odi/store/clean"
 _VACUUM_HOURS = 1

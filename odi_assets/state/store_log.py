@@ -21,7 +21,8 @@ from odi_assets.errors import FencedError, StateError, Transient
 from odi_assets.state.arrow_rows import Columns, Kind
 from odi_assets.state.store_contents import Contents, Draft, apply, digest
 from odi_assets.state.store_files import live_files
-from odi_assets.state.system_tables import Handle, SystemTable
+from odi_assets.state.system_tables import SystemTable
+from odi_assets.state.table_opening import Handle
 
 COLUMNS = Columns(
     {

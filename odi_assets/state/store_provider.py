@@ -18,7 +18,7 @@ from odi_assets.state.store import StateStore
 from odi_assets.state.store_contents import Contents
 from odi_assets.state.store_files import remove_before, shorten_log, vacuum
 from odi_assets.state.store_log import Batch, Commit, VersionLog
-from odi_assets.state.system_tables import Handle
+from odi_assets.state.table_opening import Handle
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from odi_assets.state import system_tables
+from odi_assets.state import system_tables, table_opening
 
 ABSORBED = "absorbed"
 """The backend gets over it: what was asked is done, once."""
@@ -58,7 +58,7 @@ def gone_after_the_commit(calls: int) -> Fault:
     """The store stops to answer at the commit, and does so again after so many calls."""
 
     def put_in(patch: pytest.MonkeyPatch) -> None:
-        real, real_table = system_tables.write_deltalake, system_tables.DeltaTable
+        real, real_table = system_tables.write_deltalake, table_opening.DeltaTable
         left = [calls]
 
         def table(*args: Any, **options: Any) -> Any:
@@ -72,7 +72,7 @@ def gone_after_the_commit(calls: int) -> Fault:
         def append(*args: Any, **options: Any) -> None:
             patch.setattr(system_tables, "write_deltalake", real)
             real(*args, **options)
-            patch.setattr(system_tables, "DeltaTable", table)
+            patch.setattr(table_opening, "DeltaTable", table)
             raise ConnectionError("reset by peer")
 
         patch.setattr(system_tables, "write_deltalake", append)

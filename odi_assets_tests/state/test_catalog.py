@@ -29,7 +29,7 @@ from odi_assets.state.folding import DataFile, Folding
 from odi_assets.state.hwm_log import COLUMNS, HwmLog
 from odi_assets.state.retry import Retry
 from odi_assets.state.revisions import columns_of
-from odi_assets.state.system_tables import Handle
+from odi_assets.state.table_opening import Handle
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 
 from odi_assets.config.models import ProjectConfig, RetryConfig
 from odi_assets.errors import ConfigError, StateConflictError, StateError, TableConflictError, Transient
-from odi_assets.state import create_state_backend, system_tables
+from odi_assets.state import create_state_backend, system_tables, table_opening
 from odi_assets.state.catalog import CatalogStateBackend
 from odi_assets.state.retry import Retry
 from odi_assets_tests.state.test_runs_contract import run
@@ -178,7 +178,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for_by_every_call(
     grown: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
     waits: list[float] = []
-    real = system_tables.DeltaTable
+    real = table_opening.DeltaTable
 
     def away(*args: Any, **options: Any) -> DeltaTable:
         if len(waits) < 2:
@@ -186,7 +186,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for_by_every_call(
         return real(*args, **options)
 
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-        patched.setattr(system_tables, "DeltaTable", away)
+        patched.setattr(table_opening, "DeltaTable", away)
         READS[call](opened(grown, waits))
     assert waits == [1.5, 2.5]
     assert sum("StateUnreachableError" in record.getMessage() for record in caplog.records) == 2
@@ -199,7 +199,7 @@ def test_a_store_that_refuses_is_asked_without_waiting(grown: Path, monkeypatch:
     def refused(*_: Any, **__: Any) -> DeltaTable:
         raise PermissionError(errno.EACCES, "conflict: concurrent access denied")
 
-    monkeypatch.setattr(system_tables, "DeltaTable", refused)
+    monkeypatch.setattr(table_opening, "DeltaTable", refused)
     with pytest.raises(StateError, match="access denied") as told:
         READS[call](opened(grown, waits))
     assert not isinstance(told.value, Transient)
