@@ -29,6 +29,8 @@ _COLUMNS = (
     Column("version", "right", spare=True),
     Column("HWM before → after", wrap=True),
 )
+_FOR_RESUMING = ("inputs", "target", "resumed_from", "partial")
+"""Metrics that only a later ``--resume`` asks for; ``--json`` has them."""
 
 
 def show(
@@ -104,9 +106,11 @@ def _tell(records: Sequence[RunRecord]) -> None:
     rows = [_row(record, one_pipeline=len({r.pipeline_name for r in records}) == 1) for record in records]
     data_table([_COLUMNS[place] for place in shown], [[row[place] for place in shown] for row in rows])
     for record in records:
-        lines = [f"  {name}: {_text(value)}" for name, value in record.metrics.items() if value not in (None, "")]
+        told = {name: value for name, value in record.metrics.items() if name not in _FOR_RESUMING}
+        lines = [f"  {name}: {_text(value)}" for name, value in told.items() if value not in (None, "")]
         if record.error:
-            lines.append(f"  error: {readable(record.error)}".replace("\n", "\n    "))
+            what = "reason" if record.status.value == "SKIPPED" else "error"
+            lines.append(f"  {what}: {readable(record.error)}".replace("\n", "\n    "))
         if lines:
             of_attempt = f", attempt {record.attempt}" if again else ""
             data("\n".join(["", f"{record.pipeline_name}.{record.node_name}{of_attempt}", *lines]))

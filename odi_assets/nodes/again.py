@@ -33,9 +33,12 @@ def without_loaded(df: DataFrame, plan: NodePlan, spark: SparkSession) -> DataFr
     again = [read for read in plan.reads if reads_again(read)]
     if not again or plan.mode not in (WriteMode.APPEND, WriteMode.APPEND_ONCE):
         return df
+    moves = any(read.hwm_after != read.hwm_before for read in plan.reads if read.incremental)
+    if moves and plan.mode is WriteMode.APPEND_ONCE:
+        # The write itself looks for the keys, and in fewer files.
+        return df
     if plan.target.exists and plan.node.write.keys:
         df = _unknown(df, plan, again[0], spark)
-    moves = any(read.hwm_after != read.hwm_before for read in plan.reads if read.incremental)
     return None if not moves and df.isEmpty() else df
 
 

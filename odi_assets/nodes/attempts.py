@@ -35,6 +35,7 @@ class Attempt:
     Attributes:
         process: where it runs or ran, as ``nodes.process`` names it; None if that is not known.
         error: why it failed, where somebody else was told.
+        partial: its run is of some of the pipeline's nodes only.
     """
 
     key: NodeKey
@@ -46,6 +47,7 @@ class Attempt:
     code_version: str | None = None
     process: str | None = None
     error: str | None = None
+    partial: bool = False
 
 
 def begin(project: Project, key: NodeKey, run: RunInfo, partition_key: str | None = None) -> None:
@@ -61,6 +63,7 @@ def begin(project: Project, key: NodeKey, run: RunInfo, partition_key: str | Non
         "code_version": run.code_version,
         "began": run.started_at.isoformat(),
         "process": own_process(),
+        "partial": run.partial,
     }
     file = _file(project, key, run.run_id, run.attempt)
     scratch = file.with_suffix(".tmp")
@@ -121,6 +124,7 @@ def _attempt(facts: dict[str, Any]) -> Attempt:
         partition_key=facts["partition_key"],
         code_version=facts["code_version"],
         process=facts["process"],
+        partial=facts.get("partial", False),
     )
 
 

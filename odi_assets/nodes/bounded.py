@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.errors import ConfigError
 from odi_assets.increments.files import SourceFile
@@ -23,10 +24,15 @@ from odi_assets.nodes.node_sources import (
 from odi_assets.nodes.ranges import RangeWay, range_way
 from odi_assets.tables.handle import TableHandle
 
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+
 
 def bounded(plan: NodePlan, bounds: Bounds) -> NodePlan:
     way = range_way(plan.key, plan.node)
     if way.source is not None:
+        for read in plan.reads:
+            if read.name == way.source and read.handle is not None and read.handle.exists:
+                require_time_cursor(plan.key, read, read.handle.columns)
         reads = tuple(_cursor_range(read, way, bounds) for read in plan.reads)
         return replace(plan, reads=reads, mode=way.mode)
     partition = plan.node.partition
@@ -35,6 +41,30 @@ def bounded(plan: NodePlan, bounds: Bounds) -> NodePlan:
     reads = tuple(_partition_range(read, wanted, bounds) for read in map(_loaded(plan), plan.reads))
     replaced = tuple({way.column: value} for value in values) if way.mode is WriteMode.PARTITION_OVERWRITE else None
     return replace(plan, reads=reads, mode=way.mode, replace=replaced, within=wanted)
+
+
+def require_time_cursor(key: NodeKey, read: ReadPlan, columns: Mapping[str, Any]) -> None:
+    """Raises ConfigError unless the cursor of ``read`` is a date or a time: a range is one of those.
+
+    Args:
+        columns: the types of the source's columns, as Delta and Spark write them in JSON.
+    """
+    window = read.window
+    if window is None or window.date_format is not None:
+        return
+    for name in filter(None, (window.column, window.fallback)):
+        kind = columns.get(name)
+        if kind is None or kind in _TIMES:
+            continue
+        shown = kind if isinstance(kind, str) else kind["type"]
+        text = "say how with `incremental.date_format`, if it holds dates as text; or " if kind == "string" else ""
+        raise ConfigError(
+            f"{key} takes ranges of its cursor `{name}`, which is {shown} in {read.label}, "
+            "and a range is one of dates or times",
+            fix=f"{text}add `partition: {{column: …, start: …}}` to the node; or load all of it with --full-refresh",
+            node=str(key),
+            column=name,
+        )
 
 
 def _everything(read: ReadPlan) -> ReadPlan:

@@ -6,7 +6,7 @@ from typing import Any
 
 from odi_assets.increments.stateful import Memory
 from odi_assets.nodes.node_plan import NodePlan
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.result import PARTIAL, RunInfo
 from odi_assets.state.values import encode
 
 
@@ -24,6 +24,8 @@ def commit_facts(plan: NodePlan, run: RunInfo) -> dict[str, Any]:
         "state_updated_at": plan.entry.updated_at.isoformat() if plan.entry else None,
         "inputs": _input_versions(plan),
     }
+    if run.partial:
+        facts[PARTIAL] = True
     if plan.bounds is not None:
         facts["bounds"] = [plan.bounds.start.isoformat(), plan.bounds.end.isoformat()]
     if plan.moves_hwm:

@@ -18,7 +18,8 @@ def maintain_node(
 ) -> Maintenance | None:
     """Maintain the table of ``key``; None if there is none yet.
 
-    Where state has not got the HWM of the last commit, the log is left whole: it alone tells that HWM.
+    The log is left whole where it alone tells something that the next plan needs: the HWM of the last commit, if state
+    has not got it; which rows at the HWM are loaded already, if the node follows a closed boundary without keys.
 
     Raises:
         TableConflictError, TableError: see :func:`odi_assets.tables.maintenance.maintain`.
@@ -28,10 +29,22 @@ def maintain_node(
     if not handle.exists:
         return None
     _, ahead = trusted_hwm(state.get_entry(state_key(key, project.node(key))), handle, app_id(key))
-    done = maintain(location, replace(options, keep_log=options.keep_log or ahead), {"node": str(key)})
-    if not ahead:
-        return done
-    note = (
-        "its log was kept whole, because state has not got the HWM of its last commit yet; the node's next run mends it"
-    )
-    return replace(done, notes=(note,))
+    tied = _remembers_ties(handle, app_id(key))
+    done = maintain(location, replace(options, keep_log=options.keep_log or ahead or tied), {"node": str(key)})
+    notes = [_AHEAD] if ahead else [_TIED] if tied else []
+    return replace(done, notes=tuple(notes))
+
+
+_AHEAD = (
+    "its log was kept whole, because state has not got the HWM of its last commit yet; the node's next run mends it"
+)
+_TIED = (
+    "its log was kept whole, because it tells which rows at the HWM are loaded already; with `write.keys` they would "
+    "be looked up in the table instead"
+)
+
+
+def _remembers_ties(handle: TableHandle, fence: str) -> bool:
+    stamp = handle.last_stamp(fence, carrying="hwm")
+    reads = stamp.facts["hwm"].get("reads") or {} if stamp else {}
+    return any("ties" in read for read in reads.values())

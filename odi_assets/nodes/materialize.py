@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.increments import ledger
 from odi_assets.nodes.again import without_loaded
+from odi_assets.nodes.bounded import require_time_cursor
 from odi_assets.nodes.commit_facts import commit_facts
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.node_plan import NodePlan, combined_hwm
 from odi_assets.nodes.outcomes import nothing_new, succeeded
 from odi_assets.nodes.plan import plan_node
+from odi_assets.nodes.ranges import range_way
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.touched import with_partitions
 from odi_assets.nodes.transform import drop_views, transformed
@@ -66,6 +68,8 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     plan = with_partitions(with_upper_bounds(plan, spark), spark)
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
+    if plan.bounds is not None:
+        _require_time_cursors(plan, spark)
     counts = RowCounts()
     sources = {read.name: counts.watch(read, load(spark, read)) for read in plan.reads}
     df = transformed(spark, plan.node, plan.project.root, sources, str(plan.key))
@@ -77,6 +81,14 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         return Computed(replace(plan, hwm_after=plan.hwm_before, nothing_new=True), None, RowCounts())
     counts.keep_those_in(fresh)
     return Computed(plan, fresh, counts)
+
+
+def _require_time_cursors(plan: NodePlan, spark: SparkSession) -> None:
+    ranged = range_way(plan.key, plan.node).source
+    for read in plan.reads:
+        if read.name == ranged:
+            schema = load(spark, replace(read, window=None)).schema
+            require_time_cursor(plan.key, read, {field.name: field.dataType.jsonValue() for field in schema.fields})
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:

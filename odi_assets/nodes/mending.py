@@ -9,6 +9,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.attempts import Attempt
 from odi_assets.nodes.fences import app_ids
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import PARTIAL
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode
@@ -60,7 +61,15 @@ def _last_stamps(project: Project, key: NodeKey) -> list[CommittedStamp]:
 
 def _attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
     number = int(stamp.facts.get("attempt") or 1)
-    return Attempt(key, str(stamp.facts["run_id"]), number, stamp.committed_at)
+    bounds = stamp.facts.get("bounds")
+    return Attempt(
+        key,
+        str(stamp.facts["run_id"]),
+        number,
+        stamp.committed_at,
+        partition_key="...".join(bounds) if bounds else None,
+        partial=bool(stamp.facts.get(PARTIAL)),
+    )
 
 
 def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
@@ -117,7 +126,12 @@ def _row(
         rows_processed=rows,
         duration_ms=int((ended - attempt.began).total_seconds() * 1000),
         timestamp=ended,
-        metrics={**(metrics or {}), "mended": True, "mended_at": datetime.now(UTC).isoformat()},
+        metrics={
+            **(metrics or {}),
+            **({PARTIAL: True} if attempt.partial else {}),
+            "mended": True,
+            "mended_at": datetime.now(UTC).isoformat(),
+        },
         environment=project.environment,
         started_at=attempt.began,
         partition_key=attempt.partition_key,

@@ -72,8 +72,11 @@ class NodePlan:
         """What will be read, in words."""
         if self.bounds is not None:
             return f"{self.bounds}"
-        parts = [read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in self.reads]
-        return "; ".join(parts)
+        if len(self.reads) == 1:
+            return self.reads[0].summary
+        # Where nothing is to be done, the inputs that would be read whole are not read either.
+        reads = [read for read in self.reads if read.incremental or not self.nothing_new]
+        return "; ".join(f"{read.name}: {read.summary}" for read in reads)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json`` and for the commit's metadata."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, TableError
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.history import CommittedStamp
@@ -51,9 +51,23 @@ def at_version(number: int) -> Choice:
         newest = int(handle.version or 0)
         if not 0 <= number <= newest:
             raise ConfigError(f"there is no version {number}: the table stands at version {newest}", version=number)
+        if not _is_kept(handle, number):
+            oldest = min((commit.version for commit in handle.commits()), default=newest)
+            raise ConfigError(
+                f"version {number} is not known any more: the table's log was cleaned and begins with version {oldest}",
+                fix="choose a later version (odi state rewind NODE --list)",
+                version=number,
+            )
         return number
 
     return choose
+
+
+def _is_kept(handle: TableHandle, number: int) -> bool:
+    try:
+        return TableHandle.open(handle.location, number).exists
+    except TableError:
+        return False
 
 
 def at_time(moment: datetime) -> Choice:

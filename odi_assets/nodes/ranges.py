@@ -44,9 +44,9 @@ def range_way(key: NodeKey, node: NodeConfig) -> RangeWay:
         keyed = mode in _KEYED and column.lower() not in [name.lower() for name in node.write.keys]
         return RangeWay(column, None, mode if keyed else WriteMode.PARTITION_OVERWRITE)
     if mode not in _KEYED:
-        why = "would append its rows again" if mode is WriteMode.APPEND else "is not told apart from the rest of it"
+        why = "would append its rows again" if mode is WriteMode.APPEND else "cannot be told from the other rows"
         raise ConfigError(
-            f"{key} has no `partition`, and a range of a table written by {mode.value} {why}",
+            f"{key} has no `partition`: with {mode.value}, a range {why}",
             fix="add `partition: {column: …, start: …}` to the node, or write it with mode upsert and `keys`; "
             "or load all of it with --full-refresh",
             node=str(key),

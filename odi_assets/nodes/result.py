@@ -13,17 +13,26 @@ from odi_assets.state.records import RunStatus
 
 RESUMED_FROM = "resumed_from"
 """Key of the metrics of a node that a resumed run left out: the run in which it succeeded."""
+PARTIAL = "partial"
+"""Key of the metrics, and of a commit's facts, that says: the run was of some of the pipeline's nodes only."""
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The run that a node is materialized in. ``run_id`` is Dagster's; ``attempt`` counts from 1."""
+    """The run that a node is materialized in.
+
+    Attributes:
+        run_id: Dagster's.
+        attempt: counts from 1.
+        partial: the run is of some of the pipeline's nodes only.
+    """
 
     run_id: str
     trigger: str = "manual"
     attempt: int = 1
     code_version: str | None = None
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    partial: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.node_sources import source_specs, waited_for
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import RESUMED_FROM, NodeResult
+from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, NodeResult
+from odi_assets.nodes.rewind import TRIGGER as REWIND
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode, encode
 from odi_assets.tables.handle import TableHandle
 
-INPUTS, TARGET, PARTIAL = "inputs", "target", "partial"
-"""Keys of a run's metrics: where its sources stood, where it left its table, and whether its run was of some of the
-pipeline's nodes only."""
+INPUTS, TARGET = "inputs", "target"
+"""Keys of a run's metrics: where its sources stood, and where it left its table."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,13 @@ class Verdict:
 def last_rows(state: StateBackend, project: Project, pipeline: str, run_id: str) -> Mapping[NodeKey, RunRecord]:
     """The newest row of each node in the pipeline's last run before ``run_id``.
 
-    A run of some of the nodes (``--node``) goes on with the run before it; bounded runs do not count.
+    A run of some of the nodes (``--node``) goes on with the run before it; bounded runs and rewinds do
+    not count.
     """
     found: dict[NodeKey, RunRecord] = {}
     whole: str | None = None
     for row in _newest_first(state, pipeline, len(project.graph.order(pipeline))):
-        if row.run_id == run_id or row.partition_key is not None:
+        if row.run_id == run_id or not _counts(row):
             continue
         if whole is not None and row.run_id != whole:
             break
@@ -56,9 +57,13 @@ def last_rows(state: StateBackend, project: Project, pipeline: str, run_id: str)
 def _newest_first(state: StateBackend, pipeline: str, nodes: int) -> list[RunRecord]:
     # Mostly the last run is whole; only after many runs of single nodes is more of the history needed.
     rows = state.list_runs(pipeline=pipeline, limit=8 * nodes)
-    whole = [row.run_id for row in rows if not row.metrics.get(PARTIAL) and row.partition_key is None]
+    whole = [row.run_id for row in rows if _counts(row) and not row.metrics.get(PARTIAL)]
     ended = len(rows) < 8 * nodes or (whole and whole[0] != rows[-1].run_id)
     return rows if ended else state.list_runs(pipeline=pipeline)
+
+
+def _counts(row: RunRecord) -> bool:
+    return row.partition_key is None and row.trigger != REWIND
 
 
 def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord | None) -> Verdict:

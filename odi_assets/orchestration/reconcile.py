@@ -21,7 +21,8 @@ from odi_assets.nodes.process import is_gone
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.liveness import IN_FLIGHT, PROCESS_TAG, end_lost_run
 from odi_assets.orchestration.naming import op_name
-from odi_assets.orchestration.run_history import run_trigger
+from odi_assets.orchestration.requests import FROM_TAG, TO_TAG
+from odi_assets.orchestration.run_history import is_partial, run_trigger
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord
 
@@ -136,7 +137,15 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
         if event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED):
             latest[key] = number = latest.get(key, first - 1) + 1
             began = datetime.fromtimestamp(record.event_log_entry.timestamp, UTC)
-            found[key, number] = Attempt(key, run.run_id, number, began, run_trigger(run), _partition(run))
+            found[key, number] = Attempt(
+                key,
+                run.run_id,
+                number,
+                began,
+                run_trigger(run),
+                _partition(run),
+                partial=is_partial(run, project, key.pipeline),
+            )
         elif key in latest:
             attempt = found[key, latest[key]]
             found[key, latest[key]] = _with_error(attempt, event)
@@ -151,4 +160,5 @@ def _with_error(attempt: Attempt, event: dg.DagsterEvent) -> Attempt:
 
 def _partition(run: dg.DagsterRun) -> str | None:
     start, stop = (run.tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
+    start, stop = start or run.tags.get(FROM_TAG), stop or run.tags.get(TO_TAG)
     return f"{start}...{stop}" if start and stop else run.tags.get("dagster/partition")

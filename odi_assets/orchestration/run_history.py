@@ -16,8 +16,8 @@ from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.node_plan import NodePlan
 from odi_assets.nodes.outcomes import failure, record
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.nodes.resume import PARTIAL, last_rows, left_out, verdict
+from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo
+from odi_assets.nodes.resume import last_rows, left_out, verdict
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
@@ -49,6 +49,12 @@ def run_trigger(run: dg.DagsterRun) -> str:
     return next((trigger for tag, trigger in _TRIGGERS.items() if tag in run.tags), "manual")
 
 
+def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
+    """Whether a run is of some of the pipeline's nodes only."""
+    chosen = run.asset_selection
+    return chosen is not None and any(asset_key(key) not in chosen for key in project.graph.order(pipeline))
+
+
 @dataclass
 class RunHistory:
     """Records each node of one run once it has ended.
@@ -73,6 +79,7 @@ class RunHistory:
             attempt=1 + retry_number + run_retries,
             code_version=code_version(self.project, key),
             started_at=datetime.now(UTC),
+            partial=is_partial(self.run, self.project, key.pipeline),
         )
         begin(self.project, key, info, partition_key)
         self._tell(NodeEvent("started", key))
@@ -80,7 +87,7 @@ class RunHistory:
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
         """A node has ended, with data or without."""
-        if self._is_partial(result.key.pipeline):
+        if is_partial(self.run, self.project, result.key.pipeline):
             result = replace(result, metrics={**result.metrics, PARTIAL: True})
         record(self.project, self.state, result, info, partition_key)
         self._keep(result)
@@ -101,10 +108,6 @@ class RunHistory:
         result = left_out(self.project, key, found)
         self.finish(result, info)
         return result
-
-    def _is_partial(self, pipeline: str) -> bool:
-        chosen = self.run.asset_selection
-        return chosen is not None and any(asset_key(k) not in chosen for k in self.project.graph.order(pipeline))
 
     def fail(
         self,

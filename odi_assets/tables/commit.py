@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from deltalake import CommitProperties, Schema
+from deltalake import CommitProperties, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
@@ -131,7 +131,11 @@ def _commit_once(
         max_commit_retries=0 if alone else None,
     )
     if handle.exists:
-        _commit_to(handle, schema_json, partition_by, changes, properties)
+        # Where there is a checkpoint, deltalake takes away what is older than the log's retention. The stamp that tells
+        # a node's HWM is out of use only once its next increment is committed.
+        cleans = stamp.fences and changes.data_change
+        hooks = PostCommitHookProperties(cleanup_expired_logs=None if cleans else False)
+        _commit_to(handle, schema_json, partition_by, changes, properties, hooks)
     else:
         create_table_with_add_actions(
             handle.location.uri,
@@ -163,6 +167,7 @@ def _commit_to(
     partition_by: Sequence[str],
     changes: FileChanges,
     properties: CommitProperties,
+    hooks: PostCommitHookProperties,
 ) -> None:
     now = int(time.time() * 1000)
     removals = [] if changes.replace_all else [_removal(file, now, changes.data_change) for file in changes.removed]
@@ -173,6 +178,7 @@ def _commit_to(
         partition_by=list(partition_by),
         partition_filters=_no_file(handle) if changes.new_schema else None,
         commit_properties=properties,
+        post_commithook_properties=hooks,
     )
 
 

@@ -116,13 +116,11 @@ def _schema_plan(df: DataFrame, handle: TableHandle, spec: WriteSpec, marker: st
 def _result(handle: TableHandle, outcome: Outcome, plan: SchemaPlan, version: int) -> WriteResult:
     removed: Sequence[LiveFile] = outcome.changes.removed
     rows_new = sum(file.rows for file in outcome.new)
-    rows_carried = sum(file.rows for file in outcome.carried)
-    before, gone = handle.rows if handle.exists else 0, removed_rows(removed)
     return WriteResult(
         version=version,
         rows_written=rows_new,
         rows_updated=outcome.updated,
-        rows_total=None if before is None or gone is None else before - gone + rows_new + rows_carried,
+        rows_total=_rows_total(handle, outcome, version),
         files_added=len(outcome.new) + len(outcome.carried),
         files_removed=len(removed),
         bytes_written=sum(file.size for file in [*outcome.new, *outcome.carried]),
@@ -132,3 +130,13 @@ def _result(handle: TableHandle, outcome: Outcome, plan: SchemaPlan, version: in
         columns_added=tuple(plan.added),
         columns_ignored=tuple(plan.ignored),
     )
+
+
+def _rows_total(handle: TableHandle, outcome: Outcome, version: int) -> int | None:
+    if version != (0 if handle.version is None else handle.version + 1):
+        # Others committed in between, so only the table itself knows.
+        return TableHandle.open(handle.location, version).rows
+    before, gone = handle.rows if handle.exists else 0, removed_rows(outcome.changes.removed)
+    if before is None or gone is None:
+        return None
+    return before - gone + sum(file.rows for file in [*outcome.new, *outcome.carried])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -55,6 +55,7 @@ class Maintenance:
 
     Attributes:
         compaction: files that went and came; in a dry run, those that would.
+        after: what it is like then; in a dry run with the bytes of now, for only rewriting would tell others.
         vacuumed: files deleted from storage, relative to the table.
         vacuumed_bytes: their size.
         log_files_removed: files of the log that were out of Delta's ``delta.logRetentionDuration``.
@@ -87,7 +88,10 @@ def maintain(location: Location, options: MaintenanceOptions, facts: Mapping[str
     gone, gone_bytes = _vacuum(location, options)
     cleaned = 0 if options.dry_run else _checkpoint(location, keep_log=options.keep_log)
     handle = TableHandle.open(location)
-    return Maintenance(before, _size(handle), compaction, gone, gone_bytes, cleaned, rewindable_from(handle))
+    after = _size(handle)
+    if options.dry_run:
+        after = replace(after, files=before.files - compaction.files_removed + compaction.files_added)
+    return Maintenance(before, after, compaction, gone, gone_bytes, cleaned, rewindable_from(handle))
 
 
 def _size(handle: TableHandle) -> Size:

@@ -31,11 +31,18 @@ def test_a_name_or_number_that_means_nothing_is_bad_input(odi: Odi, arguments: l
 def history(shop: Path) -> None:
     """Two runs: in the first a node failed once, in the second another one ran."""
     state = Project.load(shop / "odibi.yaml").open_state()
-    orders = run(1, run_id="aaaa-1", pipeline="shop", node="orders", hwm_after="a.csv", metrics={"rows_read": 7})
+    metrics = {"inputs": {"df": {"files": 1}}, "target": {"version": 0}, "rows_read": 7}
+    orders = run(1, run_id="aaaa-1", pipeline="shop", node="orders", hwm_after="a.csv", metrics=metrics)
     failed = run(2, run_id="aaaa-1", pipeline="shop", node="spending", status=RunStatus.FAILURE, error="no\nway")
     again = run(3, run_id="aaaa-1", pipeline="shop", node="spending", attempt=2)
     later = run(9, run_id="aaab-2", pipeline="shop", node="orders", hwm_before="a.csv", hwm_after="b.csv")
     state.record_runs([orders, failed, again, later])
+
+
+def test_a_node_that_was_left_out_is_shown_with_the_reason(shop: Path, odi: Odi) -> None:
+    left_out = run(1, pipeline="shop", node="orders", status=RunStatus.SKIPPED, error="resumed: nothing changed")
+    Project.load(shop / "odibi.yaml").open_state().record_runs([left_out])
+    assert "shop.orders\n  reason: resumed: nothing changed\n" in odi("runs", "last", "shop").out
 
 
 @pytest.mark.usefixtures("history")

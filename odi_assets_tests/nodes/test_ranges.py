@@ -50,6 +50,18 @@ ORDERS = """
     partition: {column: day, every: day, start: 2024-01-01}
     write: {connection: lake, path: kept, mode: upsert, keys: [id]}
 """
+NUMBERED = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, at STRING",
+       options: {header: "true"}, incremental: {mode: stateful, column: id}}
+    write: {connection: lake, path: raw, mode: upsert, keys: [id]}
+  - name: below
+    inputs: {raw: {node: raw, incremental: {mode: stateful, column: at}}}
+    write: {connection: lake, path: below, mode: upsert, keys: [id]}
+"""
 D1, D2, D3 = "2024-01-01", "2024-01-02", "2024-01-03"
 
 
@@ -193,6 +205,18 @@ def test_what_takes_no_range_is_refused_with_its_remedy(box: Sandbox) -> None:
     keys = [NodeKey("p", name) for name in ("by_day", "log")]
     with pytest.raises(ConfigError, match=r"p\.log has no"):
         require_ranges(box.project, keys, bounds)
+
+
+def test_a_range_of_a_cursor_that_is_no_time_is_refused_before_spark_meets_it(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, NUMBERED)
+    box.land("a.csv", ["id,at", f"1,{D1}"])
+    with pytest.raises(ConfigError, match=r"p\.raw takes ranges of its cursor `id`, which is long in landing:\*\.csv"):
+        computed(box, "raw", D1, D2)
+    box.run("raw")
+    with pytest.raises(ConfigError, match=r"`at`, which is string in p\.raw[\s\S]*incremental\.date_format"):
+        box.plan("below", bounds=Bounds.of(D1, D2))
 
 
 def test_increments_that_arrive_while_backfills_run_end_in_what_the_files_hold(

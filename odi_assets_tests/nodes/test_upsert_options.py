@@ -62,6 +62,7 @@ def test_deleted_rows_leave_the_tables_below_in_every_mode(box: Sandbox) -> None
     assert {box.run(node).status for node in BELOW} == {RunStatus.NO_DATA}
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_only_the_days_of_deleted_rows_are_computed_anew(box: Sandbox) -> None:
     box.land("1.csv", [HEAD, "1,2024-01-01,1,", "2,2024-01-02,1,", "3,2024-01-03,1,"])
     box.run("orders")

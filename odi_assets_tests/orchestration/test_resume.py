@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -11,9 +15,12 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
+from odi_assets.nodes import attempts, points
 from odi_assets.nodes.bounds import Bounds
+from odi_assets.nodes.process import process_name
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.resume import Verdict, last_rows, verdict
+from odi_assets.nodes.rewind import apply_rewind, plan_rewind
 from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 
@@ -94,6 +101,44 @@ def test_whatever_changed_since_a_node_succeeded_makes_it_run_again_and_compacti
     assert "shop.raw_sales changed: version 0 then" in judged("sales").reason
     changed = rewrite(project, PROJECT_FILE.replace("shop, amount FROM", "shop, 2 * amount AS amount FROM"))
     assert judged("sales", changed).reason.endswith("but its code or configuration changed")
+
+
+def test_a_killed_run_of_single_nodes_and_a_rewind_leave_the_last_whole_run_the_one_to_resume(
+    project: Project, instance: dg.DagsterInstance, spark: SparkSession
+) -> None:
+    del spark
+    run_pipeline(project, "shop", instance=instance)
+    land(project.root, "2024-01-03")
+    run_pipeline(project, "shop", instance=instance)
+    notes: list[dict[str, Any]] = []
+
+    def keep_note(event: NodeEvent) -> None:
+        if event.kind == "started":
+            (note,) = (project.root / attempts.FOLDER).glob("*.json")
+            notes.append(json.loads(note.read_text(encoding="utf-8")))
+
+    # What is left behind by a run of one node that is killed as it begins.
+    run_pipeline(project, "shop", nodes=["revenue"], instance=instance, on_event=keep_note)
+    left = {**notes[0], "run_id": "killed", "process": ended_process()}
+    (project.root / attempts.FOLDER / "killed.json").write_text(json.dumps(left), encoding="utf-8")
+    state = project.open_state()
+    key = NodeKey("shop", "raw_sales")
+    apply_rewind(project, state, plan_rewind(project, state, key, points.at_version(0)))
+
+    resumed = run_pipeline(project, "shop", resume=True, instance=instance)
+    assert [row.status.value for row in state.list_runs(run_id="killed")] == ["LOST"]
+    assert statuses(resumed)["shops"] == "SKIPPED"
+    assert {name for name, status in statuses(resumed).items() if status == "SUCCESS"} == {*NODES} - {"shops"}
+    assert DeltaTable(str(project.root / "lake" / "revenue")).to_pyarrow_table().num_rows == 3
+    assert DeltaTable(str(project.root / "lake" / "raw_sales")).to_pyarrow_table().num_rows == 6
+
+
+def ended_process() -> str:
+    """The name of a process of this host that has ended."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    name = process_name(child.pid)
+    child.communicate(b"\n", timeout=30)
+    return name
 
 
 def test_a_resumed_run_that_is_to_do_something_again_is_refused(project: Project, instance: dg.DagsterInstance) -> None:

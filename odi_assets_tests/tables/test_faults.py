@@ -8,8 +8,9 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import OdiError, TableError
 from odi_assets.tables import commit as commits
-from odi_assets.tables import staging
+from odi_assets.tables import embedded, staging
 from odi_assets.tables.commit import FileChanges
 from odi_assets.tables.footers import WrittenFile
 from odi_assets.tables.handle import TableHandle
@@ -38,6 +39,7 @@ MODEL: dict[WriteMode, list[tuple[int, str]]] = {
     WriteMode.UPSERT: [(1, "a"), (2, "b"), (3, "b"), (9, "z")],
     WriteMode.PARTITION_OVERWRITE: [(1, "a"), (2, "b"), (9, "z")],
 }
+NOBODY = 65534
 Commit = Callable[..., None]
 Fault = Callable[[Commit, tuple[Any, ...], dict[str, Any]], None]
 
@@ -45,6 +47,14 @@ Fault = Callable[[Commit, tuple[Any, ...], dict[str, Any]], None]
 def spec(mode: WriteMode) -> WriteSpec:
     keys = ("id",) if mode in (WriteMode.UPSERT, WriteMode.APPEND_ONCE) else ()
     return WriteSpec(mode, keys, ("name",))
+
+
+@pytest.fixture
+def table() -> Iterator[Location]:
+    """A table in a folder that others may look into."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield resolve(LocalConnection(base_path=name), "lake/the table", Path(name))
 
 
 @pytest.fixture
@@ -168,16 +178,40 @@ def test_a_half_written_file_is_never_committed(
     assert rows_of(spark, table) == MODEL[mode]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def commit_as_nobody(uri: str, version: int, arguments: tuple[Any, ...], told: Any) -> None:
+    handle = TableHandle.open(Location(uri), version)
+    if os.geteuid() == 0:
+        os.seteuid(NOBODY)
+    try:
+        commits.commit(handle, *arguments)
+        told.put(None)
+    except (OSError, OdiError) as error:
+        told.put(f"{type(error).__name__}: {error}")
+
+
 @every_mode
-def test_a_folder_that_may_not_be_written_leaves_the_table_as_it_was(
-    spark: SparkSession, table: Location, begin: Callable[..., None], mode: WriteMode
+def test_a_log_that_may_not_be_written_leaves_the_table_as_it_was(
+    spark: SparkSession, table: Location, begin: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: WriteMode
 ) -> None:
+    def commit(handle: TableHandle, *arguments: Any) -> int:
+        # Root may write everywhere, so a child gives up being root and then commits what was staged here.
+        context = multiprocessing.get_context("spawn")
+        told = context.Queue()
+        child = context.Process(target=commit_as_nobody, args=(handle.location.uri, handle.version, arguments, told))
+        child.start()
+        answer = told.get(timeout=60)
+        child.join(60)
+        raise OSError(answer)
+
+    for folder in (*Path(table.uri).parents[:2], Path(table.uri)):
+        folder.chmod(0o755)
     log = Path(table.uri, "_delta_log")
     log.chmod(0o555)
     try:
-        with pytest.raises((OSError, OdiError)):
-            begin(mode)
+        with monkeypatch.context() as patch:
+            patch.setattr(embedded, "commit", commit)
+            with pytest.raises(OSError, match="Permission denied"):
+                begin(mode)
     finally:
         log.chmod(0o755)
     assert rows_of(spark, table) == OLD

@@ -6,6 +6,7 @@ import json
 import math
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -138,6 +139,36 @@ def test_append_once_adds_only_rows_whose_keys_are_not_there(
     result = write([(2, "other"), (3, "c"), (3, "c")], mode=WriteMode.APPEND_ONCE, keys=("id",))
     assert result.rows_written == 1
     assert rows_of(spark, table) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_append_once_reads_only_files_that_may_hold_its_keys(table: Location, write: Write) -> None:
+    write([(1, "a"), (2, "b")])
+    far = ENGINE.open(table).live_files
+    write([(1001, "c"), (1002, "d")])
+    for file in far:
+        Path(table.uri, file.path).unlink()
+    result = write([(1002, "other"), (1003, "e")], mode=WriteMode.APPEND_ONCE, keys=("id",))
+    assert (result.rows_written, result.rows_total) == (1, 5)
+
+
+def test_append_once_knows_a_row_with_null_in_its_keys(write: Write) -> None:
+    keyed: dict[str, Any] = {"mode": WriteMode.APPEND_ONCE, "keys": ("id", "name")}
+    write([(1, None), (None, "b"), (None, None), (1, "a")], **keyed)
+    result = write([(1, None), (None, "b"), (None, None), (None, "c"), (None, "c")], **keyed)
+    assert (result.rows_written, result.rows_total) == (1, 5)
+    assert write([(None, "c"), (None, None)], **keyed).rows_written == 0
+
+
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.PARTITION_OVERWRITE, WriteMode.OVERWRITE])
+def test_rows_in_the_table_are_counted_as_they_are_when_others_committed_meanwhile(
+    spark: SparkSession, table: Location, write: Write, mode: WriteMode
+) -> None:
+    write([(1, "a")], partition_by=("name",))
+    behind = ENGINE.open(table)
+    write_deltalake(table.uri, pa.table({"id": [7, 8], "name": ["z", "z"]}), mode="append", partition_by=["name"])
+    frame = spark.createDataFrame([(2, "a")], "id BIGINT, name STRING")
+    result = ENGINE.write(frame, behind, WriteSpec(mode, partition_by=("name",)), Stamp(APP, 2))
+    assert (result.version, result.rows_total) == (2, len(rows_of(spark, table)))
 
 
 DAYS = "day DATE, carrier STRING, n BIGINT"
