@@ -12,8 +12,7 @@ from benchmarks.harness import Row
 from benchmarks.state.lab import Contender, Lab, counted
 from benchmarks.state.sizes import Sizes
 
-# A kill comes within so many writes, and within so many seconds of the last of them.
-_WRITES = 80
+# A kill comes within so many seconds of the last write that was waited for.
 _SECONDS = 0.02
 
 
@@ -29,7 +28,9 @@ def kills(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     writes = {"odi_assets": sizes.killed_writes, "odibi": sizes.odibi_killed_writes}
     against = f"{lab.against}, {sizes.odibi_killed_writes} writes"
     for kind, name in (("catalog", "Delta"), ("local", "JSON file")):
-        found = {who.library: _killed(lab, who, kind, writes[who.library]) for who in lab.contenders}
+        found = {
+            who.library: _killed(lab, who, kind, writes[who.library], sizes.writes_per_kill) for who in lab.contenders
+        }
         ours, odibi = found[lab.ours.library], found.get("odibi")
         of = f"{sizes.killed_writes} writes, {ours.kills} kills, {name}"
         yield counted(f"{of}: acknowledged and lost", ours.lost, odibi and odibi.lost, against, "0", ours.lost == 0)
@@ -37,13 +38,13 @@ def kills(lab: Lab, sizes: Sizes) -> Iterator[Row]:
         yield counted(f"{of}: unreadable files", ours.unreadable, torn, against, "0", ours.unreadable == 0)
 
 
-def _killed(lab: Lab, who: Contender, kind: str, writes: int) -> _Outcome:
+def _killed(lab: Lab, who: Contender, kind: str, writes: int, per_kill: int) -> _Outcome:
     lab.say(f"{who.title}: {writes} writes, killed again and again, {kind}")
     project, draw = lab.project(who), random.Random(2013)
     acknowledged: dict[str, int] = {}
     number = 0
     while len(acknowledged) < writes:
-        acknowledged.update(_until_killed(lab, who, project, kind, f"r{number}.", draw))
+        acknowledged.update(_until_killed(lab, who, project, kind, f"r{number}.", draw.randint(1, per_kill), draw))
         number += 1
     looker = lab.driver(who, project, kind)
     found = looker.ask("values", keys=list(acknowledged))
@@ -52,12 +53,12 @@ def _killed(lab: Lab, who: Contender, kind: str, writes: int) -> _Outcome:
 
 
 def _until_killed(
-    lab: Lab, who: Contender, project: Path, kind: str, prefix: str, draw: random.Random
+    lab: Lab, who: Contender, project: Path, kind: str, prefix: str, writes: int, draw: random.Random
 ) -> dict[str, int]:
-    """What a writer was acknowledged before its death."""
+    """What a writer was acknowledged before its death, soon after so many writes."""
     writer = lab.driver(who, project, kind)
     writer.send("forever", prefix=prefix)
-    told = [writer.line() for _ in range(draw.randint(1, _WRITES))]
+    told = [writer.line() for _ in range(writes)]
     time.sleep(draw.uniform(0, _SECONDS))
     writer.kill()
     while told[-1] is not None:

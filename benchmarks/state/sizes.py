@@ -13,6 +13,7 @@ class Sizes:
         few_commits, many_commits: of ours, before look-ups and sets are timed; ``odibi_commits`` of Odibi.
         few_runs, many_runs: rows of history of ours; ``odibi_few_runs`` and ``odibi_runs`` of Odibi.
         killed_writes: acknowledged writes of ours between kills; ``odibi_killed_writes`` of Odibi.
+        writes_per_kill: a kill comes within so many.
         odibi_seconds: how long Odibi may go on incrementing.
     """
 
@@ -34,6 +35,7 @@ class Sizes:
     shell_rounds: int = 9
     killed_writes: int = 500
     odibi_killed_writes: int = 100
+    writes_per_kill: int = 80
 
 
 SIZES = Sizes()
@@ -56,4 +58,5 @@ SMALL = Sizes(
     shell_rounds=1,
     killed_writes=10,
     odibi_killed_writes=4,
+    writes_per_kill=8,
 )

@@ -27,7 +27,8 @@ def distinct_keys(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     """Writers that each set keys of their own; ours before and after Odibi, so that both meet the same machine."""
     ours = [_storm(lab, lab.ours, sizes.writers, sizes.sets)]
     odibi = _storm(lab, lab.odibi, sizes.writers, sizes.sets) if lab.odibi else None
-    ours.append(_storm(lab, lab.ours, sizes.writers, sizes.sets))
+    if odibi:
+        ours.append(_storm(lab, lab.ours, sizes.writers, sizes.sets))
     of = f"{sizes.writers} writers × {sizes.sets} set_hwm of distinct keys"
     lost = max(storm.lost for storm in ours)
     yield counted(f"{of}: sets lost", lost, odibi and odibi.lost, lab.against, "0", lost == 0)
