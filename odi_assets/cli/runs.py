@@ -61,13 +61,18 @@ def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
     return [
         f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
         record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
-        record.status.value,
+        status_text(record),
         count(record.rows_processed),
         f"{record.duration_ms / 1000:.1f}",
         count(record.table_version),
         hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after), is_narrow()),
         record.run_id[:_RUN_ID_SHOWN],
     ]
+
+
+def status_text(record: RunRecord) -> str:
+    """How a node ended; of a rewind, that it was one."""
+    return f"{record.status.value} (rewind)" if record.trigger == "rewind" else record.status.value
 
 
 def record_json(record: RunRecord) -> dict[str, Any]:

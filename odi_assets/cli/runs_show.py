@@ -10,7 +10,7 @@ import typer
 
 from odi_assets.cli.boundary import readable
 from odi_assets.cli.output import Column, count, counted, data, data_json, data_table, is_narrow
-from odi_assets.cli.runs import record_json
+from odi_assets.cli.runs import record_json, status_text
 from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, settings
 from odi_assets.errors import ConfigError, StateError
 
@@ -124,7 +124,7 @@ def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
         f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
         record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
         str(record.attempt),
-        record.status.value,
+        status_text(record),
         count(record.rows_processed),
         f"{record.duration_ms / 1000:.1f}",
         count(record.table_version),

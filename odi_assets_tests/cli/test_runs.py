@@ -45,6 +45,13 @@ def test_a_node_that_was_left_out_is_shown_with_the_reason(shop: Path, odi: Odi)
     assert "shop.orders\n  reason: resumed: nothing changed\n" in odi("runs", "last", "shop").out
 
 
+def test_a_rewind_is_told_from_a_run(shop: Path, odi: Odi) -> None:
+    back = run(1, run_id="back", pipeline="shop", node="orders", trigger="rewind")
+    Project.load(shop / "odibi.yaml").open_state().record_runs([back])
+    for command in (("list",), ("show", "back"), ("last", "shop")):
+        assert "SUCCESS (rewind)" in odi("runs", *command).out
+
+
 @pytest.mark.usefixtures("history")
 def test_a_run_is_shown_in_full_by_the_beginning_of_its_id(odi: Odi) -> None:
     answer = odi("runs", "show", "aaaa")
