@@ -85,7 +85,8 @@ class Pipeline:
         from odi_assets.config.graph import NodeKey
         from odi_assets.nodes import attempts
         from odi_assets.nodes.code_version import code_version
-        from odi_assets.nodes.materialize import commit, compute, record
+        from odi_assets.nodes.materialize import commit, compute
+        from odi_assets.nodes.outcomes import record
         from odi_assets.nodes.result import RunInfo
 
         key = NodeKey("p", node)

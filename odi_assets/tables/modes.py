@@ -13,11 +13,12 @@ from odi_assets.tables import newest as order
 from odi_assets.tables import upsert as keyed
 from odi_assets.tables.commit import FileChanges
 from odi_assets.tables.footers import WrittenFile
-from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.protocol import PartitionValues, Stamp, WriteSpec
 from odi_assets.tables.reading import quoted, read_files, read_staged
+from odi_assets.tables.rewrite import rewritten
 from odi_assets.tables.schema import with_boolean
-from odi_assets.tables.staging import stage
+from odi_assets.tables.staging import stage, write_folder
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -48,6 +49,10 @@ class Write:
     @cached_property
     def uri(self) -> str:
         return self.handle.location.uri
+
+    def folder(self, suffix: str = "") -> str:
+        """The folder of files of this write, below the table's."""
+        return write_folder(self.stamp.write_id + suffix)
 
     def stage(self, df: DataFrame, suffix: str = "") -> list[WrittenFile]:
         return stage(df, self.handle.location, self.stamp.write_id + suffix, self.spec.partition_by, self.spec.keys)
@@ -117,8 +122,12 @@ def _upsert(write: Write) -> Outcome:
     files = write.stage(write.df, "" if plain else "-batch")
     if not files:
         return _added(files, write)
-    batch = _one_per_key(write, files)
     among = keyed.candidates(write.handle, files, spec.keys)
+    if plain and not write.widens:
+        small = rewritten(write.handle, files, spec.keys, among, write.folder("-carried"))
+        if small is not None:
+            return _replaced(write, files, small.touched, small.touched.files, small.carried)
+    batch = _one_per_key(write, files)
     if not plain:
         if spec.only_if_newer:
             batch = order.newer_than_stored(write.spark, write.handle, batch, spec.keys, spec.only_if_newer, among)
@@ -129,6 +138,19 @@ def _upsert(write: Write) -> Outcome:
     # A commit that adds columns removes all files or none, so all the others have to move.
     removed = write.handle.live_files if write.widens else touched.files
     carried = write.stage(keyed.carried(write.spark, write.handle, batch, spec.keys, removed), "-carried")
+    return _replaced(write, files, touched, removed, carried)
+
+
+def _replaced(
+    write: Write,
+    files: Sequence[WrittenFile],
+    touched: keyed.Touched,
+    removed: Sequence[LiveFile],
+    carried: Sequence[WrittenFile],
+) -> Outcome:
+    """Files with new and changed rows, in place of files whose other rows were carried along."""
+    if not removed:
+        return _added(files, write)
     changes = FileChanges(
         _actions(files),
         kind="rows",

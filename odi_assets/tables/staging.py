@@ -31,7 +31,7 @@ def stage(
 
     A run that dies here leaves files that no version names; vacuum removes them.
     """
-    folder = f"{WRITE_FOLDER}={write_id}"
+    folder = write_folder(write_id)
     writer = df.write.mode("error").options(**reader_options(table)).options(**_COMMITTER)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
@@ -47,3 +47,8 @@ def stage(
         )
         for file in written_files(table, folder, always_index)
     ]
+
+
+def write_folder(write_id: str) -> str:
+    """The folder of a write, relative to its table."""
+    return f"{WRITE_FOLDER}={write_id}"

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
+from odi_assets.tables import rewrite
 from odi_assets.tables.protocol import Stamp, WriteResult, WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write
 
@@ -30,3 +31,11 @@ def write(spark: SparkSession, table: Location) -> Write:
         return ENGINE.write(df, handle, WriteSpec(**{"mode": WriteMode.APPEND, **spec}), stamp)
 
     return do
+
+
+@pytest.fixture(params=["arrow", "spark"])
+def rewritten_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who carries the rows along that an upsert leaves as they are: small ones Arrow, large ones Spark."""
+    if request.param == "spark":
+        monkeypatch.setattr(rewrite, "MOST_BYTES", -1)
+    return str(request.param)

@@ -65,6 +65,7 @@ def test_an_overwrite_replaces_rows_and_schema_in_one_commit(
 
 
 @pytest.mark.contract
+@pytest.mark.usefixtures("rewritten_by")
 def test_an_upsert_updates_known_keys_and_inserts_new_ones(spark: SparkSession, table: Location, write: Write) -> None:
     write([(1, "a"), (2, "b"), (3, "c")])
     result = write([(2, "B"), (4, "d")], mode=WriteMode.UPSERT, keys=("id",))
@@ -78,6 +79,7 @@ def test_an_upsert_of_keys_beyond_the_table_reads_and_rewrites_nothing(write: Wr
     assert (result.files_removed, result.rows_updated, result.rows_total) == (0, 0, 4)
 
 
+@pytest.mark.usefixtures("rewritten_by")
 def test_an_upsert_with_several_keys_and_null_among_them_inserts_once(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -114,6 +116,7 @@ def test_an_upsert_finds_keys_of_every_type(
     assert sorted(row[1] for row in rows_of(spark, table)) == [1, 2, 2]
 
 
+@pytest.mark.usefixtures("rewritten_by")
 def test_two_rows_with_the_same_keys_in_one_upsert_are_refused_and_nothing_changes(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -124,6 +127,7 @@ def test_two_rows_with_the_same_keys_in_one_upsert_are_refused_and_nothing_chang
 
 
 @pytest.mark.contract
+@pytest.mark.usefixtures("rewritten_by")
 def test_the_log_of_an_upsert_tells_exactly_the_rows_that_changed(table: Location, write: Write) -> None:
     write([(number, "old") for number in range(100)])
     write([(5, "new"), (200, "new")], mode=WriteMode.UPSERT, keys=("id",))
@@ -236,6 +240,7 @@ def test_partition_columns_of_other_types_are_replaced_by_value(
     assert [row[1] for row in rows_of(spark, table)] == [2]
 
 
+@pytest.mark.usefixtures("rewritten_by")
 def test_an_upsert_into_a_partitioned_table_may_move_a_row_to_another_partition(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -344,6 +349,7 @@ def test_tables_of_other_writers_are_read_whatever_their_folders_are_called(
 
 
 @pytest.mark.contract
+@pytest.mark.usefixtures("rewritten_by")
 def test_rows_of_other_writers_can_be_upserted(spark: SparkSession, table: Location, write: Write) -> None:
     write_deltalake(table.uri, pa.table({"p": ["x", "y"], "n": pa.array([1, 2], pa.int64())}), partition_by=["p"])
     write([("x", 10)], "p STRING, n BIGINT", mode=WriteMode.UPSERT, keys=("p",), partition_by=("p",))
