@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-Moment = Literal["before", "after", "during", "half", "before what it is given", "after what it is given"]
+Moment = Literal["before", "after", "during", "half"]
 Report = Callable[[str], None]
 
 
@@ -48,8 +48,8 @@ POINTS = (
     Point("ledger written", "odi_assets.increments.ledger.write", "after", "ledger"),
     Point("while Spark writes", "odi_assets.tables.modes.stage", "during", often=True),
     Point("Parquet written, footers not read", "odi_assets.tables.staging.written_files", "before", often=True),
-    Point("before the commit", "odi_assets.tables.commit.settled", "before what it is given"),
-    Point("committed, not acknowledged", "odi_assets.tables.commit.settled", "after what it is given"),
+    Point("before the commit", "odi_assets.tables.commit._commit_once", "before"),
+    Point("committed, not acknowledged", "odi_assets.tables.commit._commit_once", "after"),
     Point("before advance", "odi_assets.nodes.materialize.advance", "before"),
     Point("advanced", "odi_assets.nodes.materialize.advance", "after"),
     Point("before the row of history", "odi_assets.orchestration.run_history.record", "before"),
@@ -151,33 +151,9 @@ def _half(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -
     kill()
 
 
-def _before_given(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
-    del fraction
-    *others, given = args
-
-    def instead() -> Any:
-        kill()
-        return given()
-
-    return original(*others, instead, **kwargs)
-
-
-def _after_given(original: Call, args: Any, kwargs: Any, kill: Kill, fraction: float) -> Any:
-    del fraction
-    *others, given = args
-
-    def instead() -> Any:
-        given()
-        kill()
-
-    return original(*others, instead, **kwargs)
-
-
 _WRAPPERS: dict[Moment, Callable[..., Any]] = {
     "before": _before,
     "after": _after,
     "during": _during,
     "half": _half,
-    "before what it is given": _before_given,
-    "after what it is given": _after_given,
 }
