@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.harness import Benchmark
-from benchmarks.kill_sweep.report import headline, naive, protocol
+from benchmarks.kill_sweep import report
 
 BENCHMARK = Benchmark(
     "kill-sweep",
     "runs killed at every point of the protocol: rows lost, rows repeated; --kills says how many",
-    {"protocol": protocol, "naive": naive},
-    headline=headline,
+    {"protocol": report.protocol, "naive": report.naive},
+    headline=report.headline,
     in_all=False,
 )

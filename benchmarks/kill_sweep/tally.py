@@ -17,6 +17,9 @@ RANDOM = "random moment"
 _RANDOM_SHARE = 0.25
 _DONE_ENOUGH = 200
 
+_FINDINGS = 50
+"""So many findings that are no lost or repeated row end a sweep: its runs do not come so far as to be killed."""
+
 
 @dataclass
 class Tally:
@@ -52,7 +55,8 @@ class Tally:
 
     @property
     def enough(self) -> bool:
-        return self.kills >= self.wanted
+        """Whether there is nothing more to learn: by kills, or because nothing works."""
+        return self.kills >= self.wanted or len(self.verdict.others) >= _FINDINGS
 
     def next_project(self) -> tuple[Scenario, int]:
         """The scenario that fell furthest behind its share, and how many projects of it there were."""

@@ -27,7 +27,7 @@ TWO_DAYS = 172_800.0
 DRIVER, EXECUTOR = "driver", "executors"
 ROUNDS = {
     "connect": [*((point, DRIVER) for point in POINTS), (HELD, DRIVER), (HELD, EXECUTOR)],
-    "standalone": [("after the commit", DRIVER), (HELD, DRIVER), (HELD, EXECUTOR)],
+    "standalone": [(HELD, DRIVER), (HELD, EXECUTOR)],
 }
 """What is killed where, in turn. A process of Spark Connect starts in a fraction of the time of a classic one."""
 
@@ -135,7 +135,9 @@ def test_no_row_is_lost_or_repeated_whoever_is_killed(
     assert stored("latest") == latest_orders(len(rounds) + 1)
 
     lake = tmp_path / "lake"
-    assert files(lake / "orders") > live(lake / "orders"), "whoever is killed leaves files behind"
+    if not sweep.is_classic:
+        # A JVM whose Python was killed ends its job, and may have time to take its files away.
+        assert files(lake / "orders") > live(lake / "orders"), "whoever is killed leaves files behind"
     # Orphans as young as these are left alone: they may belong to a run that is still writing.
     for path in files(lake / "orders") | files(lake / "latest"):
         os.utime(path, (time.time() - TWO_DAYS,) * 2)

@@ -32,5 +32,6 @@ def test_after_each_of_200_kills_no_row_is_lost_or_repeated_and_history_is_whole
 )
 def test_the_same_sweep_finds_out_a_writer_without_the_protocol(order: str, found: str, tmp_path: Path) -> None:
     tally = sweep_naive(order, NAIVE_KILLS, tmp_path, print)
+    assert tally.kills >= NAIVE_KILLS
     assert {"losses": tally.verdict.losses, "duplicates": tally.verdict.duplicates}[found] > 0
     assert {point.name for point in NAIVE_POINTS} <= set(tally.by_point)
