@@ -105,7 +105,9 @@ class Sweep:
         (self.root / f"go-{number}").touch()
 
     def _staged(self, below: str) -> list[Path]:
-        return [path for path in (self.root / "lake" / "orders").rglob("*.parquet") if f"/{below}" in path.as_posix()]
+        # Not rglob: folders of tasks come and go while it looks.
+        found = (Path(folder, name) for folder, _, names in os.walk(self.root / "lake" / "orders") for name in names)
+        return [path for path in found if path.suffix == ".parquet" and f"/{below}" in path.as_posix()]
 
 
 def all_orders(rounds: int) -> list[list[Any]]:
