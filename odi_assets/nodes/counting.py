@@ -1,4 +1,4 @@
-"""Rows read, counted while they pass: never by a pass of its own."""
+"""Rows read, counted while they pass or as they are stored: never by a pass of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from odi_assets.config.models import WriteMode
 from odi_assets.increments.model import ReadPlan
+from odi_assets.increments.stateful import reads_again
+from odi_assets.nodes.node_plan import NodePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -21,10 +24,21 @@ _PATIENCE = 10.0
 
 @dataclass
 class RowCounts:
-    """Counts of a node's sources: from the table's log where it tells, by Spark's observed metrics elsewhere."""
+    """Counts of a node's sources: from the table's log where it tells, by Spark's observed metrics elsewhere.
 
+    Attributes:
+        as_stored: each row that is read is stored, so the count of the write is that of the source. It costs nothing,
+            where an observed metric takes some percent of a large write.
+    """
+
+    as_stored: bool = False
     known: dict[str, int] = field(default_factory=dict)
     observed: dict[str, Observation] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: NodePlan) -> RowCounts:
+        """Counts of the sources of ``plan``, none taken yet."""
+        return cls(_stores_what_it_reads(plan))
 
     def watch(self, read: ReadPlan, rows: DataFrame) -> DataFrame:
         """``rows``, counted on their way."""
@@ -33,6 +47,8 @@ class RowCounts:
 
         if read.known_rows is not None:
             self.known[read.name] = read.known_rows
+            return rows
+        if self.as_stored:
             return rows
         observation = Observation(f"rows of {read.name}")
         self.observed[read.name] = observation
@@ -44,14 +60,25 @@ class RowCounts:
             text = _plan_text(result)
             self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
 
-    def total(self) -> int | None:
-        """All rows read; call it after the write. None if a count did not come.
+    def total(self, rows_written: int) -> int | None:
+        """All rows read; call it after the write, which wrote ``rows_written``. None if a count did not come.
 
         Spark Connect has none for rows that SQL reaches through a view: it collects what the plan of the write itself
         observes, and the view's was another.
         """
+        if self.as_stored:
+            return rows_written
         counts = [*self.known.values(), *(_await(observation) for observation in self.observed.values())]
         return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _stores_what_it_reads(plan: NodePlan) -> bool:
+    write = plan.node.write
+    if plan.node.transform is not None or plan.within is not None or plan.mode is not write.mode:
+        return False
+    if write.delete_when is not None or write.only_if_newer is not None or write.mode is WriteMode.APPEND_ONCE:
+        return False
+    return not any(reads_again(read) for read in plan.reads)
 
 
 def _plan_text(frame: DataFrame) -> str:

@@ -70,7 +70,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         return Computed(plan, None, RowCounts())
     if plan.bounds is not None:
         _require_time_cursors(plan, spark)
-    counts = RowCounts()
+    counts = RowCounts.of(plan)
     sources = {read.name: counts.watch(read, load(spark, read)) for read in plan.reads}
     df = transformed(spark, plan.node, plan.project.root, sources, str(plan.key))
     if plan.within is not None and plan.within.column in df.columns:
@@ -128,7 +128,7 @@ def _commit_once(computed: Computed, state: StateBackend, run: RunInfo, engine: 
     _write_ledgers(plan)
     try:
         written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
-        rows_read = computed.counts.total()
+        rows_read = computed.counts.total(written.rows_written)
     finally:
         drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})
     advance(plan, state, written.version, run.run_id)

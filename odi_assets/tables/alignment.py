@@ -17,9 +17,16 @@ def aligned(df: DataFrame, plan: SchemaPlan, extra: str | None = None) -> DataFr
     """``df`` with the columns of the plan's schema; ``extra`` names a column to keep beside them."""
     from pyspark.sql import functions as F
 
-    given = {field.name.lower(): field for field in df.schema.fields}
-    columns = [_column(given.get(field.name.lower()), field) for field in spark_schema(plan.schema_json).fields]
+    rows, table = df.schema.fields, spark_schema(plan.schema_json).fields
+    if extra is None and [_shape(field) for field in rows] == [_shape(field) for field in table]:
+        return df
+    given = {field.name.lower(): field for field in rows}
+    columns = [_column(given.get(field.name.lower()), field) for field in table]
     return df.select(*columns, *([F.col(quoted(extra))] if extra else []))
+
+
+def _shape(field: StructField) -> tuple[str, str]:
+    return field.name, field.dataType.simpleString()
 
 
 def _column(source: StructField | None, target: StructField) -> Column:

@@ -1,26 +1,26 @@
 """Small upserts finished on the driver: rows that only have to move out of a touched file are copied by Arrow.
 
 Spark takes three jobs for it (duplicate keys, touched files, rows that stay) and encodes Parquet at half of Arrow's
-speed. What is held at a time is bounded: the keys of the batch, and one piece of each file that is copied. Whatever
-might be copied otherwise than Spark would do it is left to Spark, and so is whatever is large.
+speed. What is held at a time is bounded: the keys of the batch, a share of the table's keys, and one piece of each file
+that is copied. Whatever might be copied otherwise than Spark would do it is left to Spark, and so is whatever is large.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema
 
 from odi_assets.tables.footers import WrittenFile, written_files
 from odi_assets.tables.handle import LiveFile, TableHandle
+from odi_assets.tables.key_search import rows_with_keys
 from odi_assets.tables.schema import plain_type
 from odi_assets.tables.upsert import Touched
 
@@ -32,12 +32,8 @@ MOST_BYTES = 512 * 2**20
 
 _PIECE_ROWS, _PIECE_BYTES = 262_144, 32 * 2**20
 _WORKERS = 4
-_ROW = "__odi_row"
 _KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
 """Types whose equality is the same in Arrow and in Spark: floats know NaN and two zeros, text may have collations."""
-
-Matcher = Callable[[pa.Table], "np.ndarray"]
-"""Which rows of a table of keys have keys of the batch."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,8 @@ def rewritten(
         return None
     if not all(_is_copied_exactly(handle, file) for file in among):
         return None
-    matches = _matcher(wanted)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        found = list(pool.map(lambda file: _rows_with_keys(root / file.path, wanted.schema, matches), among))
+        found = rows_with_keys([root / file.path for file in among], wanted, pool)
         hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.any()]
         codec = _codec(root / staged[0].path)
         copies = [
@@ -122,29 +117,6 @@ def _holds_views(kind: pa.DataType) -> bool:
     return any(pa.types.is_string_view(one) or pa.types.is_binary_view(one) or _holds_views(one) for one in inner)
 
 
-def _matcher(wanted: pa.Table) -> Matcher:
-    names = wanted.column_names
-    if len(names) == 1:
-        values = wanted[names[0]].combine_chunks()
-        return lambda rows: pc.is_in(rows[names[0]], value_set=values).to_numpy()
-
-    def match(rows: pa.Table) -> np.ndarray:
-        numbered = rows.append_column(_ROW, pa.array(np.arange(len(rows))))
-        found = np.zeros(len(rows), dtype=bool)
-        found[numbered.join(wanted, names, join_type="left semi")[_ROW].to_numpy()] = True
-        return found
-
-    return match
-
-
-def _rows_with_keys(path: Path, keys: pa.Schema, matches: Matcher) -> np.ndarray:
-    pieces = [
-        matches(pa.Table.from_batches([piece]).select(keys.names).cast(keys))
-        for piece in _pieces(pq.ParquetFile(path), keys.names)
-    ]
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=bool)
-
-
 def _place(handle: TableHandle, file: LiveFile, number: int) -> str:
     """Where the copy of a file goes: to the folder of the same partition."""
     return f"{_hive_folder(handle, file)}part-{number:05}.parquet"
@@ -186,12 +158,11 @@ def _without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
 
 
-def _pieces(parquet: pq.ParquetFile, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def _pieces(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     footer = parquet.metadata
     size = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
     rows = _PIECE_BYTES * footer.num_rows // max(size, 1)
-    wanted = None if columns is None else list(columns)
-    yield from parquet.iter_batches(min(max(rows, 1), _PIECE_ROWS), columns=wanted)
+    yield from parquet.iter_batches(min(max(rows, 1), _PIECE_ROWS))
 
 
 def _dictionary_columns(footer: pq.FileMetaData) -> list[str]:

@@ -105,6 +105,38 @@ def test_a_file_whose_columns_stand_in_another_order_is_not_loaded_into_the_wron
     assert not box.table("raw").exists
 
 
+COUNTED = [
+    ("mode: append", "", 3),
+    ("mode: overwrite", "", 3),
+    ("mode: upsert, keys: [id]", "", 3),
+    ("mode: partition_overwrite, partition_by: [day]", "", 3),
+    ("mode: upsert, keys: [id], delete_when: gone", ", gone BOOLEAN", 2),
+    ("mode: upsert, keys: [id], only_if_newer: day", "", 3),
+    ("mode: append_once, keys: [day]", "", 2),
+]
+
+
+@pytest.mark.parametrize(("write", "more", "stored"), COUNTED, ids=[write for write, _, _ in COUNTED])
+def test_rows_read_are_counted_before_the_write_drops_any(make: Make, write: str, more: str, stored: int) -> None:
+    box = make(
+        f"""
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {{connection: landing, format: csv, path: "o/*.csv", schema: "id INT, day DATE, amount DOUBLE{more}",
+       options: {{header: "true"}}, incremental: {{mode: files}}}}
+    write: {{connection: lake, path: raw, {write}}}
+"""
+    )
+    gone = ("true", "false", "false") if more else ()
+    days = ("2024-01-01", "2024-01-01", "2024-01-02")
+    lines = [",".join([str(n), days[n], "1.5", *gone[n : n + 1]]) for n in range(3)]
+    box.land("o/a.csv", [HEADER + (",gone" if more else ""), *lines])
+    result = box.run("raw")
+    assert (result.rows_read, result.rows_written) == (3, stored)
+
+
 def test_an_upsert_is_fed_only_by_what_is_new_upstream(make: Make) -> None:
     box = make(ORDERS)
     box.land("orders/a.csv", [HEADER, "1,2024-01-01,1", "2,2024-01-02,2"])

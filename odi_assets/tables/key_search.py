@@ -1,0 +1,69 @@
+"""Which rows of Parquet files on a local disk have keys that a batch has too, found by Arrow's hash join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_PART_ROWS, _PART_BYTES = 1_000_000, 32 * 2**20
+_ROW = "__odi_row"
+
+Part = list[tuple[int, int]]
+"""Row groups that are searched together: the number of the file, and that of the row group in it."""
+
+
+def rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) -> list[np.ndarray]:
+    """For each of ``files``, in the order of its rows, whether a row of ``wanted`` has the same keys.
+
+    ``wanted`` has the columns of the key and no NULL. A join hashes all its rows, so the files are searched many row
+    groups at a time; what is held of them is bounded, unless one row group alone is beyond it.
+    """
+    footers = [pq.read_metadata(file) for file in files]
+
+    def search(part: Part) -> list[np.ndarray]:
+        groups = [_keys(files[file], footers[file], group, wanted.schema) for file, group in part]
+        ends = np.cumsum([len(group) for group in groups])
+        return np.split(_have_keys(pa.concat_tables(groups), wanted), ends[:-1])
+
+    parts = _parts(footers, wanted.column_names)
+    found: list[list[np.ndarray]] = [[] for _ in files]
+    for part, masks in zip(parts, workers.map(search, parts), strict=True):
+        for (file, _), mask in zip(part, masks, strict=True):
+            found[file].append(mask)
+    return [np.concatenate(masks) if masks else np.zeros(0, dtype=bool) for masks in found]
+
+
+def _parts(footers: Sequence[pq.FileMetaData], keys: Sequence[str]) -> list[Part]:
+    parts: list[Part] = []
+    rows = size = 0
+    for file, footer in enumerate(footers):
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            rows, size = rows + group.num_rows, size + _size_of(group, keys)
+            if not parts or rows > _PART_ROWS or size > _PART_BYTES:
+                parts.append([])
+                rows, size = group.num_rows, _size_of(group, keys)
+            parts[-1].append((file, number))
+    return parts
+
+
+def _size_of(group: pq.RowGroupMetaData, keys: Sequence[str]) -> int:
+    columns = (group.column(number) for number in range(group.num_columns))
+    return sum(int(column.total_uncompressed_size) for column in columns if column.path_in_schema in keys)
+
+
+def _keys(file: Path, footer: pq.FileMetaData, group: int, schema: pa.Schema) -> pa.Table:
+    parquet = pq.ParquetFile(file, metadata=footer)
+    return parquet.read_row_group(group, columns=schema.names).select(schema.names).cast(schema)
+
+
+def _have_keys(rows: pa.Table, wanted: pa.Table) -> np.ndarray:
+    numbered = rows.append_column(_ROW, pa.array(np.arange(len(rows))))
+    found = np.zeros(len(rows), dtype=bool)
+    found[numbered.join(wanted, wanted.column_names, join_type="left semi")[_ROW].to_numpy()] = True
+    return found
