@@ -101,7 +101,7 @@ def paired_ratio(ours: list[float], peer: list[float]) -> float:
 
 def timed_row(name: str, ours: list[float], peer: list[float] | None, against: str, limit: float) -> Row:
     """A row that holds where ours takes at most ``limit`` × the peer's time."""
-    bar = f"ratio <= {limit:.2g}"
+    bar = f"ratio <= {limit:.3g}"
     if peer is None:
         return Row(name, statistics.median(ours), None, against, None, bar, None)
     ratio = paired_ratio(ours, peer)

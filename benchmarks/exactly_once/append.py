@@ -33,6 +33,6 @@ def append(lab: Lab, sizes: Sizes) -> Iterator[Row]:
         return seconds_of(lambda: rows.write.mode("append").parquet(str(target)))
 
     lab.say(f"{sizes.rounds} rounds of {sizes.rows:,} rows, each writer in turn")
-    took = in_turn({"ours": node, "parquet": plain}, sizes.rounds)
+    took = in_turn({"ours": node, "parquet": plain}, sizes.rounds, sizes.warm)
     name = f"append of {sizes.rows:,} rows × 8, whole protocol, seconds"
     yield timed_row(name, took["ours"], took["parquet"], f"df.write.parquet, pyspark {pyspark.__version__}", 1.15)

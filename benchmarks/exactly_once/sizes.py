@@ -17,6 +17,7 @@ class Sizes:
         small_days, large_days: days of the two tables that take the same increments.
         files: of the source that an increment is planned over; ``new_files`` of them came after the HWM.
         rounds: of a measure that takes seconds; ``quick_rounds`` of one that takes less.
+        warm: rounds of each contender that do not count; it takes Java some to compile what is measured.
     """
 
     rows: int = 1_500_000
@@ -27,8 +28,9 @@ class Sizes:
     large_days: int = 1_000
     files: int = 10_000
     new_files: int = 100
-    rounds: int = 5
-    quick_rounds: int = 7
+    rounds: int = 11
+    warm: int = 3
+    quick_rounds: int = 11
 
 
 SIZES = Sizes()
@@ -42,5 +44,6 @@ SMALL = Sizes(
     files=20,
     new_files=4,
     rounds=1,
+    warm=1,
     quick_rounds=1,
 )

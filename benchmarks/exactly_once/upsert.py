@@ -15,7 +15,6 @@ _NODE = f"""
   read: {READ}
   write: {{connection: lake, path: orders, mode: upsert, keys: [id]}}
 """
-_WARM = 1
 
 
 def upsert(lab: Lab, sizes: Sizes) -> Iterator[Row]:
@@ -31,14 +30,14 @@ def upsert(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     _load(first, merged)
     lab.say(f"{sizes.rounds} rounds of {sizes.changed:,} rows, each in turn")
     took: dict[str, list[float]] = {"ours": [], "merge": []}
-    for number in range(_WARM + sizes.rounds):
+    for number in range(sizes.warm + sizes.rounds):
         changed = _changed(lab, sizes, number)
         ours.land(changed)
         seconds = {
             "merge": seconds_of(lambda changed=changed: _merge(changed, merged)),
             "ours": ours.seconds(spark, "orders"),
         }
-        if number >= _WARM:
+        if number >= sizes.warm:
             for name, value in seconds.items():
                 took[name].append(value)
     name = f"upsert of {sizes.changed:,} rows into {sizes.rows:,}, seconds"
