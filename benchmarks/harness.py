@@ -8,9 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+L = TypeVar("L")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,23 @@ class Benchmark:
     parts: Mapping[str, Callable[[Options], list[Row]]]
     headline: Callable[[Sequence[Row]], str] | None = None
     in_all: bool = True
+
+
+def in_labs(
+    measures: Mapping[str, Callable[[L, S], Iterable[Row]]],
+    lab: Callable[[Options], AbstractContextManager[L]],
+    sizes: S,
+) -> dict[str, Callable[[Options], list[Row]]]:
+    """The parts of a benchmark at some size: ``measures``, each in a lab of its own."""
+
+    def in_lab(measure: Callable[[L, S], Iterable[Row]]) -> Callable[[Options], list[Row]]:
+        def run(options: Options) -> list[Row]:
+            with lab(options) as opened:
+                return list(measure(opened, sizes))
+
+        return run
+
+    return {name: in_lab(measure) for name, measure in measures.items()}
 
 
 def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 1) -> dict[str, list[float]]:

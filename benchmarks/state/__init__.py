@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.harness import Benchmark, Options, Row
+from benchmarks.harness import Benchmark, Options, Row, in_labs
 from benchmarks.state import growth, kills, shell, writers
 from benchmarks.state.lab import Lab, lab
 from benchmarks.state.sizes import SIZES, Sizes
@@ -22,16 +22,8 @@ _PARTS: Mapping[str, Callable[[Lab, Sizes], Sequence[Row]]] = {
 
 
 def parts(sizes: Sizes) -> dict[str, Callable[[Options], list[Row]]]:
-    """The parts of the benchmark at some size, each in a lab of its own."""
-
-    def in_lab(measure: Callable[[Lab, Sizes], Sequence[Row]]) -> Callable[[Options], list[Row]]:
-        def run(options: Options) -> list[Row]:
-            with lab(options) as opened:
-                return list(measure(opened, sizes))
-
-        return run
-
-    return {name: in_lab(measure) for name, measure in _PARTS.items()}
+    """The parts of the benchmark at some size."""
+    return in_labs(_PARTS, lab, sizes)
 
 
 BENCHMARK = Benchmark(
