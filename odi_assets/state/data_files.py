@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -14,9 +14,6 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
-
-if TYPE_CHECKING:
-    from odi_assets.state.folding import DataFile
 
 _ROW_GROUP = 8192
 _MILLISECOND = timedelta(milliseconds=1)
@@ -29,9 +26,9 @@ class DataFiles:
         options = dict(storage_options) if storage_options else None
         self._files = pa_fs.PyFileSystem(DeltaStorageHandler(_with_scheme(uri), options))
 
-    def read(self, files: Sequence[DataFile], schema: pa.Schema) -> pa.Table:
-        """The rows of ``files`` in the form of ``schema``; columns that a file lacks are null."""
-        parts = [_shaped(pq.read_table(file.path, filesystem=self._files), schema) for file in files]
+    def read(self, paths: Iterable[str], schema: pa.Schema) -> pa.Table:
+        """The rows of the files at ``paths`` in the form of ``schema``; columns that a file lacks are null."""
+        parts = [_shaped(pq.read_table(path, filesystem=self._files), schema) for path in paths]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def write(self, path: str, rows: pa.Table, indexed: Sequence[str]) -> AddAction:

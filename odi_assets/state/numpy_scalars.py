@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from odi_assets.state import scalars
+from odi_assets.state.json_limits import float_to_json, unstorable
 
 
 def to_json(value: Any) -> tuple[Any, str]:
@@ -17,7 +17,7 @@ def to_json(value: Any) -> tuple[Any, str]:
         StateError: an array, a record or an object: not a scalar that can be stored.
     """
     if not isinstance(value, np.generic) or value.dtype.kind not in "biufcSUMm":
-        raise scalars.unstorable(value)
+        raise unstorable(value)
     kind = value.dtype.kind
     if kind in "Mm":
         return _dates_to_json(value), f"numpy.{value.dtype.name}"
@@ -50,7 +50,7 @@ def _plain_to_json(value: Any, kind: str) -> Any:
         return base64.b64encode(bytes(value)).decode("ascii")
     if kind == "f":
         # A long double has no Python counterpart: its own text is exact.
-        return str(value) if value.dtype.itemsize > 8 else scalars.float_to_json(float(value))
+        return str(value) if value.dtype.itemsize > 8 else float_to_json(float(value))
     return value.item()
 
 

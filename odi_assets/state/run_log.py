@@ -115,7 +115,7 @@ class RunLog:
         from odi_assets.state.data_files import DataFiles
 
         schema = pa.schema(handle.table.schema().to_arrow())
-        rows = DataFiles(self.table.uri, self.table.storage_options).read(files, schema)
+        rows = DataFiles(self.table.uri, self.table.storage_options).read((file.path for file in files), schema)
         rows = rows.sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
 

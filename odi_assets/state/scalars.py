@@ -13,6 +13,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from odi_assets.errors import StateError
+from odi_assets.state.json_limits import float_to_json, unstorable
 
 # Python refuses to turn longer ints into decimal text (sys.set_int_max_str_digits); hexadecimal has no limit.
 _DECIMAL_INT_BITS = 13_000
@@ -53,17 +54,6 @@ def from_json(data: Any, kind: str) -> Any:
     return decoder(data, zone.removesuffix("]") if bracket else None)
 
 
-def unstorable(value: Any) -> StateError:
-    """The error for a value that cannot be stored."""
-    kind = type(value)
-    return StateError(
-        f"a value of type {kind.__module__}.{kind.__qualname__} cannot be stored as state",
-        fix="store a plain value: int, float, Decimal, str, bool, date, datetime, time, timedelta, bytes, UUID, None, "
-        "a NumPy scalar, or lists, tuples and dicts of these",
-        value_type=f"{kind.__module__}.{kind.__qualname__}",
-    )
-
-
 # -- out --------------------------------------------------------------------------------------------------------------
 
 
@@ -73,13 +63,6 @@ def _int(value: int) -> tuple[Any, str]:
 
 def _float(value: float) -> tuple[Any, str]:
     return float_to_json(value), "float"
-
-
-def float_to_json(value: float) -> float | str:
-    """JSON has no NaN and no infinities: they become strings."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
 def _datetime(value: datetime) -> tuple[Any, str]:

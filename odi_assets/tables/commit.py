@@ -15,8 +15,8 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction, create_t
 from odi_assets.errors import FencedError, TableConflictError, TableError
 from odi_assets.tables.basis import Basis, stands
 from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.history import CommittedStamp
-from odi_assets.tables.protocol import METADATA_KEY, PartitionValues, Stamp
+from odi_assets.tables.history import METADATA_KEY, CommittedStamp
+from odi_assets.tables.protocol import PartitionValues, Stamp
 
 _REBASES = 8
 """How many commits of others a commit that depends on what the table holds may meet before it gives up."""

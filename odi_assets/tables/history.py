@@ -16,7 +16,9 @@ from typing import Any
 import fsspec
 
 from odi_assets.connections.location import Location
-from odi_assets.tables.protocol import METADATA_KEY
+
+METADATA_KEY = "odi_assets"
+"""Key of our part of a Delta commit's metadata (``commitInfo``)."""
 
 _PAGES = (1, 7, 24)
 """How many commits are fetched at once from a store: mostly the newest one says what is asked; then more and more."""

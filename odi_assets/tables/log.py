@@ -15,8 +15,7 @@ from urllib.parse import unquote
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
 from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.history import commit_text
-from odi_assets.tables.protocol import METADATA_KEY
+from odi_assets.tables.history import METADATA_KEY, commit_text
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from odi_assets.tables.handle import TableHandle
 
-METADATA_KEY = "odi_assets"
-"""Key of our part of a Delta commit's metadata (``commitInfo``)."""
-
 PartitionValues = Mapping[str, str | None]
 """One partition: column name to its value as Delta writes it in the log; None is NULL."""
 

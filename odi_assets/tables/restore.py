@@ -13,7 +13,8 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
 from odi_assets.tables.commit import settled
 from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.protocol import METADATA_KEY, Stamp
+from odi_assets.tables.history import METADATA_KEY
+from odi_assets.tables.protocol import Stamp
 
 _LISTED_FROM = 50
 """So many files of a store are looked up one by one; more of them by listing the table's folder."""

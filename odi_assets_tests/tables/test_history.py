@@ -9,7 +9,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from odi_assets.connections.location import Location
 from odi_assets.tables.handle import TableHandle
-from odi_assets.tables.protocol import METADATA_KEY
+from odi_assets.tables.history import METADATA_KEY
 
 
 def write(folder: Path, number: int) -> None:
