@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odi_assets.cli.boundary import FAILED
 from odi_assets.cli.consent import require_consent
-from odi_assets.cli.output import Column, counted, data_json, data_table, note
+from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
 from odi_assets.cli.rewind import NodeArgument
 from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
 from odi_assets.errors import ConfigError
 
+if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.backend import StateBackend
+    from odi_assets.state.records import RunRecord
+
 _DISAGREEMENTS = (Column("node"), Column("what"), Column("found", wrap=True), Column("remedy", wrap=True))
-_RECOVERIES = (Column("node"), Column("HWM before → after", wrap=True), Column("version", "right"), Column("run"))
+_RECOVERIES = (
+    Column("node"),
+    Column("what"),
+    Column("recovered", wrap=True),
+    Column("version", "right"),
+    Column("run"),
+)
 
 NodesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[NODE]...", help="PIPELINE.NODE; all nodes unless some are named.")
@@ -57,8 +70,7 @@ def recover(
     config: ConfigOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Bring state up to what the tables' logs say, as each node's next run would."""
-    from odi_assets.cli.results import hwm_change
+    """Bring state and run history up to what the tables' logs say, as each node's next run would."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recover import apply_recovery, find_recovery
 
@@ -69,24 +81,50 @@ def recover(
     if not dry_run:
         for one in found:
             apply_recovery(project, state, one)
-    shown = [one.to_json() for one in found]
+    rows = _recover_history(project, state, keys, dry_run)
     if as_json:
-        data_json(shown)
-    elif found:
-        data_table(
-            _RECOVERIES,
-            [
-                [
-                    f"{one['pipeline']}.{one['node']}",
-                    hwm_change(one["hwm_before"], one["hwm_after"], False),
-                    str(one["table_version"]),
-                    str(one["run_id"] or ""),
-                ]
-                for one in shown
-            ],
-        )
+        data_json([*(one.to_json() for one in found), *map(_row_json, rows)])
+    elif found or rows:
+        data_table(_RECOVERIES, [*(_recovery(one.to_json()) for one in found), *map(_missing, rows)])
     would = "would be recovered" if dry_run else "recovered"
-    note(f"{counted(len(found), 'HWM')} {would}." if found else "State has what the tables' logs say.")
+    if found:
+        note(f"{counted(len(found), 'HWM')} {would}.")
+    if rows:
+        note(f"{counted(len(rows), 'row')} of run history {would}.")
+    if not (found or rows):
+        note("State has what the tables' logs say, and so has the run history.")
+
+
+def _recover_history(project: Project, state: StateBackend, keys: Sequence[NodeKey], dry_run: bool) -> list[RunRecord]:
+    """Let the attempts that vanished have their rows."""
+    from odi_assets.orchestration.instance import open_instance
+    from odi_assets.orchestration.reconcile import reconcile
+
+    with open_instance(project.root) as instance:
+        return reconcile(project, instance, state=state, nodes=keys, every_commit=True, dry_run=dry_run)
+
+
+def _recovery(one: dict[str, Any]) -> list[str]:
+    from odi_assets.cli.results import hwm_change
+
+    change = hwm_change(one["hwm_before"], one["hwm_after"], False)
+    return [f"{one['pipeline']}.{one['node']}", "HWM", change, str(one["table_version"]), str(one["run_id"] or "")]
+
+
+def _missing(row: RunRecord) -> list[str]:
+    node = f"{row.pipeline_name}.{row.node_name}"
+    return [node, "row of history", row.status.value, count(row.table_version), row.run_id]
+
+
+def _row_json(row: RunRecord) -> dict[str, Any]:
+    return {
+        "pipeline": row.pipeline_name,
+        "node": row.node_name,
+        "status": row.status.value,
+        "attempt": row.attempt,
+        "table_version": row.table_version,
+        "run_id": row.run_id,
+    }
 
 
 def accept(
@@ -101,6 +139,7 @@ def accept(
     from odi_assets.nodes.behind import accept as accept_table
     from odi_assets.nodes.display import hwm_text
     from odi_assets.tables.handle import TableHandle
+    from odi_assets.tables.restore import missing_files
 
     project = settings(context, config, debug).project()
     key = NodeKey.parse(node)
@@ -112,6 +151,10 @@ def accept(
     target = TableHandle.open(project.target(key))
     stands = f"at version {target.version}, with {target.rows} rows" if target.exists else "not at all"
     note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} stands {stands}.")
+    gone = missing_files(target.location, target.live_files)
+    if gone:
+        files = counted(len(target.live_files), "file")
+        note(f"Of the {files} of that version {len(gone):,} cannot be found; the table goes on without them.")
     note("The next run reads on above that HWM. Rows below it that the table has lost stay lost.")
     require_consent(yes)
     accept_table(project, state, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +35,8 @@ _REWINDS = (
     Column("undoes", wrap=True),
 )
 _POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
+_COMPACTION = "compaction"
+"""What a commit of ours is that no run made."""
 _RUN_ID_SHOWN = 8
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE.")]
@@ -128,20 +130,26 @@ def _choice(
 
 
 def _moment(text: str) -> datetime:
+    from odi_assets.nodes.bounds import in_utc
+
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(
             f"{text!r} is not a time", fix="write it as 2013-01-31T05:00, in UTC or with an offset"
         ) from (error)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return in_utc(moment)
 
 
 def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     from odi_assets.nodes.points import versions
     from odi_assets.tables.handle import TableHandle
 
-    found = list(versions(TableHandle.open(project.target(key))))
+    table = TableHandle.open(project.target(key))
+    if not table.exists:
+        note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
+        note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")
+    found = list(versions(table))
     facts = [version.stamp.facts if version.stamp else {} for version in found]
     if as_json:
         data_json(
@@ -160,7 +168,7 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
         [
             str(version.number),
             f"{version.made_at:%Y-%m-%d %H:%M:%S}",
-            str(fact.get("mode") or version.operation),
+            str(fact.get("mode") or (_COMPACTION if fact else version.operation)),
             count(fact.get("rows_written")),
             str(fact.get("increment") or ""),
             str(fact.get("run_id") or "")[:_RUN_ID_SHOWN],

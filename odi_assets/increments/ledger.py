@@ -86,6 +86,17 @@ def parts_of(hwm: Any, label: str) -> tuple[Part, ...] | None:
         ) from error
 
 
+def is_there(table: Location, hwm: Any, label: str) -> bool:
+    """Whether every part that ``hwm`` names is kept beside ``table``.
+
+    Raises:
+        IncrementError: what it names are no parts.
+    """
+    places = [_path(table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")) for part in parts_of(hwm, label) or ()]
+    filesystem, _ = fsspec.core.url_to_fs(table.uri, **table.fsspec_options)
+    return all(filesystem.exists(place) for place in places)
+
+
 def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, LoadedFile]:
     """The files of ``parts`` by path; a later part knows better.
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import TargetBehindStateError
+from odi_assets.increments import ledger
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
 from odi_assets.tables.handle import TableHandle
-from odi_assets.tables.restore import missing_files
+from odi_assets.tables.history import Commit
+from odi_assets.tables.restore import forget_missing_files, missing_files
 
 _LOOKED_AT = 8
 """Files of the table whose presence each plan checks, spread evenly; ``odi doctor`` checks all."""
 
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """A commit of somebody else that took a table's rows away, and how: ``overwritten``."""
+
+    commit: Commit
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.how} by somebody else, at version {self.commit.version}"
 
 
 def require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:
@@ -56,23 +70,26 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
         return f"stands at version {version}"
     if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
         return "is another one: it was dropped, and somebody else made it again"
-    return _undone_since(expected, target) or (_without_files(target) if look_at_files else None)
+    undone = None if expected is None else undone_since(expected, target)
+    if undone is not None:
+        return f"was {undone}"
+    return _without_files(target) if look_at_files else None
 
 
-def _undone_since(expected: int | None, target: TableHandle) -> str | None:
-    """A commit of somebody else, since the one that the HWM stands for, that took all of its rows away."""
+def undone_since(expected: int, target: TableHandle) -> Undoing | None:
+    """The newest commit of somebody else, after version ``expected``, that took all rows of that version away."""
     for commit in target.commits():
-        if expected is None or commit.version <= expected:
+        if commit.version <= expected:
             return None
         if commit.stamp is not None:
             continue
         mode = str(commit.parameters.get("mode") or "").strip('"').lower()
         if commit.operation == "RESTORE":
-            return f"was put back to an earlier version by somebody else, at version {commit.version}"
+            return Undoing(commit, "put back to an earlier version")
         if commit.operation.startswith(_REPLACING) or (commit.operation == "WRITE" and mode == "overwrite"):
-            return f"was overwritten by somebody else, at version {commit.version}"
+            return Undoing(commit, "overwritten")
         if commit.operation in ("DELETE", "TRUNCATE") and target.rows == 0:
-            return f"was emptied by somebody else, at version {commit.version}"
+            return Undoing(commit, "emptied")
     return None
 
 
@@ -85,18 +102,27 @@ def _without_files(target: TableHandle) -> str | None:
 def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
     """Take a node's table as what its HWM stands for, whatever became of it; None if the node has no HWM.
 
-    The next run goes on above the HWM: what the table no longer holds is not loaded again.
+    The next run goes on above the HWM: what the table no longer holds is not loaded again. Files of it that are gone
+    leave it in a commit, for no reader could read it otherwise.
+
+    Raises:
+        StateConflictError: somebody else changed the HWM since.
     """
     name = state_key(key, project.node(key))
     entry = state.get_entry(name)
     if entry is None:
         return None
     target = TableHandle.open(project.target(key))
+    if target.exists and missing_files(target.location, target.live_files):
+        forget_missing_files(target)
+        target = target.refreshed()
     commit = NO_TABLE if target.version is None else target.version
-    value = entry.value if target.exists else _without_ledger(entry.value)
+    value = _without_lost_ledger(entry.value, target)
     return state.compare_and_set(name, value, expected_revision=entry.revision, target_commit=commit)
 
 
-def _without_ledger(hwm: Any) -> Any:
-    """``hwm`` as it says by itself which files were loaded: the ledger left with its table."""
-    return {name: value for name, value in hwm.items() if name != "ledger"} if isinstance(hwm, dict) else hwm
+def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:
+    """``hwm`` as it says by itself which files were loaded, if the ledger that it names left with its table."""
+    if not isinstance(hwm, dict) or "ledger" not in hwm or ledger.is_there(target.location, hwm, str(target.location)):
+        return hwm
+    return {name: value for name, value in hwm.items() if name != "ledger"}

@@ -44,7 +44,19 @@ def _moment(value: str | date | datetime) -> datetime:
             ) from error
     if not isinstance(value, datetime):
         value = datetime.combine(value, time())
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return in_utc(value)
+
+
+def in_utc(moment: datetime) -> datetime:
+    """``moment`` in UTC; one without a zone is in UTC already.
+
+    Raises:
+        ConfigError: it lies outside of the years 1 to 9999 there.
+    """
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ConfigError(f"{moment.isoformat()} is no time of the years 1 to 9999 in UTC") from error
 
 
 def _short(moment: datetime) -> str:

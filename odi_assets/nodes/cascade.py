@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.fences import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.history import CommittedStamp
@@ -19,8 +20,10 @@ def last_untouched(handle: TableHandle, key: NodeKey, limits: Mapping[str, int])
     touched: dict[int, bool] = {}
     now = False
     newest: int | None = None
-    stamps = [stamp for stamp in reversed(list(handle.stamps())) if stamp.facts.get("node") == str(key)]
-    for stamp in stamps:
+    for stamp in reversed(list(handle.stamps())):
+        if stamp.app_id not in app_ids(key):
+            # Compaction changes no row.
+            continue
         if not now and touched:
             newest = stamp.version - 1
         now = _is_touched(stamp, limits, now, touched)

@@ -9,14 +9,18 @@ from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import OdiError
+from odi_assets.nodes.attempts import Attempt, open_attempts
 from odi_assets.nodes.behind import what_is_behind
 from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.mending import GRACE, attempt_of, stamps_without_row
+from odi_assets.nodes.process import is_gone
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recover import find_recovery
 from odi_assets.nodes.standing import remembers
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord
 from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.history import CommittedStamp
 from odi_assets.tables.restore import missing_files
 
 
@@ -66,9 +70,9 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
 def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
     target = TableHandle.open(project.target(key))
     yield from _hwm(project, state, key, target)
+    yield from _files(key, target)
+    yield from _history(project, state, key, target)
     if target.exists:
-        yield from _files(key, target)
-        yield from _history(state, key, target)
         yield from _inputs(project, state, key)
 
 
@@ -106,39 +110,68 @@ def _files(key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
             Kind.FILES_MISSING,
             f"{len(gone):,} of {len(target.live_files):,} files of version {target.version} are gone, {gone[0]} among "
             "them",
-            f"put them back, or odi state rewind {key} --list, or odi run {key.pipeline} --node {key.node} "
-            "--full-refresh",
+            f"put them back, or odi run {key.pipeline} --node {key.node} --full-refresh, "
+            f"or odi state rewind {key} --list, or odi state accept {key}",
         )
 
 
-def _history(state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
+def _history(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
     rows = state.list_runs(pipeline=key.pipeline, node=key.node)
-    known = {row.run_id for row in rows}
-    oldest = min((row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
-    ours = [c for c in target.commits() if c.stamp is not None and c.stamp.facts.get("node") == str(key)]
-    for commit in reversed(ours):
-        run_id = commit.stamp.facts.get("run_id") if commit.stamp else None
-        # Rows before the oldest one were dropped by retention.
-        if run_id not in known and commit.made_at >= oldest:
+    noted = {(one.run_id, one.number): one for one in open_attempts(project) if one.key == key}
+    for stamp in stamps_without_row(project, key, rows):
+        attempt = attempt_of(key, stamp)
+        gone = _is_gone(noted.pop((attempt.run_id, attempt.number), attempt))
+        if gone is not False:
             yield Disagreement(
                 key,
                 Kind.HISTORY_BEHIND,
-                f"run {run_id} committed version {commit.version} and has no row of history",
+                f"run {attempt.run_id} committed version {stamp.version} and has no row of history",
+                f"odi state recover {key}{'' if gone else _once_it_must_have_ended(stamp)}",
+            )
+    known = {(row.run_id, row.attempt) for row in rows}
+    for attempt in noted.values():
+        if (attempt.run_id, attempt.number) not in known and _is_gone(attempt):
+            yield Disagreement(
+                key,
+                Kind.HISTORY_BEHIND,
+                f"run {attempt.run_id} was killed, attempt {attempt.number} of {attempt.began:%Y-%m-%d %H:%M:%S} UTC, "
+                "and has no row of history",
                 f"odi state recover {key}",
             )
-    yield from _rows_without_commit(key, target, rows)
+    yield from _rows_without_commit(project, state, key, target, rows)
 
 
-def _rows_without_commit(key: NodeKey, target: TableHandle, rows: Sequence[RunRecord]) -> Iterator[Disagreement]:
+def _is_gone(attempt: Attempt) -> bool | None:
+    return None if attempt.process is None else is_gone(attempt.process)
+
+
+def _once_it_must_have_ended(stamp: CommittedStamp) -> str:
+    until = stamp.committed_at + GRACE
+    return f" (from {until:%H:%M} UTC on; until then its run may yet write it)" if until > datetime.now(UTC) else ""
+
+
+def _rows_without_commit(
+    project: Project, state: StateBackend, key: NodeKey, target: TableHandle, rows: Sequence[RunRecord]
+) -> Iterator[Disagreement]:
     last = next((row for row in rows if row.status.succeeded and row.table_version is not None), None)
-    if last is not None and last.table_version is not None and last.table_version > int(target.version or 0):
-        yield Disagreement(
-            key,
-            Kind.HISTORY_AHEAD,
-            f"run {last.run_id} left version {last.table_version} of the table, which stands at {target.version}",
-            f"the table was put back or made anew outside of odi: odi run {key.pipeline} --node {key.node} "
-            "--full-refresh rebuilds it",
-        )
+    if last is None or last.table_version is None or last.table_version <= _version(target):
+        return
+    entry = state.get_entry(state_key(key, project.node(key)))
+    if entry is not None and (not target.exists or entry.updated_at > last.timestamp):
+        # What became of the table is said of its HWM, or was accepted.
+        return
+    stands = f"stands at {target.version}" if target.exists else "does not exist"
+    yield Disagreement(
+        key,
+        Kind.HISTORY_AHEAD,
+        f"run {last.run_id} left version {last.table_version} of the table, which {stands}",
+        f"the table was put back, dropped or made anew outside of odi: odi run {key.pipeline} --node {key.node} "
+        "--full-refresh rebuilds it",
+    )
+
+
+def _version(target: TableHandle) -> int:
+    return -1 if target.version is None else target.version
 
 
 def _inputs(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from odi_assets.config.graph import NodeKey
@@ -10,6 +10,7 @@ from odi_assets.nodes.attempts import Attempt
 from odi_assets.nodes.fences import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL
+from odi_assets.nodes.rewind import TRIGGER as REWIND
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode
@@ -42,15 +43,38 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
     return _row(project, attempt, status, attempt.began, error=error)
 
 
-def commits_without_row(project: Project, state: StateBackend, keys: Iterable[NodeKey]) -> list[Attempt]:
-    """The attempts behind the last commits of ``keys``, where history has no row of them."""
+def commits_without_row(
+    project: Project, state: StateBackend, keys: Iterable[NodeKey], *, every: bool = False
+) -> list[Attempt]:
+    """The attempts behind the last commits of ``keys``, or behind ``every`` one, where history has no row of them."""
     found = []
     for key in keys:
+        if every:
+            rows = state.list_runs(pipeline=key.pipeline, node=key.node)
+            found += [attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows)]
+            continue
         for stamp in _last_stamps(project, key):
-            attempt = _attempt_of(key, stamp)
+            attempt = attempt_of(key, stamp)
             if not is_recorded(state, key, attempt.run_id, attempt.number):
                 found.append(attempt)
     return found
+
+
+def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
+    """The commits of ``key`` that none of ``rows``, its history, is of, oldest first.
+
+    Those from before the oldest row are left out: theirs were dropped when their time was over.
+    """
+    known = {(row.run_id, row.attempt) for row in rows}
+    oldest = min((row.started_at or row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
+    found = []
+    for stamp in TableHandle.open(project.target(key)).stamps():
+        if stamp.app_id not in app_ids(key) or "run_id" not in stamp.facts or stamp.committed_at < oldest:
+            continue
+        attempt = attempt_of(key, stamp)
+        if (attempt.run_id, attempt.number) not in known:
+            found.append(stamp)
+    return found[::-1]
 
 
 def _last_stamps(project: Project, key: NodeKey) -> list[CommittedStamp]:
@@ -59,7 +83,8 @@ def _last_stamps(project: Project, key: NodeKey) -> list[CommittedStamp]:
     return [stamp for stamp in found if stamp is not None and "run_id" in stamp.facts]
 
 
-def _attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
+def attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
+    """The attempt that made a commit, as far as the commit tells."""
     number = int(stamp.facts.get("attempt") or 1)
     bounds = stamp.facts.get("bounds")
     return Attempt(
@@ -67,6 +92,7 @@ def _attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
         str(stamp.facts["run_id"]),
         number,
         stamp.committed_at,
+        trigger=REWIND if stamp.facts.get("mode") == REWIND else None,
         partition_key="...".join(bounds) if bounds else None,
         partial=bool(stamp.facts.get(PARTIAL)),
     )

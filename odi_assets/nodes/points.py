@@ -9,6 +9,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.nodes.fences import app_ids
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.history import CommittedStamp
@@ -130,7 +131,7 @@ def before_last_rewind(key: NodeKey) -> Choice:
         for stamp in handle.stamps():
             if "rewound_to" in stamp.facts:
                 return stamp.version - 1
-            if stamp.facts.get("node") == str(key):
+            if stamp.app_id in app_ids(key):
                 break
         raise ConfigError(
             f"the last commit to the table of {key} is no rewind, so there is nothing to do again",
@@ -141,6 +142,8 @@ def before_last_rewind(key: NodeKey) -> Choice:
 
 
 def _stamps_of(handle: TableHandle, run_id: str) -> list[CommittedStamp]:
+    if not run_id:
+        raise ConfigError("which run is not said: its id is empty", fix="`odi runs list` shows the runs")
     return [stamp for stamp in handle.stamps() if str(stamp.facts.get("run_id", "")).startswith(run_id)]
 
 

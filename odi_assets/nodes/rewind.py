@@ -16,11 +16,13 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import StateConflictError, TableError
+from odi_assets.nodes import attempts
 from odi_assets.nodes.cascade import all_downstream, last_untouched
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.fences import app_id, range_app_id
+from odi_assets.nodes.fences import app_id, app_ids, range_app_id
 from odi_assets.nodes.points import Choice
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.standing import hwm_at, remembers
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
@@ -28,7 +30,7 @@ from odi_assets.state.values import decode, encode
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.history import CommittedStamp
 from odi_assets.tables.protocol import Stamp
-from odi_assets.tables.restore import missing_files, restore, returning
+from odi_assets.tables.restore import missing_files, restore
 
 TRIGGER = "rewind"
 """What the run history gives as the trigger of a rewind."""
@@ -65,7 +67,7 @@ class Rewind:
 
     @property
     def hwm_before(self) -> Any:
-        return self.entry.value if self.entry else None
+        return self.entry.value if self.entry and not self.entry.deleted else None
 
     @property
     def hwm_after(self) -> Any:
@@ -162,11 +164,12 @@ def _table_of(project: Project, key: NodeKey) -> TableHandle:
 
 def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle, version: int) -> Rewind:
     before = TableHandle.open(handle.location, version)
-    gone = missing_files(handle.location, returning(handle, before))
+    gone = missing_files(handle.location, before.live_files)
     if gone:
         raise TableError(
             f"{key} cannot go back to version {version}: {len(gone):,} of its files are gone, {gone[0]} among them",
-            fix="choose a later version (odi state rewind NODE --list): what vacuum removed does not come back",
+            fix=f"choose another version (odi state rewind {key} --list), or rebuild the table from its sources "
+            f"(odi run {key.pipeline} --node {key.node} --full-refresh): what vacuum removed does not come back",
             node=str(key),
             version=version,
         )
@@ -178,7 +181,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         hwm_at(project, state, key, before),
         int(handle.version or 0),
         handle.rows,
-        tuple(stamp for stamp in handle.stamps() if stamp.version > version),
+        tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
     )
 
 
@@ -193,15 +196,21 @@ def apply_rewind(project: Project, state: StateBackend, plan: RewindPlan) -> lis
 
 
 def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -> int:
-    started = datetime.now(UTC)
+    run = RunInfo(run_id, TRIGGER)
     fence = app_id(rewind.key)
     stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(project, rewind, run_id))
     # A bounded run in flight began from rows that are about to leave.
     ranges = range_app_id(rewind.key)
     also = [(ranges, rewind.handle.transaction_number(ranges) + 1)]
-    version = restore(rewind.handle, rewind.to_version, stamp, also)
+    attempts.begin(project, rewind.key, run)
+    try:
+        version = restore(rewind.handle, rewind.to_version, stamp, also)
+    except BaseException:
+        attempts.end(project, rewind.key, run_id, run.attempt)
+        raise
     _move_hwm(project, state, rewind, version, run_id)
-    state.record_runs([_row(project, rewind, version, run_id, started)])
+    state.record_runs([_row(project, rewind, version, run)])
+    attempts.end(project, rewind.key, run_id, run.attempt)
     return version
 
 
@@ -240,7 +249,7 @@ def _move_hwm(project: Project, state: StateBackend, rewind: Rewind, version: in
         )
 
 
-def _row(project: Project, rewind: Rewind, version: int, run_id: str, started: datetime) -> RunRecord:
+def _row(project: Project, rewind: Rewind, version: int, run: RunInfo) -> RunRecord:
     ended = datetime.now(UTC)
     metrics: dict[str, Any] = {
         "mode": TRIGGER,
@@ -249,18 +258,18 @@ def _row(project: Project, rewind: Rewind, version: int, run_id: str, started: d
         "rows_total": rewind.before.rows,
     }
     return RunRecord(
-        run_id=run_id,
+        run_id=run.run_id,
         project=project.config.project,
         pipeline_name=rewind.key.pipeline,
         node_name=rewind.key.node,
         status=RunStatus.SUCCESS,
         rows_processed=None,
-        duration_ms=int((ended - started).total_seconds() * 1000),
+        duration_ms=int((ended - run.started_at).total_seconds() * 1000),
         timestamp=ended,
         metrics=metrics,
         environment=project.environment,
-        started_at=started,
-        trigger=TRIGGER,
+        started_at=run.started_at,
+        trigger=run.trigger,
         hwm_before=rewind.hwm_before,
         hwm_after=rewind.hwm_after,
         table_version=version,

@@ -7,11 +7,13 @@ from typing import Any
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig, RollingWindowIncrement
 from odi_assets.errors import StateError
+from odi_assets.nodes.behind import Undoing, undone_since
 from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.values import encode
 from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.history import restored_version
 
 
 def remembers(node: NodeConfig) -> bool:
@@ -31,14 +33,15 @@ def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHan
     if not remembers(node):
         return None
     stamp = handle.last_stamp(app_id(key), carrying="hwm")
+    undone = None if stamp is None else undone_since(stamp.version, handle)
+    if undone is not None:
+        return _after_undoing(project, state, key, handle, undone)
     if stamp is not None:
         return dict(stamp.facts["hwm"])
     version = int(handle.version or 0)
-    known = [e for e in state.history(state_key(key, node)) if e.target_commit is not None and not e.deleted]
-    for entry in known:
-        if entry.target_commit is not None and 0 <= entry.target_commit <= version:
-            value = encode(entry.value)
-            return {"value": value.json, "type": value.type}
+    known = _known_of(state, state_key(key, node), range(version + 1))
+    if known is not None:
+        return known
     if _begins_with_creation(handle):
         return None
     raise StateError(
@@ -47,6 +50,34 @@ def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHan
         node=str(key),
         version=version,
     )
+
+
+def _after_undoing(
+    project: Project, state: StateBackend, key: NodeKey, handle: TableHandle, undone: Undoing
+) -> dict[str, Any] | None:
+    """The HWM of rows that somebody else made those of the table: of a version put back, that version's."""
+    version = int(handle.version or 0)
+    accepted = _known_of(state, state_key(key, project.node(key)), range(undone.commit.version, version + 1))
+    if accepted is not None:
+        return accepted
+    restored = restored_version(undone.commit.operation, undone.commit.parameters)
+    if restored is not None:
+        return hwm_at(project, state, key, TableHandle.open(handle.location, restored))
+    raise StateError(
+        f"{key}: no HWM belongs to version {version}: the table was {undone}",
+        fix=f"choose a version before that (odi state rewind {key} --list)",
+        node=str(key),
+        version=version,
+    )
+
+
+def _known_of(state: StateBackend, name: str, versions: range) -> dict[str, Any] | None:
+    """The newest HWM that state knows to stand for one of ``versions`` of the node's table."""
+    for entry in state.history(name):
+        if entry.target_commit in versions and not entry.deleted:
+            value = encode(entry.value)
+            return {"value": value.json, "type": value.type}
+    return None
 
 
 def _begins_with_creation(handle: TableHandle) -> bool:

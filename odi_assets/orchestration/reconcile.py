@@ -49,6 +49,8 @@ def reconcile(
     *,
     state: StateBackend | None = None,
     nodes: Iterable[NodeKey] | None = None,
+    every_commit: bool = False,
+    dry_run: bool = False,
 ) -> list[RunRecord]:
     """Write the missing rows of attempts that have ended, and return them. An attempt that may be alive is left alone.
 
@@ -56,6 +58,8 @@ def reconcile(
         instance: Dagster's record of runs; one in memory knows of none.
         state: the project's state, if it is open already.
         nodes: whose targets to look at; all unless given.
+        every_commit: look at every commit of the targets, not at the last ones alone.
+        dry_run: only tell which rows are missing.
 
     Raises:
         OdiError: state or a target cannot be read.
@@ -63,14 +67,18 @@ def reconcile(
     state = state or project.open_state()
     with only_one(project):
         for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT, tags={PROJECT_TAG: project.config.project})):
-            end_lost_run(instance, run)
+            if not dry_run:
+                end_lost_run(instance, run)
         noted = open_attempts(project)
         ended = [attempt for attempt in noted if not _may_live(attempt, instance)]
         bad_runs = _bad_runs(project, instance)
         known = [attempt for run in bad_runs for attempt in _attempts(project, run, instance)]
         keys = project.graph.order(None) if nodes is None else tuple(nodes)
-        committed = [a for a in commits_without_row(project, state, keys) if not _may_live(_noted(a, noted), instance)]
+        unrecorded = commits_without_row(project, state, keys, every=every_commit)
+        committed = [attempt for attempt in unrecorded if not _may_live(_noted(attempt, noted), instance)]
         rows = [row_of(project, attempt) for attempt in _unrecorded(state, [*ended, *known, *committed])]
+        if dry_run:
+            return rows
         state.record_runs(rows)
         for attempt in ended:
             end(project, attempt.key, attempt.run_id, attempt.number)

@@ -69,6 +69,12 @@ def commits(location: Location, newest: int) -> Iterator[Commit]:
                 yield _commit(version, text)
 
 
+def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | None:
+    """The version that a RESTORE put back; None for other commits, and for one that names a time instead."""
+    version = str(parameters.get("version"))
+    return int(version) if operation == "RESTORE" and version.isdecimal() else None
+
+
 def commit_text(location: Location, version: int) -> str:
     """The actions of one commit, a JSON object per line.
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
 from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.history import METADATA_KEY, commit_text
+from odi_assets.tables.history import METADATA_KEY, commit_text, restored_version
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,7 @@ def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
     partitions = _partitions([*adds, *removes])
     ours = info.get(METADATA_KEY) or {}
     declared = ours.get("changes")
+    restored = restored_version(str(info.get("operation")), info.get("operationParameters") or {})
     if not adds and not removes:
         return CommitChange(version, "none")
     if declared in {"rows", "partitions", "table"}:
@@ -145,17 +146,9 @@ def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
             deleted=int(ours.get("rows_deleted") or 0),
             carried=tuple(_file(add) for add in carried),
             removed=tuple((unquote(remove["path"]), remove.get("partitionValues") or {}) for remove in removes),
-            restored=_restored(info),
+            restored=restored,
         )
-    return CommitChange(version, "table" if removes else "rows", files, partitions, restored=_restored(info))
-
-
-def _restored(info: Mapping[str, Any]) -> int | None:
-    """The version that a RESTORE put back; None for other commits, and for one that names a time instead."""
-    if info.get("operation") != "RESTORE":
-        return None
-    version = str((info.get("operationParameters") or {}).get("version"))
-    return int(version) if version.isdecimal() else None
+    return CommitChange(version, "table" if removes else "rows", files, partitions, restored=restored)
 
 
 def _file(add: dict[str, Any]) -> LiveFile:

@@ -7,10 +7,11 @@ from typing import Any
 
 import fsspec
 from deltalake import CommitProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import Transaction
 
 from odi_assets.connections.location import Location
-from odi_assets.errors import TableError
+from odi_assets.errors import TableConflictError, TableError
 from odi_assets.tables.commit import settled
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.history import METADATA_KEY
@@ -52,6 +53,29 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
         app_transactions=[Transaction(app, n) for app, n in [(stamp.app_id, stamp.number), *fences]],
     )
     return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
+
+
+def forget_missing_files(handle: TableHandle) -> None:
+    """Take the files that the store does not hold any more out of the table, in one commit; their rows are lost.
+
+    Raises:
+        TableConflictError: another writer committed meanwhile.
+        TableError: Delta refuses.
+    """
+    try:
+        handle.table.repair()
+    except CommitFailedError as error:
+        raise TableConflictError(
+            f"the table at {handle.location.uri} was changed while its missing files were taken out: {error}",
+            fix="try again",
+            uri=handle.location.uri,
+        ) from error
+    except DeltaError as error:
+        raise TableError(
+            f"the missing files of the table at {handle.location.uri} could not be taken out of it: {error}",
+            fix="rebuild the table with odi run --full-refresh",
+            uri=handle.location.uri,
+        ) from error
 
 
 def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes import attempts
+from odi_assets.nodes.result import RunInfo
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.nodes.test_behind import NODES, drop, land
@@ -55,6 +61,8 @@ def test_a_rewind_to_nowhere_or_to_two_places_is_bad_usage(at_home: Sandbox, odi
         (("--redo", "--to-version", "0"), "not several"),
         (("--to-version", "9"), "there is no version 9"),
         (("--to-time", "yesterday"), "is not a time"),
+        (("--to-time", "0001-01-01T00:00+14:00"), "no time of the years 1 to 9999"),
+        (("--to-run", ""), "which run is not said"),
     ):
         answer = odi("state", "rewind", "p.raw", *arguments)
         assert (answer.code, answer.out) == (2, "")
@@ -88,3 +96,47 @@ def test_recover_brings_lost_state_back_from_the_tables_logs(at_home: Sandbox, o
     assert (done.code, "2 HWMs recovered" in done.err) == (0, True)
     assert at_home.project.open_state().get_hwm("p.raw")["path"] == "2.csv"
     assert "State has what" in odi("state", "recover", "p.raw").err
+
+
+def test_recover_gives_every_commit_its_row_of_history_and_doctor_is_content(
+    at_home: Sandbox, odi: Odi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(at_home.root / "lake" / "system" / "meta_runs")
+    sick = odi("doctor", "--json")
+    assert {one["kind"] for one in json.loads(sick.out)} == {"run without a row of history"}
+    assert "until then its run may yet write it" in sick.out
+    assert odi("state", "recover", "--json").out.strip() == "[]"
+    monkeypatch.setattr("odi_assets.orchestration.reconcile.GRACE", timedelta(0))
+    shown = json.loads(odi("state", "recover", "p.raw", "--dry-run", "--json").out)
+    assert [(one["node"], one["table_version"], one["status"]) for one in shown] == [
+        ("raw", 0, "SUCCESS"),
+        ("raw", 1, "SUCCESS"),
+    ]
+    done = odi("state", "recover")
+    assert (done.code, "4 rows of run history recovered." in done.err) == (0, True)
+    assert odi("doctor").code == 0
+    assert "so has the run history" in odi("state", "recover").err
+
+
+def test_an_attempt_that_was_killed_before_its_commit_is_found_and_gets_its_row(at_home: Sandbox, odi: Odi) -> None:
+    attempts.begin(at_home.project, NodeKey("p", "raw"), RunInfo("killed"))
+    assert odi("doctor").code == 0
+    (note,) = (at_home.root / attempts.FOLDER).glob("*.json")
+    note.write_text(note.read_text().replace(f"/{os.getpid()}/", "/0/"))
+    assert "run killed was killed, attempt 1" in odi("doctor").out
+    (row,) = json.loads(odi("state", "recover", "--json").out)
+    assert (row["run_id"], row["status"]) == ("killed", "LOST")
+    assert odi("doctor").code == 0
+
+
+def test_maintenance_leaves_nothing_for_the_doctor(at_home: Sandbox, odi: Odi) -> None:
+    assert odi("tables", "maintain", "--yes").code == 0
+    assert at_home.table("raw").version == 2
+    assert odi("doctor").code == 0
+
+
+def test_versions_of_a_table_that_is_not_there_are_none_and_it_says_what_to_do(at_home: Sandbox, odi: Odi) -> None:
+    drop(at_home)
+    listed = odi("state", "rewind", "p.raw", "--list", "--json")
+    assert (listed.code, listed.out.strip()) == (0, "[]")
+    assert "odi run p --node raw --full-refresh" in listed.err

@@ -102,10 +102,11 @@ def test_a_table_behind_its_state_is_refused_and_a_full_refresh_or_acceptance_le
     (found,) = examine(box.project, box.state, [RAW])[:1]
     assert found.kind is (Kind.FILES_MISSING if way == "vacuumed" else Kind.TABLE_BEHIND)
     assert message in found.message or way == "vacuumed"
-    if way not in ("vacuumed", "made again"):
-        accept(box.project, box.state, RAW)
-        land(box, 3)
-        assert box.run("raw").rows_written == 1
+    accept(box.project, box.state, RAW)
+    assert examine(box.project, box.state, [RAW]) == []
+    land(box, 3)
+    assert box.run("raw").rows_written == 1
+    assert (3,) in box.rows("raw")
     box.run("raw", full_refresh=True)
     assert {row[0] for row in box.rows("raw")} >= {1, 2}
     assert examine(box.project, box.state, [RAW]) == []
@@ -117,6 +118,31 @@ def test_a_table_that_was_emptied_goes_back_by_a_rewind(box: Sandbox) -> None:
     land(box, 3)
     box.run("raw")
     assert [row[0] for row in box.rows("raw")] == [1, 2, 3]
+
+
+def test_rows_that_somebody_put_back_have_the_hwm_of_their_version_and_foreign_ones_have_none(box: Sandbox) -> None:
+    land(box, 3)
+    box.run("raw")
+    DeltaTable(uri(box)).restore(1)
+    accept(box.project, box.state, RAW)
+    overwrite(box)
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, RAW, points.at_version(2)))
+    DeltaTable(uri(box)).restore(1)
+    with pytest.raises(StateError, match="no HWM belongs to version 4: the table was overwritten by somebody else"):
+        plan_rewind(box.project, box.state, RAW, points.at_version(4))
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, RAW, points.at_version(2)))
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, RAW, points.at_version(6)))
+    assert box.hwm("raw")["path"] == "2.csv"
+    assert box.run("raw").rows_written == 1
+    assert [row[0] for row in box.rows("raw")] == [1, 2, 3]
+
+
+def test_a_table_without_an_hwm_that_was_dropped_is_a_row_of_history_without_its_commit(box: Sandbox) -> None:
+    box.state.delete_hwm("p.raw")
+    drop(box)
+    (found,) = examine(box.project, box.state, [RAW])
+    assert found.kind is Kind.HISTORY_AHEAD
+    assert found.message.endswith("left version 1 of the table, which does not exist")
 
 
 def test_rows_that_somebody_deletes_or_corrects_do_not_stop_the_next_run(box: Sandbox) -> None:

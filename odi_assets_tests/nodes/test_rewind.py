@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, FencedError, StateError, TableError
 from odi_assets.nodes import points
+from odi_assets.nodes.maintenance import maintain_node
 from odi_assets.nodes.recover import apply_recovery, find_recovery
 from odi_assets.nodes.rewind import Rewind, apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus
+from odi_assets.tables.maintenance import MaintenanceOptions
 from odi_assets_tests.nodes.support import Sandbox
 
 NODES = """
@@ -78,12 +80,17 @@ def test_table_and_hwm_go_back_in_one_commit_and_what_was_undone_loads_again(box
 
 def test_what_was_undone_can_be_done_again(box: Sandbox) -> None:
     load(box, 1, 2)
-    back(box, points.at_version(0))
-    back(box, points.before_last_rewind(RAW))
-    assert ids(box) == [1, 2]
-    assert box.hwm("raw")["path"] == "orders/2.csv"
+    land(box, 3)
+    box.run("raw")
+    ((rewind, _),) = back(box, points.at_version(1))
+    assert [stamp.version for stamp in rewind.undone] == [2]
+    assert maintain_node(box.project, box.state, RAW, MaintenanceOptions()) is not None
+    ((rewind, _),) = back(box, points.before_last_rewind(RAW))
+    assert [stamp.version for stamp in rewind.undone] == [3]
+    assert ids(box) == [1, 2, 3]
+    assert box.hwm("raw")["path"] == "orders/3.csv"
     assert box.run("raw").status is RunStatus.NO_DATA
-    load(box, 3)
+    load(box, 4)
     with pytest.raises(ConfigError, match="is no rewind"):
         back(box, points.before_last_rewind(RAW))
 
@@ -126,6 +133,10 @@ def test_a_version_whose_files_were_vacuumed_is_refused_before_anything_changes(
     with pytest.raises(TableError, match="cannot go back to version 0: 1 of its files are gone"):
         back(box, points.at_version(0), "days")
     assert box.table("days").version == stands
+    for file in Path(box.table("raw").location.uri).glob("odi_write=*/*.parquet"):
+        file.unlink()
+    with pytest.raises(TableError, match=r"cannot go back to version 0: 1 of its files are gone[\s\S]*--full-refresh"):
+        back(box, points.at_version(0))
 
 
 def test_of_a_rewind_and_a_run_planned_at_once_one_commits(box: Sandbox) -> None:
