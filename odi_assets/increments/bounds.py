@@ -41,7 +41,11 @@ def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) ->
     names = [f"{kind}.{increment.column}" for kind in ("max", "null_count")]
     if any(column not in actions.column_names for column in names):
         return UNKNOWN
-    highs, nulls, rows = (actions[column].to_pylist() for column in (*names, "num_records"))
+    try:
+        highs, nulls, rows = (actions[column].to_pylist() for column in (*names, "num_records"))
+    except OverflowError:
+        # A time beyond the years of Python; Spark reads it next, and it is said then.
+        return UNKNOWN
     if any(count is None for count in (*nulls, *rows)):
         return UNKNOWN
     without = sum(nulls)

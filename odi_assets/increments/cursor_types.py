@@ -9,7 +9,7 @@ import base64
 import binascii
 import math
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from odi_assets.config.models import StatefulIncrement
@@ -19,6 +19,8 @@ TypeName = Any
 """A type as Delta and Spark write it in JSON: text for simple types, a dict for nested ones."""
 
 _INTEGERS = {"byte", "short", "integer", "long"}
+_EXACT = Context(prec=80)
+"""More digits than those of any DECIMAL: Python's own arithmetic rounds to 28."""
 _KINDS = {
     **dict.fromkeys(_INTEGERS, "int"),
     "float": "float",
@@ -179,7 +181,7 @@ def less_lag(value: Any, lag: timedelta | int | float | Decimal | None) -> Any:
             return value - lag
         if isinstance(value, int):
             return value - math.ceil(lag)
-        return value - (float(lag) if isinstance(value, float) else Decimal(str(lag)))
+        return value - float(lag) if isinstance(value, float) else _EXACT.subtract(value, Decimal(str(lag)))
     except OverflowError:
         return None
 

@@ -57,13 +57,18 @@ def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:
     except (OSError, pa.ArrowException):
         # Spark reads it next, and says what is wrong with it.
         return None
-    return _of_footer(footer, column)
+    try:
+        return _of_footer(footer, column)
+    except OverflowError:
+        # A time beyond the years of Python; Spark reads it next, and it is said then.
+        return None
 
 
 def _of_footer(footer: pq.FileMetaData, column: str) -> ColumnBounds | None:
     schema = footer.schema.to_arrow_schema()
     index = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
-    name = None if index is None else _type_name(schema.field(column).type)
+    # A dot may lead into a struct.
+    name = _type_name(schema.field(column).type) if column in schema.names else None
     if index is None or name is None:
         return None
     nulls, uppers = 0, []

@@ -77,6 +77,8 @@ def plan(whole: ReadPlan, increment: StatefulIncrement, hwm: Any, memory: Memory
     )
     if hwm is not None and memory.seen == seen:
         return _nothing(read, "the source is as it was")
+    if read.files is not None and not read.files:
+        return _nothing(read, "no file with content")
     if read.handle is not None:
         name = cursor_type(increment, read.handle.columns, read.label)
         return fixed(read, name, table_bound(read.handle, increment, name))

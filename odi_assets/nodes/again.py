@@ -11,9 +11,9 @@ from odi_assets.errors import IncrementError
 from odi_assets.increments.model import ReadPlan
 from odi_assets.increments.stateful import reads_again
 from odi_assets.nodes.node_plan import NodePlan
-from odi_assets.sources.cursors import quoted
-from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.reading import read_files
+from odi_assets.sources.cursors import least
+from odi_assets.tables.handle import LiveFile
+from odi_assets.tables.reading import quoted, read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -56,20 +56,22 @@ def _unknown(df: DataFrame, plan: NodePlan, read: ReadPlan, spark: SparkSession)
                 node=str(plan.key),
                 column=missing[0],
             )
-    files = list(plan.target.live_files) if once else _overlapping(plan.target, read)
+    files = list(plan.target.live_files) if once else _overlapping(plan, read, df)
     present = read_files(spark, plan.target, files).select(*[quoted(name) for name in wanted])
     return df.alias("t").join(present.alias("b"), _same(wanted), "left_anti")
 
 
-def _overlapping(target: TableHandle, read: ReadPlan) -> list[LiveFile]:
-    """Files of the target that may hold a row of the window, by their statistics."""
-    window, files = read.window, list(target.live_files)
+def _overlapping(plan: NodePlan, read: ReadPlan, df: DataFrame) -> list[LiveFile]:
+    """Files of the target that may hold one of the rows, by their statistics."""
+    target, window, files = plan.target, read.window, list(plan.target.live_files)
     if window is None or window.lower is None or window.nulls or window.fallback or window.date_format or not files:
         return files
     if f"max.{window.column}" not in target.add_actions.column_names:
         return files
+    # A transform may store the cursor as something else than what the window bounds.
+    lower = window.lower if plan.node.transform is None else least(df, window.column)
     highs = target.add_actions[f"max.{window.column}"].to_pylist()
-    return [file for file, high in zip(files, highs, strict=True) if _reaches(high, window.lower)]
+    return [file for file, high in zip(files, highs, strict=True) if lower is None or _reaches(high, lower)]
 
 
 def _reaches(high: Any, lower: Any) -> bool:

@@ -10,6 +10,8 @@ from odi_assets.increments.model import PartitionFilter, ReadPlan
 from odi_assets.nodes.extent import read_whole
 from odi_assets.nodes.node_plan import NodePlan
 from odi_assets.sources.read import changed_rows, load, replaced_rows
+from odi_assets.tables.partition_values import same_spelling
+from odi_assets.tables.reading import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +49,8 @@ def _changes(read: ReadPlan, spark: SparkSession) -> list[DataFrame]:
 
 
 def _values(rows: DataFrame, column: str, read: ReadPlan, plan: NodePlan) -> set[str | None]:
+    from pyspark.sql import functions as F
+
     if column not in rows.columns:
         raise ConfigError(
             f"{plan.key} is written by partitions of `{column}`, and {read.label} has no such column: which partitions "
@@ -57,7 +61,9 @@ def _values(rows: DataFrame, column: str, read: ReadPlan, plan: NodePlan) -> set
             column=column,
         )
     # As text, because a collected TIMESTAMP would take on this machine's zone.
-    return {row[0] for row in rows.select(rows[column].cast("string")).distinct().collect()}
+    kind = rows.schema[column].dataType.jsonValue()
+    found = rows.select(F.col(quoted(column)).cast("string")).distinct().collect()
+    return {same_spelling(row[0], kind) for row in found}
 
 
 def _all_of(read: ReadPlan, known: PartitionFilter) -> ReadPlan:

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import DateFormat
 from odi_assets.errors import IncrementError
 from odi_assets.increments.model import Window
+from odi_assets.tables.reading import quoted
+from odi_assets.tables.row_text import row_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG = 2**63
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+_TIMES = {"date", "timestamp", "timestamp_ntz"}
 _HASH = "__odi_hash"
 _NUMBER = "__odi_number"
 
@@ -44,6 +48,24 @@ class SparkBound:
 
     upper: Any
     without_cursor: int
+
+
+def require_times(rows: DataFrame, column: str, label: str) -> None:
+    """Raises IncrementError unless ``column`` is a date or a time, as rolling windows count back."""
+    kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    if column not in kinds:
+        raise IncrementError(
+            f"{label} has no column `{column}`; it has {', '.join(kinds)}",
+            fix="correct `incremental.column` in the project file",
+            column=column,
+        )
+    if kinds[column] not in _TIMES:
+        raise IncrementError(
+            f"`{column}` of {label} is {kinds[column]}, and a rolling window is one of dates or times",
+            fix="choose a column of dates or times; dates written as text are followed by mode: stateful with a "
+            "`date_format`",
+            column=column,
+        )
 
 
 def window_condition(rows: DataFrame, window: Window) -> Column:
@@ -122,18 +144,22 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> SparkBound:
     A TIMESTAMP comes back as an instant in UTC: collected as it is, it would take on this machine's zone.
 
     Raises:
-        IncrementError: text of the cursor is no date of the window's format.
+        IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
     """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
+    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
     cursor = cursor_column(rows, window)
     above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
     if window.lower is not None and not window.lower_inclusive:
         above = F.when(cursor > literal(window.lower), cursor)
-    is_instant = isinstance(rows.select(cursor.alias("c")).schema["c"].dataType, TimestampType)
+    kind = rows.select(cursor.alias("c")).schema["c"].dataType
+    is_instant, greatest = isinstance(kind, TimestampType), F.max(above)
+    is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
+    beyond = ~F.year(greatest).between(_FIRST_YEAR, _LAST_YEAR) if is_time else F.lit(False)
     found = rows.agg(
-        (F.unix_micros(F.max(above)) if is_instant else F.max(above)).alias("upper"),
+        F.when(~beyond, F.unix_micros(greatest) if is_instant else greatest).alias("upper"),
+        F.when(beyond, greatest.cast("string")).alias("beyond"),
         F.count_if(cursor.isNull()).alias("nulls"),
         *_misfits(window),
     ).collect()[0]
@@ -145,10 +171,29 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> SparkBound:
             column=window.column,
             count=int(found["misfits"]),
         )
+    if found["beyond"] is not None:
+        raise IncrementError(
+            f"the greatest `{window.column}` of {label} is {found['beyond']}, and no HWM holds a year like that",
+            fix="correct it at the source, or choose another cursor: an HWM that stands for `never` would end the "
+            "increments",
+            column=window.column,
+        )
     upper = found["upper"]
     if is_instant and upper is not None:
         upper = _EPOCH + timedelta(microseconds=upper)
     return SparkBound(bytes(upper) if isinstance(upper, bytearray) else upper, int(found["nulls"]))
+
+
+def least(rows: DataFrame, column: str) -> Any:
+    """The least value of a column, a TIMESTAMP as an instant in UTC; None if there is none, or some rows have none."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    name = F.col(quoted(column))
+    is_instant = isinstance(rows.schema[column].dataType, TimestampType)
+    value = F.min(F.unix_micros(name) if is_instant else name)
+    found = rows.agg(F.when(F.count_if(name.isNull()) == 0, value).alias("least")).collect()[0]["least"]
+    return _EPOCH + timedelta(microseconds=found) if is_instant and found is not None else found
 
 
 def _misfits(window: Window) -> list[Column]:
@@ -194,17 +239,8 @@ def without_ties(rows: DataFrame, window: Window) -> DataFrame:
 
 
 def _row_hash(rows: DataFrame) -> Column:
-    """128 bits over all columns. Spark's hashes skip NULLs, so each column comes with whether it is one."""
+    """128 bits over the text of a row. Spark's hash of the row itself skips NULLs in nested values."""
     from pyspark.sql import functions as F
 
-    parts: list[Column] = []
-    for item in rows.schema.fields:
-        column = F.col(quoted(item.name))
-        kind = item.dataType.simpleString()
-        parts += [F.to_json(F.struct(column)) if "map<" in kind or "variant" in kind else column, column.isNull()]
-    return F.concat(F.hex(F.xxhash64(*parts)), F.hex(F.xxhash64(F.lit(1), *parts)))
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark takes it to the letter."""
-    return "`" + name.replace("`", "``") + "`"
+    text = row_text(rows.columns)
+    return F.concat(F.hex(F.xxhash64(text)), F.hex(F.xxhash64(F.lit(1), text)))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
 from odi_assets.increments.model import PartitionFilter, ReadPlan
-from odi_assets.sources.cursors import window_condition, without_ties
+from odi_assets.sources.cursors import require_times, window_condition, without_ties
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.log import CommitChange, TableChanges
 from odi_assets.tables.pruning import files_in_partitions
-from odi_assets.tables.reading import read_files, read_table, reader_options, spark_path
+from odi_assets.tables.reading import quoted, read_files, read_table, reader_options, spark_path
 from odi_assets.tables.upsert import same_keys
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def load(spark: SparkSession, plan: ReadPlan) -> DataFrame:
     """The rows that ``plan`` names; nothing is read before an action asks for them."""
     rows = _whole(spark, plan)
     if plan.window is not None:
+        if plan.window.upper is None:
+            require_times(rows, plan.window.column, plan.label)
         rows = without_ties(rows.where(window_condition(rows, plan.window)), plan.window)
     return rows
 
@@ -59,7 +61,11 @@ def _files(spark: SparkSession, plan: ReadPlan) -> DataFrame:
     paths = [spark_path(plan.location, file.path) for file in plan.files or ()]
     if not paths:
         if not plan.schema_ddl:
-            raise SourceError(f"{plan.label}: there is no file to take a schema from", path=plan.location.uri)
+            raise SourceError(
+                f"{plan.label}: all its files are empty, so there is none to take a schema from",
+                fix="land a file with content, or name the columns in `read.schema`",
+                path=plan.location.uri,
+            )
         return spark.createDataFrame([], plan.schema_ddl)
     return reader.options(**options).load(paths)
 
@@ -76,7 +82,7 @@ def partition_condition(rows: DataFrame, column: str, values: Sequence[str | Non
 
     kind = rows.schema[column].dataType
     filled = [F.lit(value).cast(kind) for value in values if value is not None]
-    name = F.col(f"`{column}`")
+    name = F.col(quoted(column))
     condition = name.isin(filled) if filled else F.lit(False)
     return condition | name.isNull() if None in values else condition
 
@@ -89,7 +95,7 @@ def changed_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges
         rows = read_files(spark, handle, commit.files)
         keys = _keys_of_later(changes, commit)
         if newer is not None and keys:
-            rows = rows.alias("t").join(newer.select(*keys).alias("b"), same_keys(keys), "left_anti")
+            rows = rows.alias("t").join(newer.select(*map(quoted, keys)).alias("b"), same_keys(keys), "left_anti")
         frames.append(rows)
         newer = rows if newer is None else newer.unionByName(rows)
     if not frames:
@@ -112,6 +118,8 @@ def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange
         return old
     if commit.deleted:
         stayed = read_files(spark, handle, commit.carried)
-        return old.alias("t").join(stayed.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_anti")
+        return old.alias("t").join(
+            stayed.select(*map(quoted, commit.keys)).alias("b"), same_keys(commit.keys), "left_anti"
+        )
     new = read_files(spark, handle, commit.files)
-    return old.alias("t").join(new.select(*commit.keys).alias("b"), same_keys(commit.keys), "left_semi")
+    return old.alias("t").join(new.select(*map(quoted, commit.keys)).alias("b"), same_keys(commit.keys), "left_semi")

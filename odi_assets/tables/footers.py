@@ -145,7 +145,8 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
         column = footer.schema.column(index)
         if column.max_repetition_level > 0:
             continue
-        path = tuple(column.path.split("."))
+        # A dot leads into a struct, unless it is in the name itself.
+        path = (column.name,) if column.name == column.path else tuple(column.path.split("."))
         indexed += 1
         if indexed > INDEXED_COLUMNS and path[0] not in keep:
             continue
@@ -177,8 +178,12 @@ def _column_statistics(
     ]
     if not all(s.has_min_max for s in bounded):
         return
-    least = _json_bound(min(s.min for s in bounded))
-    most = _json_bound(max(s.max for s in bounded))
+    try:
+        least = _json_bound(min(s.min for s in bounded))
+        most = _json_bound(max(s.max for s in bounded))
+    except OverflowError:
+        # A time beyond the years of Python.
+        return
     if least is not None and most is not None:
         _put(low, path, least)
         _put(high, path, most)

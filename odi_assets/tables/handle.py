@@ -20,6 +20,7 @@ from deltalake.exceptions import TableNotFoundError
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
 from odi_assets.tables.history import Commit, CommittedStamp, commits
+from odi_assets.tables.partition_values import partition_string
 
 
 @dataclass(frozen=True)
@@ -160,17 +161,3 @@ class TableHandle:
     def refreshed(self) -> TableHandle:
         """The same place, opened anew."""
         return TableHandle.open(self.location)
-
-
-def partition_string(value: Any) -> str | None:
-    """A partition value as Delta's log writes it (protocol, "Partition Value Serialization")."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if hasattr(value, "hour"):
-        text = value.isoformat(sep=" ")
-        return str(text).removesuffix("+00:00")
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)

@@ -16,6 +16,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.history import METADATA_KEY, commit_text, restored_version
+from odi_assets.tables.partition_values import same_spellings
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
     Raises:
         TableError: a commit in between is no longer in the log. Fields: uri, version.
     """
-    commits = [_change(version, read_commit(handle.location, version)) for version in range(after + 1, upto + 1)]
+    versions, kinds = range(after + 1, upto + 1), handle.columns
+    commits = [_change(version, read_commit(handle.location, version), kinds) for version in versions]
     return TableChanges(after, upto, _in_effect(commits, after))
 
 
@@ -116,7 +118,7 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
+def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:
     info: dict[str, Any] = {}
     adds, removes, carried = [], [], []
     for action in actions:
@@ -128,8 +130,8 @@ def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
             carried.append(action["add"])
         elif action.get("remove", {}).get("dataChange", False):
             removes.append(action["remove"])
-    files = tuple(_file(add) for add in adds)
-    partitions = _partitions([*adds, *removes])
+    files = tuple(_file(add, kinds) for add in adds)
+    partitions = _partitions([*adds, *removes], kinds)
     ours = info.get(METADATA_KEY) or {}
     declared = ours.get("changes")
     restored = restored_version(str(info.get("operation")), info.get("operationParameters") or {})
@@ -144,21 +146,25 @@ def _change(version: int, actions: Iterable[dict[str, Any]]) -> CommitChange:
             keys=tuple(ours.get("keys") or ()),
             updated=int(ours.get("rows_updated") or 0),
             deleted=int(ours.get("rows_deleted") or 0),
-            carried=tuple(_file(add) for add in carried),
-            removed=tuple((unquote(remove["path"]), remove.get("partitionValues") or {}) for remove in removes),
+            carried=tuple(_file(add, kinds) for add in carried),
+            removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
             restored=restored,
         )
     return CommitChange(version, "table" if removes else "rows", files, partitions, restored=restored)
 
 
-def _file(add: dict[str, Any]) -> LiveFile:
+def _partition(action: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, str | None]:
+    return same_spellings(action.get("partitionValues") or {}, kinds)
+
+
+def _file(add: dict[str, Any], kinds: Mapping[str, Any]) -> LiveFile:
     stats = json.loads(add["stats"]) if add.get("stats") else {}
-    return LiveFile(unquote(add["path"]), add["size"], stats.get("numRecords"), dict(add.get("partitionValues") or {}))
+    return LiveFile(unquote(add["path"]), add["size"], stats.get("numRecords"), _partition(add, kinds))
 
 
-def _partitions(actions: Iterable[dict[str, Any]]) -> tuple[Mapping[str, str | None], ...]:
+def _partitions(actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> tuple[Mapping[str, str | None], ...]:
     unique: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
     for action in actions:
-        values = action.get("partitionValues") or {}
+        values = _partition(action, kinds)
         unique[tuple(sorted(values.items()))] = values
     return tuple(values for key, values in unique.items() if key)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from odi_assets.errors import TableError
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.reading import quoted, read_files
+from odi_assets.tables.row_text import row_text
 from odi_assets.tables.upsert import same_keys
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ def newest(batch: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
     order = Window.partitionBy(*names).orderBy(F.col(quoted(column)).desc_nulls_last())
     best = batch.withColumn(_RANK, F.rank().over(order)).where(f"{_RANK} = 1").drop(_RANK)
     # As text, because a row with a map in it does not compare.
-    text = F.to_json(F.struct(*[F.col(quoted(name)) for name in batch.columns]))
-    return best.withColumn(_TEXT, text).dropDuplicates([*keys, _TEXT]).drop(_TEXT)
+    return best.withColumn(_TEXT, row_text(batch.columns)).dropDuplicates([*keys, _TEXT]).drop(_TEXT)
 
 
 def require_one_newest(batch: DataFrame, keys: Sequence[str], column: str, uri: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
-from odi_assets.tables.handle import LiveFile, TableHandle, partition_string
+from odi_assets.tables.handle import LiveFile, TableHandle
+from odi_assets.tables.partition_values import partition_string
 
 _MOST_DAYS = 3_700
 """About ten years: a wider range of dates is better found by reading the rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -23,6 +24,9 @@ WRITE_FOLDER = "odi_write"
 
 It looks like a partition so that Spark finds the real partition columns below it; it is never a column of a table.
 """
+
+_NOT_ASCII = re.compile("%[89A-Fa-f][0-9A-Fa-f]")
+"""Other writers escape the bytes of UTF-8; Spark takes each for a character of its own."""
 
 _GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
 
@@ -65,7 +69,7 @@ def read_files(spark: SparkSession, handle: TableHandle, files: Iterable[LiveFil
         return _parquet(spark, handle.location, [file.path for file in chosen], schema)
     if all(_is_hive_style(file) for file in chosen) and len({file.path.count("/") for file in chosen}) == 1:
         frame = _parquet(spark, handle.location, [file.path for file in chosen], schema, base_path=True)
-        return frame.select(*[frame[name] for name in schema.fieldNames()])
+        return frame.select(*[quoted(name) for name in schema.fieldNames()])
     return _read_by_partition(spark, handle, chosen, schema)
 
 
@@ -81,7 +85,7 @@ def read_staged(
     if not files:
         return spark.createDataFrame([], schema)
     frame = _parquet(spark, table, [file.path for file in files], schema, base_path=bool(partition_by))
-    return frame.select(*[frame[name] for name in schema.fieldNames()])
+    return frame.select(*[quoted(name) for name in schema.fieldNames()])
 
 
 def _parquet(
@@ -96,7 +100,7 @@ def _parquet(
 def _is_hive_style(file: LiveFile) -> bool:
     folders = file.path.split("/")[:-1]
     return all(any(folder.startswith(f"{name}=") for folder in folders) for name in file.partition) and all(
-        "=" in folder for folder in folders
+        "=" in folder and not _NOT_ASCII.search(folder) for folder in folders
     )
 
 

@@ -21,6 +21,7 @@ from deltalake import Schema
 from odi_assets.tables.footers import WrittenFile, written_files
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.key_search import rows_with_keys
+from odi_assets.tables.partition_values import same_spelling
 from odi_assets.tables.schema import plain_type
 from odi_assets.tables.upsert import Touched
 
@@ -61,7 +62,7 @@ def rewritten(
     wanted = pa.concat_tables([pq.ParquetFile(root / file.path).read(columns=list(keys)) for file in staged])
     if any(column.null_count for column in wanted.columns) or _has_duplicates(wanted):
         return None
-    if not all(_is_copied_exactly(handle, file) for file in among):
+    if not all(_is_copied_exactly(handle, file, keys) for file in among):
         return None
     with ThreadPoolExecutor(_WORKERS) as pool:
         found = rows_with_keys([root / file.path for file in among], wanted, pool)
@@ -95,11 +96,14 @@ def _has_duplicates(wanted: pa.Table) -> bool:
     return bool(wanted.group_by(wanted.column_names).aggregate([]).num_rows < wanted.num_rows)
 
 
-def _is_copied_exactly(handle: TableHandle, file: LiveFile) -> bool:
-    """Whether the file holds the table's types, in columns that Arrow writes as it read them, where Spark looks."""
+def _is_copied_exactly(handle: TableHandle, file: LiveFile, keys: Sequence[str]) -> bool:
+    """Whether the file holds the keys (one may have joined the table later), and the table's types, in columns that
+    Arrow writes as it read them, where Spark looks."""
     if _hive_folder(handle, file) is None:
         return False
     parquet = pq.ParquetFile(handle.location.local_path / file.path)
+    if not set(keys) <= set(parquet.schema_arrow.names):
+        return False
     if any(_holds_views(field.type) for field in parquet.schema_arrow):
         return False
     # Arrow has no INT96 to write: such times would become nanoseconds, which Spark does not read.
@@ -191,7 +195,7 @@ def _with_partitions(files: Sequence[WrittenFile], handle: TableHandle) -> list[
             file.size,
             file.modified_ms,
             file.rows,
-            {name: file.partition[name] for name in handle.partition_columns},
+            {name: same_spelling(file.partition[name], handle.columns[name]) for name in handle.partition_columns},
             file.stats,
         )
         for file in files

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import Location
 from odi_assets.tables.footers import WrittenFile, written_files
+from odi_assets.tables.partition_values import same_spelling
 from odi_assets.tables.reading import WRITE_FOLDER, reader_options
 
 if TYPE_CHECKING:
@@ -36,13 +37,14 @@ def stage(
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.parquet(table.child(folder).uri)
+    kinds = {name: df.schema[name].dataType.jsonValue() for name in partition_by}
     return [
         WrittenFile(
             file.path,
             file.size,
             file.modified_ms,
             file.rows,
-            {name: file.partition[name] for name in partition_by},
+            {name: same_spelling(file.partition[name], kinds[name]) for name in partition_by},
             file.stats,
         )
         for file in written_files(table, folder, always_index)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.errors import TableError
 from odi_assets.tables.footers import WrittenFile
 from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.reading import by_file_uri, file_uri_key, read_files
+from odi_assets.tables.reading import by_file_uri, file_uri_key, quoted, read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,7 +39,13 @@ def require_unique_keys(batch: DataFrame, keys: Sequence[str], uri: str) -> None
     """Raises TableError if two rows of ``batch`` have the same keys: which of them wins is not for us to guess."""
     from pyspark.sql import functions as F
 
-    twice = batch.groupBy(*keys).agg(F.count(F.lit(1)).alias("__odi_count")).where("__odi_count > 1").limit(1).collect()
+    twice = (
+        batch.groupBy(*_names(keys))
+        .agg(F.count(F.lit(1)).alias("__odi_count"))
+        .where("__odi_count > 1")
+        .limit(1)
+        .collect()
+    )
     if twice:
         example = ", ".join(f"{key}={twice[0][key]!r}" for key in keys)
         raise TableError(
@@ -122,9 +128,9 @@ def touched(
 
     if not among:
         return Touched((), 0)
-    rows = _with_file(read_files(spark, handle, among)).select(*keys, _FILE).alias("t")
-    wanted = batch.select(*keys, *([marker] if marker else [])).alias("b")
-    gone = F.count_if(F.col(f"b.`{marker}`")) if marker else F.lit(0)
+    rows = _with_file(read_files(spark, handle, among)).select(*_names(keys), _FILE).alias("t")
+    wanted = batch.select(*_names(keys), *_names([marker] if marker else [])).alias("b")
+    gone = F.count_if(F.col(f"b.{quoted(marker)}")) if marker else F.lit(0)
     hits = (
         rows.join(wanted, same_keys(keys), "inner" if marker else "left_semi")
         .groupBy(_FILE)
@@ -144,7 +150,9 @@ def carried(
 ) -> DataFrame:
     """Rows of ``files`` that ``batch`` does not replace."""
     return (
-        read_files(spark, handle, files).alias("t").join(batch.select(*keys).alias("b"), same_keys(keys), "left_anti")
+        read_files(spark, handle, files)
+        .alias("t")
+        .join(batch.select(*_names(keys)).alias("b"), same_keys(keys), "left_anti")
     )
 
 
@@ -152,7 +160,7 @@ def absent(
     spark: SparkSession, handle: TableHandle, batch: DataFrame, keys: Sequence[str], among: Sequence[LiveFile]
 ) -> DataFrame:
     """Rows of ``batch`` whose keys are in none of the files ``among``."""
-    present = read_files(spark, handle, among).select(*keys)
+    present = read_files(spark, handle, among).select(*_names(keys))
     return batch.alias("t").join(present.alias("b"), same_keys(keys), "left_anti")
 
 
@@ -161,8 +169,12 @@ def same_keys(keys: Sequence[str]) -> Column:
     from pyspark.sql import functions as F
 
     return reduce(
-        lambda left, right: left & right, [F.col(f"t.`{key}`").eqNullSafe(F.col(f"b.`{key}`")) for key in keys]
+        lambda left, right: left & right, [F.col(f"t.{key}").eqNullSafe(F.col(f"b.{key}")) for key in _names(keys)]
     )
+
+
+def _names(columns: Sequence[str]) -> list[str]:
+    return [quoted(column) for column in columns]
 
 
 def _with_file(rows: DataFrame) -> DataFrame:

@@ -57,6 +57,7 @@ def test_footers_that_cannot_tell_say_so(bounds_of: Write) -> None:
     assert bounds_of(pa.timestamp("ns"), [1]) is None
     assert bounds_of(pa.int64(), [1], write_statistics=False) is None
     assert bounds_of(pa.date32(), [date(1582, 10, 4)]) is None
+    assert bounds_of(pa.date32(), [3_000_000]) is None
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_footers_that_cannot_tell_say_so(bounds_of: Write) -> None:
         (10, 2.5, 7),
         (Decimal("1.5"), 1, Decimal("0.5")),
         (1.5, Decimal("0.5"), 1.0),
+        (Decimal("12345678901234567890123456789012345678"), 1, Decimal("12345678901234567890123456789012345677")),
         (datetime(2024, 3, 31, 1, 30, tzinfo=UTC), "1d", datetime(2024, 3, 30, 1, 30, tzinfo=UTC)),
         (datetime(1, 1, 1, tzinfo=UTC), "1d", None),
     ],

@@ -65,6 +65,23 @@ def test_a_closed_boundary_loads_tied_rows_that_come_later_by_their_hash(make: M
     assert ids(box) == [1, 2, 2, 2, 3, 4, 5]
 
 
+def test_tied_rows_are_known_when_the_source_gains_a_column_and_by_each_nested_value(make: Make) -> None:
+    box = make("boundary: closed", "mode: append, schema: evolve")
+    source = str(box.root / "lake" / "source")
+    pair = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    write_deltalake(source, pa.table({"at": [1], "pair": pa.array([{"a": 1, "b": None}], pair)}))
+    box.run("events")
+    write_deltalake(
+        source,
+        pa.table({"at": [1, 1], "pair": pa.array([{"a": None, "b": 1}, None], pair), "more": [None, "x"]}),
+        mode="append",
+        schema_mode="merge",
+    )
+    assert box.run("events").rows_written == 2
+    found = [(at, None if pair is None else tuple(pair), more) for at, pair, more in box.rows("events")]
+    assert sorted(found, key=str) == [(1, (1, None), None), (1, (None, 1), None), (1, None, "x")]
+
+
 def test_more_tied_rows_than_an_hwm_remembers_are_an_error_that_names_keys(make: Make) -> None:
     box = make("boundary: closed")
     feed(box, [(number, 1) for number in range(1_001)])
@@ -84,6 +101,16 @@ def test_a_lag_reads_late_rows_and_keys_tell_which_are_loaded(make: Make) -> Non
     feed(box, [(6, 50)])
     assert box.run("events").status is RunStatus.NO_DATA
     assert box.hwm("events") == 101
+
+
+def test_rows_read_again_are_known_where_a_transform_stores_their_cursor_as_something_else(make: Make) -> None:
+    sql = "SELECT id, at div 1000 AS at FROM df"
+    box = make("watermark_lag: 10", f"mode: append, keys: [id]}}\n    transform: {{sql: '{sql}'")
+    feed(box, [(1, 5000), (2, 5005)])
+    box.run("events")
+    feed(box, [(3, 5006), (4, 4999)])
+    assert box.run("events").rows_written == 2
+    assert ids(box) == [1, 2, 3, 4]
 
 
 def test_rows_without_a_cursor_are_loaded_once_or_dropped_and_counted(make: Make, tmp_path: Path) -> None:

@@ -61,6 +61,9 @@ def test_a_file_without_a_column_that_joined_later_keeps_its_rows(
     write([(1, "A", 1)], "id BIGINT, name STRING, age INT", **KEYED)
     assert copied_by_arrow(table)
     assert rows_of(spark, table) == [(1, "A", 1), (2, "b", None), (3, "c", 3)]
+    by = {"mode": WriteMode.UPSERT, "keys": ("id", "age")}
+    assert write([(3, "C", 3), (2, "new", 2)], "id BIGINT, name STRING, age INT", **by).rows_updated == 1
+    assert rows_of(spark, table) == [(1, "A", 1), (2, "b", None), (2, "new", 2), (3, "C", 3)]
 
 
 def test_partitions_keep_the_spelling_of_their_folders(spark: SparkSession, table: Location, write: Write) -> None:
