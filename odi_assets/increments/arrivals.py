@@ -9,6 +9,7 @@ An HWM without a ledger (of old, or set by hand) says that all files up to it we
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,7 +35,7 @@ class Arrivals:
         changed: those of ``new`` that were loaded before and have other content now.
         ignored: loaded files with other content now, which ``on_change: ignore`` leaves alone.
         moved: files that were loaded under another name.
-        gone: loaded files that are not there any more; their rows stay.
+        gone: loaded files that are not there any more, or have not got a byte; their rows stay.
         empty: files without a byte; they are new once they have content.
         unsettled: files that changed less than the settling time ago; they belong to a later increment.
         hwm: the HWM once ``new`` is in the target.
@@ -90,31 +91,36 @@ def arrivals(
     now_ns = time.time_ns() if now_ns is None else now_ns
     files = [file for file in listed if file.size]
     loaded, parts, adopted = _loaded(base, table, files, hwm, label)
-    settled = [file for file in files if not _is_fresh(file, settle, now_ns)]
-    touched = content.with_digests(base, [file for file in settled if _differs(file, loaded.get(file.path))])
-    fresh = [file for file in touched if file.path not in loaded]
-    other = [file for file in touched if file.path in loaded]
-    rewritten = [file for file in other if not content.same_content(loaded[file.path], file)]
+    unsettled = {file.path for file in files if _is_fresh(file, settle, now_ns)}
+    differing = [file for file in files if _differs(file, loaded.get(file.path))]
+    looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
+    other = {f.path for f in looked_at if f.path in loaded and not content.same_content(loaded[f.path], f)}
+    gone = loaded.keys() - {file.path for file in files}
+    touched = [file for file in looked_at if file.path not in unsettled]
+    fresh = {file.path for file in touched if file.path not in loaded}
+    moved = _moved([f for f in touched if f.path in fresh | other], [loaded[path] for path in sorted(gone | other)])
+    # A name that was given to another file once its own was moved away holds a new file.
+    left_behind = set(moved.values())
+    rewritten = [f.path for f in touched if f.path in other - left_behind - moved.keys()]
     if rewritten and on_change is OnChange.RAISE:
-        raise _rewritten([file.path for file in rewritten], label)
+        raise _rewritten(rewritten, label)
     reload = rewritten if on_change is OnChange.RELOAD else []
-    gone = loaded.keys() - {file.path for file in listed}
-    moved = _moved(fresh, [loaded[path] for path in gone])
-    take = {file.path for file in (*fresh, *reload)} - moved.keys()
-    new = tuple(file for file in settled if file.path in take)
-    left = {file.path for file in rewritten} - {file.path for file in reload}
-    entries = [*adopted, *(file for file in touched if file.path not in left)]
-    after, part = ledger.extend(table, parts, entries, label)
-    known_now = loaded.keys() | moved.keys()
+    ignored = set(rewritten) - set(reload)
+    take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
+    new = tuple(file for file in files if file.path in take)
+    entries = [*adopted, *(file for file in touched if file.path not in ignored)]
+    vacant = left_behind - {file.path for file in touched}
+    after, part = ledger.extend(table, parts, [*entries, *map(ledger.vacated, sorted(vacant))], label)
+    known_now = (loaded.keys() - vacant) | moved.keys()
     return Arrivals(
         new=new,
         known=tuple(file for file in files if file.path in known_now and file.path not in take),
-        changed=tuple(file.path for file in reload),
-        ignored=tuple(sorted(left)),
+        changed=tuple(reload),
+        ignored=tuple(sorted(ignored)),
         moved=tuple(sorted(moved)),
-        gone=tuple(sorted(gone - set(moved.values()))),
-        empty=tuple(file.path for file in listed if not file.size),
-        unsettled=tuple(file.path for file in files if _is_fresh(file, settle, now_ns)),
+        gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
+        empty=tuple(file.path for file in listed if not file.size and file.path not in loaded),
+        unsettled=tuple(file.path for file in files if file.path in unsettled),
         hwm=_mark(hwm, new, after),
         part=part,
     )
@@ -129,7 +135,7 @@ def _loaded(
     mark = _cursor_of(hwm, label)
     parts = ledger.parts_of(hwm, label)
     if parts is not None:
-        return ledger.read_parts(table, parts, label), parts, []
+        return {path: file for path, file in ledger.read_parts(table, parts, label).items() if file.size}, parts, []
     adopted = content.with_digests(base, [file for file in files if file.cursor <= mark])
     return {file.path: file for file in adopted}, (), adopted
 
@@ -154,13 +160,16 @@ def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
 
 
 def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str, str]:
-    """New path to old path of files that only have another name."""
-    by_identity = {(file.mtime_ns, file.size, file.digest): file for file in gone if file.digest}
+    """New path to old path of files that only have another name; ``gone`` are those no longer found under their own."""
+    # Several files may be alike to the nanosecond: unpacked from one archive, for example.
+    alike: dict[tuple[int, int, str], list[LoadedFile]] = defaultdict(list)
+    for file in gone:
+        alike[file.mtime_ns, file.size, file.digest].append(file)
     found: dict[str, str] = {}
     for file in fresh:
-        before = by_identity.get((file.mtime_ns, file.size, file.digest))
-        if before is not None and before.path not in found.values() and content.is_moved(before, file):
-            found[file.path] = before.path
+        before = alike.get((file.mtime_ns, file.size, file.digest))
+        if before and content.is_moved(before[-1], file):
+            found[file.path] = before.pop().path
     return found
 
 

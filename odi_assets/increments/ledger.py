@@ -11,9 +11,11 @@ A new part absorbs the ones before it that hold no more files than it does, like
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import fsspec
@@ -124,6 +126,11 @@ def _read(table: Location, part: Part, label: str) -> pa.Table:
         ) from error
 
 
+def vacated(path: str) -> LoadedFile:
+    """The line of a path whose file was moved away: what comes there next is a new file. No loaded file has no size."""
+    return LoadedFile(path, 0, 0)
+
+
 def extend(
     table: Location, parts: Sequence[Part], files: Sequence[LoadedFile], label: str
 ) -> tuple[tuple[Part, ...], NewPart | None]:
@@ -173,6 +180,22 @@ def write(table: Location, new: NewPart) -> None:
         scratch.replace(target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def sweep(table: Location, older_than: timedelta, *, dry_run: bool = False) -> dict[str, int]:
+    """Delete what writers that were killed left of parts, and return it with its sizes; paths relative to ``table``.
+
+    Object stores show nothing of a part that is not whole.
+    """
+    folder = table.local_path / LEDGER_FOLDER if table.is_local else None
+    found = {}
+    for scratch in folder.glob(".*.parquet.*") if folder is not None else ():
+        status = scratch.stat()
+        if time.time() - status.st_mtime > older_than.total_seconds():
+            found[scratch.relative_to(table.local_path).as_posix()] = status.st_size
+            if not dry_run:
+                scratch.unlink(missing_ok=True)
+    return found
 
 
 def _path(place: Location) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.increments import ledger
 from odi_assets.nodes.agreement import trusted_hwm
 from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.handle import TableHandle
-from odi_assets.tables.maintenance import Maintenance, MaintenanceOptions, maintain
+from odi_assets.tables.history import CommittedStamp
+from odi_assets.tables.maintenance import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
 
 
 def maintain_node(
@@ -18,8 +21,9 @@ def maintain_node(
 ) -> Maintenance | None:
     """Maintain the table of ``key``; None if there is none yet.
 
-    The log is left whole where it alone tells something that the next plan needs: the HWM of the last commit, if state
-    has not got it; which rows at the HWM are loaded already, if the node follows a closed boundary without keys.
+    The log is left whole where cleaning it would take what the next plan needs and nothing else tells: the HWM of the
+    last commit, if state has not got it; which rows at the HWM are loaded already, if the node follows a closed
+    boundary without keys. That is so if the node's last commit is older than the log's retention.
 
     Raises:
         TableConflictError, TableError: see :func:`odi_assets.tables.maintenance.maintain`.
@@ -28,11 +32,23 @@ def maintain_node(
     handle = TableHandle.open(location)
     if not handle.exists:
         return None
+    why = _needed_for(project, state, key, handle)
+    done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
+    swept = ledger.sweep(location, timedelta(hours=max(options.retain_hours, ORPHAN_HOURS)), dry_run=options.dry_run)
+    return replace(
+        done,
+        vacuumed=tuple(sorted({*done.vacuumed, *swept})),
+        vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
+        notes=() if why is None else (why,),
+    )
+
+
+def _needed_for(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> str | None:
+    stamp = handle.last_stamp(app_id(key), carrying="hwm")
+    if stamp is None or is_recent(handle, stamp.version):
+        return None
     _, ahead = trusted_hwm(state.get_entry(state_key(key, project.node(key))), handle, app_id(key))
-    tied = _remembers_ties(handle, app_id(key))
-    done = maintain(location, replace(options, keep_log=options.keep_log or ahead or tied), {"node": str(key)})
-    notes = [_AHEAD] if ahead else [_TIED] if tied else []
-    return replace(done, notes=tuple(notes))
+    return _AHEAD if ahead else _TIED if _remembers_ties(stamp) else None
 
 
 _AHEAD = (
@@ -44,7 +60,6 @@ _TIED = (
 )
 
 
-def _remembers_ties(handle: TableHandle, fence: str) -> bool:
-    stamp = handle.last_stamp(fence, carrying="hwm")
-    reads = stamp.facts["hwm"].get("reads") or {} if stamp else {}
+def _remembers_ties(stamp: CommittedStamp) -> bool:
+    reads = stamp.facts["hwm"].get("reads") or {}
     return any("ties" in read for read in reads.values())

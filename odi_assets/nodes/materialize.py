@@ -17,7 +17,7 @@ from odi_assets.nodes.commit_facts import commit_facts
 from odi_assets.nodes.counting import RowCounts
 from odi_assets.nodes.display import hwm_text
 from odi_assets.nodes.node_plan import NodePlan, combined_hwm
-from odi_assets.nodes.outcomes import nothing_new, succeeded
+from odi_assets.nodes.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.plan import plan_node
 from odi_assets.nodes.ranges import range_way
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -163,7 +163,7 @@ def _write_ledgers(plan: NodePlan) -> None:
             ledger.write(plan.target.location, read.ledger)
 
 
-def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> None:
+def advance(plan: NodePlan, state: StateBackend, version: int | None, run_id: str) -> None:
     """Write the HWM that commit ``version`` carries into state, where it is an index: the commit is what counts."""
     if not plan.moves_hwm or plan.hwm_after is None:
         return
@@ -188,17 +188,22 @@ def advance(plan: NodePlan, state: StateBackend, version: int, run_id: str) -> N
 
 
 def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
-    """The result of a node with nothing new: no commit. Repairs state if the target's log was ahead of it."""
+    """The result of a node with nothing new: no commit. Repairs state if the target's log was ahead of it.
+
+    State alone takes note of what changed without a new row: files that are known by another name or time now, commits
+    upstream that changed no row. The next plan need not look at them again, and may not be able to: logs are cleaned.
+    If this is lost, the target's log tells a lower HWM, above which the same is found again.
+    """
+    known = plan.entry if plan.target.exists else None
+    took_note = plan.bounds is None and any(
+        read.incremental and read.stateful is None and read.hwm_after != read.hwm_before for read in plan.reads
+    )
     if plan.repaired:
         stamp = plan.target.last_stamp(plan.app_id)
         advance(replace(plan, hwm_after=plan.hwm_before), state, stamp.version if stamp else 0, run.run_id)
-    elif plan.target.exists and any(read.ledger is not None for read in plan.reads):
-        # Files that are known by another name or time now: no row is new, and the next plan need not look again.
+    elif took_note and known is not None:
         _write_ledgers(plan)
-        advance(
-            replace(plan, hwm_after=combined_hwm(plan)),
-            state,
-            (plan.entry.target_commit if plan.entry else None) or 0,
-            run.run_id,
-        )
-    return nothing_new(plan, run)
+        plan = replace(plan, hwm_after=combined_hwm(plan))
+        advance(plan, state, known.target_commit, run.run_id)
+    stamp = committed_by_earlier_attempt(plan, run)
+    return nothing_new(plan, run) if stamp is None else succeeded_before(plan, run, stamp)

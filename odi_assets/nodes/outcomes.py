@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,8 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.tables.handle import TableHandle
+from odi_assets.tables.history import CommittedStamp
+from odi_assets.tables.log import changes
 from odi_assets.tables.protocol import WriteResult
 
 _log = logging.getLogger(__name__)
@@ -69,9 +72,37 @@ def nothing_new(plan: NodePlan, run: RunInfo) -> NodeResult:
         rows_written=0,
         rows_total=plan.target.rows if plan.target.exists else None,
         hwm_before=plan.hwm_before,
-        hwm_after=plan.hwm_before,
+        hwm_after=plan.hwm_after,
         table_version=plan.target.version,
         metrics={"inputs": dict(plan.inputs), "target": table_position(plan.target)},
+    )
+
+
+def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp | None:
+    """The node's last commit, if an attempt before this one of the same run made it and failed after it."""
+    stamp = plan.target.last_stamp(plan.app_id) if run.attempt > 1 else None
+    return stamp if stamp is not None and stamp.facts.get("run_id") == run.run_id else None
+
+
+def succeeded_before(plan: NodePlan, run: RunInfo, stamp: CommittedStamp) -> NodeResult:
+    """The result of a node that is tried again and has nothing to do, because an earlier attempt did commit."""
+    column, facts = plan.node.partition.column if plan.node.partition else None, stamp.facts
+    touched = [p for one in changes(plan.target, stamp.version - 1, stamp.version).commits for p in one.partitions]
+    known = plan.entry.value if plan.entry and not plan.entry.deleted else None
+    return replace(
+        nothing_new(plan, run),
+        status=RunStatus.SUCCESS,
+        increment=f"{facts.get('increment')} (committed by attempt {facts.get('attempt')})",
+        rows_read=None,
+        rows_written=facts.get("rows_written"),
+        hwm_before=known if plan.repaired else plan.hwm_before,
+        table_version=stamp.version,
+        partitions=tuple(p[column] for p in touched) if column else (),
+        metrics={
+            **{name: facts[name] for name in ("rows_updated", "mode") if name in facts},
+            "inputs": dict(plan.inputs),
+            "target": {"table_id": plan.target.table_id, "version": stamp.version},
+        },
     )
 
 

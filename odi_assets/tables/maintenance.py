@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +22,8 @@ ORPHAN_HOURS = 24
 """Files that no version names are kept this long at least: they may belong to a run that is still writing."""
 
 MEGABYTE = 1024 * 1024
+_INTERVAL = re.compile(r"(?:interval )?(\d+) (second|minute|hour|day|week)s?")
+_UNITS = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("second", "minute", "hour", "day", "week")}
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,23 @@ def _checkpoint(location: Location, *, keep_log: bool) -> int:
     before = len(_log_files(location))
     table.cleanup_metadata()
     return before - len(_log_files(location))
+
+
+def is_recent(handle: TableHandle, version: int) -> bool:
+    """Whether the commit ``version`` is younger than the log's retention, so that no cleaning takes it; False if that
+    cannot be told."""
+    stated = handle.table.metadata().configuration.get("delta.logRetentionDuration", "interval 30 days")
+    found = _INTERVAL.fullmatch(stated.strip().lower())
+    if found is None:
+        return False
+    place = handle.location.child(f"_delta_log/{version:020d}.json")
+    filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
+    try:
+        written = filesystem.modified(path)
+    except (FileNotFoundError, NotImplementedError):
+        return False
+    age = datetime.now(UTC) - (written if written.tzinfo else written.replace(tzinfo=UTC))
+    return bool(age < int(found[1]) * _UNITS[found[2]])
 
 
 def _log_files(location: Location) -> list[str]:

@@ -151,6 +151,67 @@ def test_a_file_that_was_moved_is_known_and_a_copy_of_it_is_not(landing: Landing
     assert landing.load() == ["copy.csv"]
 
 
+@pytest.mark.parametrize("settle", [0, 60])
+def test_files_that_rotate_through_their_names_are_each_loaded_once(landing: Landing, settle: int) -> None:
+    now, how = 1_000 * SECOND, {"settle": timedelta(seconds=settle)}
+    rotated = []
+    for number in range(1, 6):
+        for old in range(number - 1, 0, -1):
+            name = "log.csv" if old == 1 else f"log.{old - 1}.csv"
+            shutil.move(landing.root / "landing" / name, landing.root / "landing" / f"log.{old}.csv")
+        landing.land("log.csv", f"line {number}", at=now)
+        rotated += landing.load(now_ns=now + SECOND, **how)
+        now += 100 * SECOND
+        rotated += landing.load(now_ns=now - SECOND, **how)
+    assert rotated == ["log.csv"] * 5
+    assert landing.load(now_ns=now, **how) == []
+
+
+def test_the_name_of_a_file_that_was_moved_away_is_free_for_another_in_a_later_run(landing: Landing) -> None:
+    path = landing.land("a.csv", "one", at=1)
+    landing.load()
+    shutil.move(path, landing.root / "landing" / "b.csv")
+    assert landing.load() == []
+    landing.land("a.csv", "two", at=2)
+    assert landing.load() == ["a.csv"]
+    landing.land("a.csv", "three", at=3)
+    with pytest.raises(IncrementError, match=r"other content now: a\.csv"):
+        landing.look()
+
+
+def test_files_that_change_places_are_known_and_one_that_is_moved_over_another_leaves_that_one_gone(
+    landing: Landing,
+) -> None:
+    here, there = landing.land("a.csv", "one", at=1), landing.land("b.csv", "two", at=2)
+    landing.load()
+    shutil.move(here, here.with_name("c"))
+    shutil.move(there, here)
+    shutil.move(here.with_name("c"), there)
+    assert landing.look().moved == ("a.csv", "b.csv")
+    assert landing.load() == []
+    shutil.move(here, there)
+    found = landing.look()
+    assert (found.new, found.moved, found.gone) == ((), ("b.csv",), ("b.csv",))
+
+
+def test_files_alike_to_the_nanosecond_are_all_known_when_they_are_moved(landing: Landing) -> None:
+    for name in ("a", "b", "c"):
+        landing.land(f"{name}.csv", "same", at=1)
+    landing.load()
+    for name in ("a", "b"):
+        shutil.move(landing.root / "landing" / f"{name}.csv", landing.root / "landing" / f"moved {name}.csv")
+    assert landing.load() == []
+    assert [file.path for file in landing.look().known] == ["c.csv", "moved a.csv", "moved b.csv"]
+
+
+def test_a_loaded_file_that_lost_its_content_is_gone(landing: Landing) -> None:
+    landing.land("a.csv", "one", at=1)
+    landing.load()
+    landing.land("a.csv", "", at=2)
+    found = landing.look()
+    assert (found.gone, found.empty, found.known, found.new) == (("a.csv",), (), (), ())
+
+
 def test_another_file_of_the_same_time_and_size_is_no_move(landing: Landing) -> None:
     landing.land("a.csv", "one", at=1).unlink()
     path = landing.land("a.csv", "one", at=1)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 from odi_assets.connections.location import Location
@@ -40,4 +41,11 @@ def test_a_writer_of_a_part_that_is_there_already_is_killed_and_the_part_stays_w
     ledger.write(table, new)
     died = subprocess.run([sys.executable, "-c", WRITER_THAT_DIES, str(tmp_path)], env=os.environ, check=False)
     assert died.returncode == -signal.SIGKILL
+    assert ledger.read_parts(table, parts, "orders") == {file.path: file for file in FILES}
+    (left,) = (tmp_path / "_odi_files").glob(".*")
+    assert ledger.sweep(table, timedelta(hours=1)) == {}
+    os.utime(left, (1, 1))
+    wanted = {f"_odi_files/{left.name}": left.stat().st_size}
+    assert (ledger.sweep(table, timedelta(hours=1), dry_run=True), left.exists()) == (wanted, True)
+    assert (ledger.sweep(table, timedelta(hours=1)), left.exists()) == (wanted, False)
     assert ledger.read_parts(table, parts, "orders") == {file.path: file for file in FILES}

@@ -65,7 +65,9 @@ def test_a_step_that_dagster_retries_after_its_commit_duplicates_nothing(
     outcome = found.execute_in_process(instance=instance, raise_on_error=False)
     assert outcome.success
     assert loaded(project) == [1, 2, 3, 4, 5]
-    assert rows_of_history(project) == [("FAILURE", 1), ("NO_DATA", 2)]
+    assert rows_of_history(project) == [("FAILURE", 1), ("SUCCESS", 2)]
+    (told,) = outcome.asset_materializations_for_node("shop__raw_sales")
+    assert (told.metadata["rows_written"].value, told.metadata["delta_version"].value) == (5, 0)
     assert project.open_state().get_hwm("shop.raw_sales") is not None
     assert DeltaTable(str(project.root / "lake" / "sales")).to_pyarrow_table().num_rows == 5
 
