@@ -1,4 +1,4 @@
-"""What is measured in a process of its own: ``python -m benchmarks.exactly_once.process memory|planning FOLDER …``."""
+"""What is measured in a process of its own: ``python -m benchmarks.exactly_once.process append|upsert|planning …``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.exactly_once import append, planning
+from benchmarks.exactly_once import append, planning, upsert
 from benchmarks.exactly_once.lab import Pipeline, open_spark, seconds_of
 from benchmarks.harness import peak_memory_mb
 
+_NODES = {"append": (append.NODE, "raw"), "upsert": (upsert.NODE, "orders")}
 
-def memory(folder: Path) -> dict[str, Any]:
+
+def memory(folder: Path, mode: str) -> dict[str, Any]:
     """The peak while the project in ``folder`` loads what landed."""
-    pipeline = Pipeline(folder, append.NODE)
+    nodes, node = _NODES[mode]
+    pipeline = Pipeline(folder, nodes)
     session = open_spark()
-    mb = peak_memory_mb(lambda: pipeline.run(session.spark, "raw"))
+    mb = peak_memory_mb(lambda: pipeline.run(session.spark, node))
     session.stop()
     return {"mb": mb}
 
@@ -34,4 +37,4 @@ def plans(folder: Path, rounds: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     _, command, path, *more = sys.argv
-    print(json.dumps(memory(Path(path)) if command == "memory" else plans(Path(path), int(more[0]))))
+    print(json.dumps(memory(Path(path), command) if command in _NODES else plans(Path(path), int(more[0]))))

@@ -10,7 +10,7 @@ from benchmarks.exactly_once.lab import READ, Lab, seconds_of
 from benchmarks.exactly_once.sizes import Sizes
 from benchmarks.harness import Row, timed_row
 
-_NODE = f"""
+NODE = f"""
 - name: orders
   read: {READ}
   write: {{connection: lake, path: orders, mode: upsert, keys: [id]}}
@@ -21,7 +21,7 @@ def upsert(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     """Of the rows of a round, two thirds replace rows all over the table, and the others are new."""
     import deltalake
 
-    spark, ours = lab.spark, lab.pipeline(_NODE)
+    spark, ours = lab.spark, lab.pipeline(NODE)
     lab.say(f"two tables of {sizes.rows:,} rows")
     first = lab.files(write.rows(spark, sizes.rows))
     ours.land(first)
@@ -31,10 +31,10 @@ def upsert(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     lab.say(f"{sizes.rounds} rounds of {sizes.changed:,} rows, each in turn")
     took: dict[str, list[float]] = {"ours": [], "merge": []}
     for number in range(sizes.warm + sizes.rounds):
-        changed = _changed(lab, sizes, number)
-        ours.land(changed)
+        files = changed(lab, sizes, number)
+        ours.land(files)
         seconds = {
-            "merge": seconds_of(lambda changed=changed: _merge(changed, merged)),
+            "merge": seconds_of(lambda files=files: _merge(files, merged)),
             "ours": ours.seconds(spark, "orders"),
         }
         if number >= sizes.warm:
@@ -45,7 +45,7 @@ def upsert(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     yield timed_row(name, took["ours"], took["merge"], against, 1.1)
 
 
-def _changed(lab: Lab, sizes: Sizes, number: int) -> Path:
+def changed(lab: Lab, sizes: Sizes, number: int) -> Path:
     """Files of rows whose keys are spread over the table, and of rows that follow its last."""
     new = sizes.changed // 3
     step = sizes.rows // (sizes.changed - new)

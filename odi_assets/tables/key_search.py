@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_PART_ROWS, _PART_BYTES = 1_000_000, 32 * 2**20
+_PART_ROWS, _PART_BYTES = 500_000, 16 * 2**20
 _ROW = "__odi_row"
 
 Part = list[tuple[int, int]]
 """Row groups that are searched together: the number of the file, and that of the row group in it."""
 
 
-def rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) -> list[np.ndarray]:
+def rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) -> list[pa.BooleanArray]:
     """For each of ``files``, in the order of its rows, whether a row of ``wanted`` has the same keys.
 
     ``wanted`` has the columns of the key and no NULL. A join hashes all its rows, so the files are searched many row
@@ -31,11 +31,12 @@ def rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) -
         return np.split(_have_keys(pa.concat_tables(groups), wanted), ends[:-1])
 
     parts = _parts(footers, wanted.column_names)
-    found: list[list[np.ndarray]] = [[] for _ in files]
+    found: list[list[pa.BooleanArray]] = [[] for _ in files]
     for part, masks in zip(parts, workers.map(search, parts), strict=True):
         for (file, _), mask in zip(part, masks, strict=True):
-            found[file].append(mask)
-    return [np.concatenate(masks) if masks else np.zeros(0, dtype=bool) for masks in found]
+            # A bit for a row: all of them are held until the last file is searched.
+            found[file].append(pa.array(mask))
+    return [pa.concat_arrays(masks) if masks else pa.array([], pa.bool_()) for masks in found]
 
 
 def _parts(footers: Sequence[pq.FileMetaData], keys: Sequence[str]) -> list[Part]:

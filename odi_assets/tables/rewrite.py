@@ -8,13 +8,13 @@ that is copied. Whatever might be copied otherwise than Spark would do it is lef
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema
 
@@ -31,8 +31,10 @@ MOST_KEYS = 1_000_000
 MOST_BYTES = 512 * 2**20
 """Size of all the files that may have to be rewritten; beyond, Spark's executors share the work."""
 
-_PIECE_ROWS, _PIECE_BYTES = 262_144, 32 * 2**20
-_WORKERS = 4
+_PIECE_ROWS, _PIECE_BYTES = 65_536, 8 * 2**20
+_ROW_GROUP_BYTES = 32 * 2**20
+# Each holds a piece of a file, and a row group of its copy as far as it is encoded.
+_WORKERS = 2
 _KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
 """Types whose equality is the same in Arrow and in Spark: floats know NaN and two zeros, text may have collations."""
 
@@ -66,16 +68,16 @@ def rewritten(
         return None
     with ThreadPoolExecutor(_WORKERS) as pool:
         found = rows_with_keys([root / file.path for file in among], wanted, pool)
-        hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.any()]
+        hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.true_count]
         codec = _codec(root / staged[0].path)
         copies = [
-            pool.submit(_copy, root / file.path, root / folder / _place(handle, file, number), ~rows, codec)
+            pool.submit(_copy, root / file.path, root / folder / _place(handle, file, number), pc.invert(rows), codec)
             for number, (file, rows) in enumerate(hits)
-            if not rows.all()
+            if rows.true_count < len(rows)
         ]
         for copy in copies:
             copy.result()
-    touched = Touched(tuple(file for file, _ in hits), sum(int(rows.sum()) for _, rows in hits))
+    touched = Touched(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
     return Rewritten(touched, _with_partitions(written_files(handle.location, folder, keys), handle))
 
 
@@ -133,7 +135,7 @@ def _hive_folder(handle: TableHandle, file: LiveFile) -> str | None:
     return None if None in folders else "".join(f"{folder}/" for folder in folders)
 
 
-def _copy(source: Path, target: Path, stays: np.ndarray, codec: str) -> None:
+def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     parquet = pq.ParquetFile(source)
     schema = _without_views(parquet.schema_arrow)
@@ -149,11 +151,11 @@ def _copy(source: Path, target: Path, stays: np.ndarray, codec: str) -> None:
         noted = parquet.metadata.metadata or {}
         writer.add_key_value_metadata({key: noted[key] for key in noted if key.startswith(b"org.apache.spark.")})
         offset = 0
-        for piece in _pieces(parquet):
-            kept = piece.cast(schema).filter(pa.array(stays[offset : offset + len(piece)]))
+        for piece in parquet.iter_batches(min(_rows_of(parquet, _PIECE_BYTES), _PIECE_ROWS)):
+            kept = piece.cast(schema).filter(stays[offset : offset + len(piece)])
             offset += len(piece)
             if len(kept):
-                writer.write_batch(kept)
+                writer.write_batch(kept, row_group_size=_rows_of(parquet, _ROW_GROUP_BYTES))
 
 
 def _without_views(schema: pa.Schema) -> pa.Schema:
@@ -162,11 +164,11 @@ def _without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
 
 
-def _pieces(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _rows_of(parquet: pq.ParquetFile, size: int) -> int:
+    """How many rows of a file take ``size`` bytes, or a little more."""
     footer = parquet.metadata
-    size = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
-    rows = _PIECE_BYTES * footer.num_rows // max(size, 1)
-    yield from parquet.iter_batches(min(max(rows, 1), _PIECE_ROWS))
+    whole: int = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
+    return int(max(size * footer.num_rows // max(whole, 1), 1))
 
 
 def _dictionary_columns(footer: pq.FileMetaData) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import write
-from benchmarks.exactly_once import append, parts, process
+from benchmarks.exactly_once import append, parts, process, upsert
 from benchmarks.exactly_once.lab import Lab
 from benchmarks.exactly_once.sizes import SMALL
 from benchmarks.harness import Options
@@ -27,9 +27,12 @@ def test_every_part_measures_the_whole_protocol(name: str) -> None:
     assert all(row.ours > 0 for row in rows)
 
 
-def test_memory_is_that_of_a_node_that_loads_what_landed(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize(("mode", "nodes", "node"), [("append", append.NODE, "raw"), ("upsert", upsert.NODE, "orders")])
+def test_memory_is_that_of_a_node_that_loads_what_landed(
+    tmp_path: Path, spark: SparkSession, mode: str, nodes: str, node: str
+) -> None:
     lab = Lab(OPTIONS, tmp_path)
-    pipeline = lab.pipeline(append.NODE)
+    pipeline = lab.pipeline(nodes)
     pipeline.land(lab.files(write.rows(spark, 10)))
-    assert process.memory(pipeline.root)["mb"] > 0
-    assert pipeline.plan("raw").nothing_new
+    assert process.memory(pipeline.root, mode)["mb"] > 0
+    assert pipeline.plan(node).nothing_new
