@@ -51,7 +51,7 @@ class Tally:
 
     @property
     def kills(self) -> int:
-        return sum(self.by_point.values())
+        return sum(list(self.by_point.values()))
 
     @property
     def enough(self) -> bool:
