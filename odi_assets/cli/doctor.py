@@ -12,11 +12,12 @@ from odi_assets.cli.consent import require_consent
 from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
 from odi_assets.cli.rewind import NodeArgument
 from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, TableError
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
+    from odi_assets.nodes.recover import Recovery
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import RunRecord
 
@@ -77,11 +78,19 @@ def recover(
     project = settings(context, config, debug).project()
     keys = [NodeKey.parse(name) for name in nodes] if nodes else list(project.graph.order())
     state = project.open_state()
-    found = [one for one in (find_recovery(project, state, key) for key in keys) if one is not None]
-    if not dry_run:
-        for one in found:
-            apply_recovery(project, state, one)
-    rows = _recover_history(project, state, keys, dry_run)
+    found: list[Recovery] = []
+    unreadable: dict[NodeKey, TableError] = {}
+    for key in keys:
+        try:
+            one = find_recovery(project, state, key)
+        except TableError as error:
+            unreadable[key] = error
+            continue
+        if one is not None:
+            found.append(one)
+            if not dry_run:
+                apply_recovery(project, state, one)
+    rows = _recover_history(project, state, [key for key in keys if key not in unreadable], dry_run)
     if as_json:
         data_json([*(one.to_json() for one in found), *map(_row_json, rows)])
     elif found or rows:
@@ -91,6 +100,10 @@ def recover(
         note(f"{counted(len(found), 'HWM')} {would}.")
     if rows:
         note(f"{counted(len(rows), 'row')} of run history {would}.")
+    for key, why in unreadable.items():
+        note(f"odi: {key} was left out: {why}")
+    if unreadable:
+        raise typer.Exit(FAILED)
     if not (found or rows):
         note("State has what the tables' logs say, and so has the run history.")
 

@@ -91,6 +91,10 @@ def open_attempts(project: Project) -> list[Attempt]:
             facts = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             continue
+        except ValueError:
+            # A power cut took what it said; the target's log and Dagster know the rest.
+            _log.warning("%s says nothing of an attempt any more, and is passed over; it can be deleted", file)
+            continue
         if (facts["project"], facts["environment"]) == (project.config.project, project.environment):
             found.append(_attempt(facts))
     return found

@@ -70,17 +70,23 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
         return f"stands at version {version}"
     if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
         return "is another one: it was dropped, and somebody else made it again"
-    undone = None if expected is None else undone_since(expected, target)
+    undone = None if expected is None else undone_since(expected, target, ours=entry.run_id is not None)
     if undone is not None:
         return f"was {undone}"
     return _without_files(target) if look_at_files else None
 
 
-def undone_since(expected: int, target: TableHandle) -> Undoing | None:
-    """The newest commit of somebody else, after version ``expected``, that took all rows of that version away."""
+def undone_since(expected: int, target: TableHandle, *, ours: bool = False) -> Undoing | None:
+    """The newest commit of somebody else, after version ``expected``, that took all rows of that version away.
+
+    Args:
+        ours: a run of ours made version ``expected``.
+    """
     for commit in target.commits():
         if commit.version <= expected:
-            return None
+            # Every commit of ours describes itself; one that does not was emptied by hand, or by a power cut.
+            lost = ours and commit.version == expected and not commit.operation
+            return Undoing(commit, "stripped of its commit") if lost else None
         if commit.stamp is not None:
             continue
         mode = str(commit.parameters.get("mode") or "").strip('"').lower()

@@ -60,7 +60,9 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def _short(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}" if moment.time() == time() else f"{moment:%Y-%m-%dT%H:%M}"
+    return (
+        moment.date().isoformat() if moment.time() == time() else moment.replace(tzinfo=None).isoformat("T", "minutes")
+    )
 
 
 def partition_values(partition: PartitionConfig, bounds: Bounds) -> tuple[str, ...]:

@@ -9,16 +9,20 @@ from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import OdiError
+from odi_assets.nodes.agreement import committed_hwm
 from odi_assets.nodes.attempts import Attempt, open_attempts
 from odi_assets.nodes.behind import what_is_behind
 from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.fences import app_id
 from odi_assets.nodes.mending import GRACE, attempt_of, stamps_without_row
+from odi_assets.nodes.node_sources import rows_are_known_by_keys
 from odi_assets.nodes.process import is_gone
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recover import find_recovery
 from odi_assets.nodes.standing import remembers
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import RunRecord
+from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.values import encode
 from odi_assets.tables.handle import TableHandle
 from odi_assets.tables.history import CommittedStamp
 from odi_assets.tables.restore import missing_files
@@ -29,6 +33,7 @@ class Kind(StrEnum):
 
     STATE_BEHIND = "state behind its table"
     TABLE_BEHIND = "table behind its state"
+    SET_BY_HAND = "state set by hand"
     FILES_MISSING = "files missing"
     HISTORY_BEHIND = "run without a row of history"
     HISTORY_AHEAD = "row of history without its commit"
@@ -64,6 +69,8 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
             found.extend(_of_node(project, state, key))
         except OdiError as error:
             found.append(Disagreement(key, Kind.UNREADABLE, error.message, error.fix or "see the message"))
+        except OSError as error:
+            found.append(Disagreement(key, Kind.UNREADABLE, str(error), "look at its permissions and its storage"))
     return found
 
 
@@ -100,6 +107,27 @@ def _hwm(project: Project, state: StateBackend, key: NodeKey, target: TableHandl
             f"odi run {key.pipeline} --node {key.node} --full-refresh, or odi state rewind {key} --list, "
             f"or odi state accept {key}",
         )
+    elif entry is not None:
+        yield from _set_by_hand(project, key, entry, target)
+
+
+def _set_by_hand(project: Project, key: NodeKey, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
+    """An HWM that is not the one of the rows, of a node whose next run would not know rows that it appends again."""
+    stamp = target.last_stamp(app_id(key), carrying="hwm")
+    if stamp is None or entry.run_id is not None or rows_are_known_by_keys(project.node(key).write):
+        return
+    accepted = entry.target_commit is not None and entry.target_commit >= stamp.version
+    committed = committed_hwm(stamp)
+    if accepted or tuple(encode(committed)) == tuple(encode(entry.value)) or entry.value is None:
+        return
+    yield Disagreement(
+        key,
+        Kind.SET_BY_HAND,
+        f"state was set to {hwm_text(entry.value)} by hand, and its table was loaded up to {hwm_text(committed)}, in "
+        f"version {stamp.version}; the next run appends what lies after the former, loaded or not",
+        f"odi state rewind {key} --list puts both back together, odi run {key.pipeline} --node {key.node} "
+        f"--full-refresh loads all once; or, if that is what you want, odi state accept {key}",
+    )
 
 
 def _files(key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.errors import TableError
 from odi_assets.nodes.attempts import Attempt
 from odi_assets.nodes.fences import app_ids
 from odi_assets.nodes.project import Project
@@ -20,6 +22,7 @@ from odi_assets.tables.history import CommittedStamp
 GRACE = timedelta(minutes=15)
 """How long a commit may stand without a row before its run, of which nothing else is known, counts as gone."""
 _KEPT = ("rows_written", "rows_updated", "mode", "increment")
+_log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(days=1)
 
 
@@ -46,18 +49,27 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
 def commits_without_row(
     project: Project, state: StateBackend, keys: Iterable[NodeKey], *, every: bool = False
 ) -> list[Attempt]:
-    """The attempts behind the last commits of ``keys``, or behind ``every`` one, where history has no row of them."""
-    found = []
+    """The attempts behind the last commits of ``keys``, or behind ``every`` one, where history has no row of them.
+
+    Tables that cannot be read are left out: it is told in the log, and by what else needs them.
+    """
+    found: list[Attempt] = []
     for key in keys:
-        if every:
-            rows = state.list_runs(pipeline=key.pipeline, node=key.node)
-            found += [attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows)]
-            continue
-        for stamp in _last_stamps(project, key):
-            attempt = attempt_of(key, stamp)
-            if not is_recorded(state, key, attempt.run_id, attempt.number):
-                found.append(attempt)
+        try:
+            found += _every_without_row(project, state, key) if every else _last_without_row(project, state, key)
+        except TableError as error:
+            _log.warning("%s: history cannot be compared with its table: %s", key, error.message)
     return found
+
+
+def _every_without_row(project: Project, state: StateBackend, key: NodeKey) -> list[Attempt]:
+    rows = state.list_runs(pipeline=key.pipeline, node=key.node)
+    return [attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows)]
+
+
+def _last_without_row(project: Project, state: StateBackend, key: NodeKey) -> list[Attempt]:
+    attempts = (attempt_of(key, stamp) for stamp in _last_stamps(project, key))
+    return [attempt for attempt in attempts if not is_recorded(state, key, attempt.run_id, attempt.number)]
 
 
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:

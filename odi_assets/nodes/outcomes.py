@@ -131,7 +131,23 @@ def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
         told["columns_added"] = list(written.columns_added)
     if written.columns_ignored:
         told["columns_ignored"] = list(written.columns_ignored)
+    emptied = _emptied(plan, written)
+    if emptied:
+        told["rows_removed"] = emptied
+        _log.warning(
+            "%s: its sources have no rows %s: what its table had there is gone, %s",
+            plan.key,
+            plan.bounds,
+            f"{emptied:,} row{'' if emptied == 1 else 's'}",
+        )
     return told
+
+
+def _emptied(plan: NodePlan, written: WriteResult) -> int:
+    """How many rows a range lost for which the sources have none any more."""
+    if plan.bounds is None or written.rows_written or written.rows_total is None:
+        return 0
+    return max(0, (plan.target.rows or 0) - written.rows_total)
 
 
 def _left_at(plan: NodePlan, written: WriteResult) -> Mapping[str, Any]:

@@ -95,8 +95,9 @@ def mend_history(
     try:
         for row in reconcile(project, instance, state=state, nodes=nodes):
             _log.warning("%s.%s: run %s ended %s", row.pipeline_name, row.node_name, row.run_id, row.status.value)
-    except (OdiError, OSError):
-        _log.exception("the run history could not be mended; the next run tries again")
+    except (OdiError, OSError) as error:
+        _log.warning("the run history could not be mended; the next run tries again: %s", error)
+        _log.debug("why it could not be mended", exc_info=True)
 
 
 def _unrecorded(state: StateBackend, attempts: Iterable[Attempt]) -> list[Attempt]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
+_STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
+"""What RUST_BACKTRACE adds."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _JOINT = re.compile(r"\s*\n\s*↳\s*")
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
@@ -43,8 +45,8 @@ def is_remote(uri: str) -> bool:
 
 
 def plain(error: BaseException) -> str:
-    """The text of deltalake's error on one line, without colours and without the body of the answer."""
-    text = _JOINT.sub(": ", _COLOURS.sub("", str(error)))
+    """The text of deltalake's error on one line, without colours, Rust's stack and the body of the answer."""
+    text = _JOINT.sub(": ", _COLOURS.sub("", _STACK.sub("", str(error))))
     code = _CODE.search(text)
     text = _BODY.sub("", text).strip()
     return f"{text} ({code[1]})" if code else text

@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from odi_assets.errors import FencedError, TableConflictError, TableError
+from odi_assets.state.store_answers import plain
 from odi_assets.tables.basis import Basis, stands
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.history import METADATA_KEY, CommittedStamp
@@ -225,13 +226,15 @@ def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
         raise _fenced(stamp, rival) from error
     if isinstance(error, CommitFailedError) or now.exists != handle.exists:
         raise TableConflictError(
-            f"the commit to {handle.location.uri} met a concurrent change: {error}",
+            f"the commit to {handle.location.uri} met a concurrent change: {plain(error)}",
             fix="run the node again; nothing was written",
             uri=handle.location.uri,
         ) from error
     if isinstance(error, OSError):
         raise error
-    raise TableError(f"Delta refused the commit to {handle.location.uri}: {error}", uri=handle.location.uri) from error
+    raise TableError(
+        f"Delta refused the commit to {handle.location.uri}: {plain(error)}", uri=handle.location.uri
+    ) from error
 
 
 def require_unfenced(handle: TableHandle, stamp: Stamp) -> None:

@@ -19,6 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableError
+from odi_assets.state.store_answers import plain
 from odi_assets.tables.history import Commit, CommittedStamp, commits
 from odi_assets.tables.partition_values import partition_string
 
@@ -55,7 +56,7 @@ class TableHandle:
         except Exception as error:
             at = "" if version is None else f" at version {version}"
             raise TableError(
-                f"the Delta table at {location.uri} cannot be opened{at}: {error}",
+                f"the Delta table at {location.uri} cannot be opened{at}: {plain(error)}",
                 fix="check that the path is right and its _delta_log is whole",
                 uri=location.uri,
             ) from error

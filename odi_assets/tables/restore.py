@@ -12,6 +12,7 @@ from deltalake.transaction import Transaction
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import TableConflictError, TableError
+from odi_assets.state.store_answers import plain
 from odi_assets.tables.commit import settled
 from odi_assets.tables.handle import LiveFile, TableHandle
 from odi_assets.tables.history import METADATA_KEY
@@ -66,13 +67,13 @@ def forget_missing_files(handle: TableHandle) -> None:
         handle.table.repair()
     except CommitFailedError as error:
         raise TableConflictError(
-            f"the table at {handle.location.uri} was changed while its missing files were taken out: {error}",
+            f"the table at {handle.location.uri} was changed while its missing files were taken out: {plain(error)}",
             fix="try again",
             uri=handle.location.uri,
         ) from error
     except DeltaError as error:
         raise TableError(
-            f"the missing files of the table at {handle.location.uri} could not be taken out of it: {error}",
+            f"the missing files of the table at {handle.location.uri} could not be taken out of it: {plain(error)}",
             fix="rebuild the table with odi run --full-refresh",
             uri=handle.location.uri,
         ) from error

@@ -129,6 +129,20 @@ def test_an_attempt_that_was_killed_before_its_commit_is_found_and_gets_its_row(
     assert odi("doctor").code == 0
 
 
+def test_a_table_that_cannot_be_read_is_told_on_one_line_and_the_others_recover(
+    at_home: Sandbox, odi: Odi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    at_home.root.joinpath("lake", "raw", "_delta_log", f"{1:020d}.json").write_text("{")
+    shutil.rmtree(at_home.root / "lake" / "system")
+    found = {one["node"]: one for one in json.loads(odi("doctor", "--json").out)}
+    assert found["raw"]["kind"] == "cannot be looked at"
+    assert "\n" not in found["raw"]["message"]
+    recovered = odi("state", "recover", "--json")
+    assert (recovered.code, "p.raw was left out" in recovered.err) == (1, True)
+    assert [one["node"] for one in json.loads(recovered.out)] == ["copy"]
+
+
 def test_maintenance_leaves_nothing_for_the_doctor(at_home: Sandbox, odi: Odi) -> None:
     assert odi("tables", "maintain", "--yes").code == 0
     assert at_home.table("raw").version == 2

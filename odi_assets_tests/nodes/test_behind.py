@@ -81,12 +81,17 @@ def lose_files(box: Sandbox) -> None:
         shutil.rmtree(folder)
 
 
+def strip(box: Sandbox) -> None:
+    Path(uri(box), "_delta_log", f"{1:020d}.json").write_text("")
+
+
 WAYS: dict[str, tuple[Callable[[Sandbox], None], str]] = {
     "dropped": (drop, "does not exist"),
     "made again": (drop_and_make_again, "is another one"),
     "restored": (restore, "was put back to an earlier version by somebody else, at version 2"),
     "emptied": (empty, "was emptied by somebody else, at version 2"),
     "overwritten": (overwrite, "was overwritten by somebody else, at version 2"),
+    "stripped": (strip, "was stripped of its commit by somebody else, at version 1"),
     "vacuumed": (lose_files, "has lost files of its version 1"),
 }
 

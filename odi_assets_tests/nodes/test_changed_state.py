@@ -8,7 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
+from odi_assets.nodes.doctor import Kind, examine
 from odi_assets.state import CatalogStateBackend
 from odi_assets.state.records import Move, RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -97,6 +99,9 @@ def test_a_change_made_after_state_was_lost_counts(box: Sandbox) -> None:
     earlier = {"mtime_ns": 0, "path": ""}
     box.state.reset_hwm("p.raw", earlier)
     assert box.plan("raw").hwm_before == earlier
+    (found,) = examine(box.project, box.state, [NodeKey("p", "raw")])
+    assert found.kind is Kind.SET_BY_HAND
+    assert "loaded up to orders/2.csv, in version 1" in found.message
     box.state.delete_hwm("p.raw")
     assert box.plan("raw").hwm_before is None
 

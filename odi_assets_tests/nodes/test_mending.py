@@ -167,3 +167,10 @@ def make_read_only() -> Callable[[Path], None]:
         (root / attempts.FOLDER).write_text("in the way", encoding="utf-8")
 
     return make
+
+
+def test_a_note_that_a_power_cut_emptied_stops_no_run(box: Sandbox, instance: dg.DagsterInstance) -> None:
+    begin(box, RunInfo("torn"))
+    for file in (box.root / attempts.FOLDER).glob("*.json"):
+        file.write_text("")
+    assert reconcile(box.project, instance, state=box.state) == []

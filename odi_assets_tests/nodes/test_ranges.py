@@ -83,17 +83,33 @@ def ids(box: Sandbox, node: str) -> list[Any]:
     return [row[0] for row in box.rows(node)]
 
 
-def test_a_range_of_an_appending_node_holds_what_its_increments_loaded_and_they_append_the_rest(box: Sandbox) -> None:
+def test_a_range_of_an_appending_node_holds_what_its_increments_loaded_and_they_append_the_rest(
+    box: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(ConfigError, match=r"nothing of landing:orders/\*\.csv was loaded yet"):
         box.run("raw", start=D1, end=D2)
     box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2"])
     box.run("raw")
     box.land("orders/b.csv", [HEADER, f"3,{D1},3"])
     before = box.hwm("raw")
+    assert box.run("raw", start=D3, end="2024-01-05").status is RunStatus.SUCCESS
+    assert (ids(box, "raw"), "gone" in caplog.text) == ([1, 2], False)
     assert box.run("raw", start=D1, end=D2).rows_written == 1
     assert (ids(box, "raw"), box.hwm("raw")) == ([1, 2], before)
     box.run("raw")
     assert ids(box, "raw") == [1, 2, 3]
+
+
+def test_a_range_that_the_sources_have_no_rows_of_any_more_is_emptied_and_says_so(
+    box: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D2},2"])
+    box.run("raw")
+    box.run("by_day")
+    box.table("raw").table.delete(f"day = '{D2}'")
+    assert box.run("by_day", start=D2, end=D3).metrics["rows_removed"] == 1
+    assert [str(row[0]) for row in box.rows("by_day")] == [D1]
+    assert "no rows from 2024-01-02 until before 2024-01-03: what its table had there is gone, 1 row" in caplog.text
 
 
 @pytest.mark.parametrize("node", ["raw", "by_day"])
