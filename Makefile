@@ -53,8 +53,8 @@ run: java $(INSTALLED) ## run the sample: half of January 2013, then the other h
 	$(BIN)/odi sample arrive --days 16
 	$(BIN)/odi run flights
 
-test: java $(INSTALLED) ## run all tests; ARGS are pytest's
-	$(BIN)/python -m pytest $(ARGS)
+test: java $(INSTALLED) ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 dev: java $(INSTALLED) ## start Dagster's UI and daemon on http://127.0.0.1:3000
 	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1

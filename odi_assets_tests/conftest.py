@@ -1,9 +1,16 @@
-"""One Spark session for the whole suite, on this machine unless the environment names a cluster or a server."""
+"""One Spark session for the whole suite, on this machine unless the environment names a cluster or a server.
+
+`make test` runs the suite in two workers of pytest-xdist, `pytest` by itself in one process. Either way there is one
+session: all tests that may use it run in one worker, while the other makes those that need none, or only in processes
+of their own.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +20,64 @@ from odi_assets.engine.session import open_session
 
 MASTER_VARIABLE, REMOTE_VARIABLE = "ODI_TEST_MASTER", "ODI_TEST_REMOTE"
 """What the suite's session is opened on; only tests marked ``contract`` are meant for other than the default."""
+
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""Options of a JVM that lives for seconds or minutes: what its optimizing compiler costs, it never earns back."""
+
+APART = (
+    *("cluster/", "nodes/test_kill_sweep.py", "orchestration/test_browser.py", "orchestration/test_definitions.py"),
+    *("state/test_catalog.py", "state/test_clouds.py", "state/test_hwm", "state/test_local"),
+    *("state/test_processes.py", "state/test_real", "state/test_ru", "state/test_st", "state/test_values.py"),
+    *("cli/test_surface.py", "benchmarks/test_state.py"),
+)
+"""How the names of files begin whose tests take long and leave the suite's session alone, the longest first."""
+
+
+def _unit(nodeid: str) -> str:
+    """What one worker makes in one go."""
+    file = nodeid.partition("::")[0].removeprefix("odi_assets_tests/")
+    return next((place for place in APART if file.startswith(place)), "spark")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out units in the order of the tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid)
+
+    config.option.loadscopereorder = False
+    return Units(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Bring tests into the order of their units where there are several workers."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) != "spark":
+            raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark`: its file cannot be one of conftest.APART")
+    if hasattr(config, "workerinput"):
+        order = ["spark", *APART]
+        items.sort(key=lambda item: order.index(_unit(item.nodeid)))
+
+
+def jvm_options() -> str:
+    """Options for the JVMs of tests, with their temporary files where those of Python are."""
+    return f"{SHORT_LIVED} -Djava.io.tmpdir={tempfile.gettempdir()}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What processes leave behind that are killed, or forget to clear up, goes with pytest's own folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("tmp"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        # Spark gives them to every driver, so those of child processes have them too.
+        for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+            patch.setenv(name, jvm_options())
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +92,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         }
     if not master.startswith("local"):
         conf |= {"spark.executor.cores": "1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
+        conf |= {"spark.executor.extraJavaOptions": jvm_options()}
     handle = open_session(SparkConfig(master=master, remote=remote, conf=conf), app_name="odi_assets_tests")
     yield handle.spark
     handle.stop()

@@ -17,16 +17,22 @@ from typing import TypeVar
 import psutil
 import pyspark
 
+from odi_assets_tests.conftest import jvm_options
+
 HOST = "127.0.0.1"
 PATIENCE = 300.0
 """Seconds to wait for a server; it is up in a few on a machine that has nothing else to do."""
 
-EXECUTORS = {
-    "spark.executor.cores": "1",
-    "spark.executor.memory": "512m",
-    "spark.cores.max": "2",
-}
-"""An executor on each of two workers, so that two applications fit."""
+
+def executors() -> dict[str, str]:
+    """Settings for an executor on each of two workers, so that two applications fit."""
+    return {
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": jvm_options(),
+        "spark.cores.max": "2",
+    }
+
 
 _HOME = Path(pyspark.__file__).parent
 _POLL = 0.05
@@ -48,7 +54,9 @@ def local_environment(**more: str) -> dict[str, str]:
     """An environment in which Spark listens on this machine alone, and starts this Python for its workers."""
     leave_out = ("SPARK_", "ODI_", "PYSPARK_", "DAGSTER_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(leave_out)}
-    return {**kept, "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_HOSTNAME": HOST, "PYSPARK_PYTHON": sys.executable, **more}
+    local = {"SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_HOSTNAME": HOST, "PYSPARK_PYTHON": sys.executable}
+    options = dict.fromkeys(("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"), jvm_options())
+    return {**kept, **options, **local, **more}
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 2) -> Iterat
     environment = local_environment(
         SPARK_HOME=str(_HOME),
         SPARK_DAEMON_MEMORY="192m",
-        SPARK_DAEMON_JAVA_OPTS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
+        SPARK_DAEMON_JAVA_OPTS=f"{jvm_options()} -Dspark.master.rest.enabled=false",
     )
     with ExitStack() as stack:
         arguments = ["--host", HOST, "--port", "0", "--webui-port", "0"]
@@ -154,7 +162,7 @@ def connect_server(folder: Path, master: str) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        **EXECUTORS,
+        **executors(),
     }
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     server_class = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -11,13 +11,13 @@ from deltalake import DeltaTable
 
 from odi_assets_tests.cli.shop import FAILING, PROJECT, deliver, make_shop, odi
 from odi_assets_tests.cluster.conftest import PLACES
-from odi_assets_tests.cluster.servers import EXECUTORS, local_environment
+from odi_assets_tests.cluster.servers import executors, local_environment
 
 
 def placed(text: str, place: tuple[str, str], **more: str) -> str:
     """The project file on another place than this machine; ``more`` are settings of its classic session."""
     key, address = place
-    conf = {"spark.sql.shuffle.partitions": "1"} | (EXECUTORS | more if key == "master" else {})
+    conf = {"spark.sql.shuffle.partitions": "1"} | (executors() | more if key == "master" else {})
     begin, rest = text.index("spark:\n"), text.index("pipelines:\n")
     return f"{text[:begin]}spark: {json.dumps({key: address, 'conf': conf})}\n{text[rest:]}"
 

@@ -12,7 +12,7 @@ from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.tables import rewrite
 from odi_assets.tables.protocol import Stamp, WriteResult, WriteSpec
-from odi_assets_tests.tables.support import APP, ENGINE, Write
+from odi_assets_tests.tables.support import APP, ENGINE, Write, frame
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def write(spark: SparkSession, table: Location) -> Write:
     """Write rows with the next fence number."""
 
     def do(rows: Any, schema: str = "id BIGINT, name STRING", **spec: Any) -> WriteResult:
-        df = spark.createDataFrame(rows, schema) if isinstance(rows, list) else rows
+        df = frame(spark, rows, schema) if isinstance(rows, list) else rows
         handle = ENGINE.open(table)
         stamp = Stamp(APP, handle.transaction_number(APP) + 1, {"run_id": "run"})
         return ENGINE.write(df, handle, WriteSpec(**{"mode": WriteMode.APPEND, **spec}), stamp)

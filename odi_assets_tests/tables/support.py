@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.types import StructType
 
 from odi_assets.connections.location import Location
 from odi_assets.tables.embedded import EmbeddedEngine
@@ -16,6 +18,14 @@ from odi_assets.tables.reading import read_table
 ENGINE = EmbeddedEngine()
 APP = "odi_assets:test.node"
 Write = Callable[..., WriteResult]
+
+
+def frame(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:
+    """Rows as Spark Connect sends them; a classic session would have Python workers hand each of them over."""
+    struct = StructType.fromDDL(schema)
+    if not rows:
+        return spark.createDataFrame([], struct)
+    return spark.createDataFrame(LocalDataToArrowConversion.convert(rows, struct, False), struct)
 
 
 def rows_of(spark: SparkSession, table: Location, version: int | None = None) -> list[tuple[Any, ...]]:
