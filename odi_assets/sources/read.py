@@ -30,7 +30,7 @@ def load(spark: SparkSession, plan: ReadPlan) -> DataFrame:
     """The rows that ``plan`` names; nothing is read before an action asks for them."""
     rows = _whole(spark, plan)
     if plan.window is not None:
-        if plan.window.upper is None:
+        if plan.window.upper is None and plan.stateful is None:
             require_times(rows, plan.window.column, plan.label)
         rows = without_ties(rows.where(window_condition(rows, plan.window)), plan.window)
     return rows

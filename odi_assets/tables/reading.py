@@ -59,18 +59,28 @@ def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
     return read_files(spark, handle, handle.live_files)
 
 
-def read_files(spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile]) -> DataFrame:
-    """The rows of some of the table's files, with the table's columns in the table's order."""
+def read_files(
+    spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile], *, file_as: str | None = None
+) -> DataFrame:
+    """The rows of some of the table's files, with the table's columns in the table's order.
+
+    Args:
+        file_as: name of a column to be added at the end: the URI of the file that a row is in, as Spark spells it.
+    """
+    from pyspark.sql.types import StringType
+
     schema = spark_schema(handle.schema_json)
     chosen = list(files)
     if not chosen:
-        return spark.createDataFrame([], schema)
+        return spark.createDataFrame([], schema.add(file_as, StringType()) if file_as else schema)
     if not handle.partition_columns:
-        return _parquet(spark, handle.location, [file.path for file in chosen], schema)
+        return _parquet(spark, handle.location, [file.path for file in chosen], schema, file_as=file_as)
     if all(_is_hive_style(file) for file in chosen) and len({file.path.count("/") for file in chosen}) == 1:
-        frame = _parquet(spark, handle.location, [file.path for file in chosen], schema, base_path=True)
-        return frame.select(*[quoted(name) for name in schema.fieldNames()])
-    return _read_by_partition(spark, handle, chosen, schema)
+        frame = _parquet(
+            spark, handle.location, [file.path for file in chosen], schema, base_path=True, file_as=file_as
+        )
+        return frame.select(*[quoted(name) for name in [*schema.fieldNames(), *filter(None, [file_as])]])
+    return _read_by_partition(spark, handle, chosen, schema, file_as)
 
 
 def read_staged(
@@ -89,12 +99,21 @@ def read_staged(
 
 
 def _parquet(
-    spark: SparkSession, location: Location, paths: Sequence[str], schema: StructType, *, base_path: bool = False
+    spark: SparkSession,
+    location: Location,
+    paths: Sequence[str],
+    schema: StructType,
+    *,
+    base_path: bool = False,
+    file_as: str | None = None,
 ) -> DataFrame:
+    from pyspark.sql import functions as F
+
     reader = spark.read.schema(schema).options(**reader_options(location))
     if base_path:
         reader = reader.option("basePath", location.uri)
-    return reader.parquet(*[spark_path(location, path) for path in paths])
+    rows = reader.parquet(*[spark_path(location, path) for path in paths])
+    return rows.withColumn(file_as, F.col("_metadata.file_path")) if file_as else rows
 
 
 def _is_hive_style(file: LiveFile) -> bool:
@@ -105,7 +124,7 @@ def _is_hive_style(file: LiveFile) -> bool:
 
 
 def _read_by_partition(
-    spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType
+    spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType, file_as: str | None
 ) -> DataFrame:
     # Folders of other writers need not be named after partitions; the log knows the values, so they are put in by hand.
     from pyspark.sql import functions as F
@@ -118,7 +137,7 @@ def _read_by_partition(
     frames = []
     for partition, paths in groups.items():
         values: Mapping[str, str | None] = dict(partition)
-        frame = _parquet(spark, handle.location, paths, stored)
+        frame = _parquet(spark, handle.location, paths, stored, file_as=file_as)
         frames.append(
             frame.select(
                 *[
@@ -126,7 +145,8 @@ def _read_by_partition(
                     if field.name in values
                     else F.col(quoted(field.name))
                     for field in schema
-                ]
+                ],
+                *filter(None, [file_as]),
             )
         )
     return reduce(lambda left, right: left.unionAll(right), frames)

@@ -128,7 +128,7 @@ def touched(
 
     if not among:
         return Touched((), 0)
-    rows = _with_file(read_files(spark, handle, among)).select(*_names(keys), _FILE).alias("t")
+    rows = read_files(spark, handle, among, file_as=_FILE).select(*_names(keys), _FILE).alias("t")
     wanted = batch.select(*_names(keys), *_names([marker] if marker else [])).alias("b")
     gone = F.count_if(F.col(f"b.{quoted(marker)}")) if marker else F.lit(0)
     hits = (
@@ -175,9 +175,3 @@ def same_keys(keys: Sequence[str]) -> Column:
 
 def _names(columns: Sequence[str]) -> list[str]:
     return [quoted(column) for column in columns]
-
-
-def _with_file(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return rows.withColumn(_FILE, F.col("_metadata.file_path"))

@@ -354,6 +354,9 @@ def test_rows_of_other_writers_can_be_upserted(spark: SparkSession, table: Locat
     write_deltalake(table.uri, pa.table({"p": ["x", "y"], "n": pa.array([1, 2], pa.int64())}), partition_by=["p"])
     write([("x", 10)], "p STRING, n BIGINT", mode=WriteMode.UPSERT, keys=("p",), partition_by=("p",))
     assert rows_of(spark, table) == [("x", 10), ("y", 2)]
+    rows = [("x", 11), ("y", 3), ("z", 4)]
+    write(rows, "p STRING, n BIGINT", mode=WriteMode.UPSERT, keys=("p",), partition_by=("p",))
+    assert rows_of(spark, table) == rows
 
 
 def test_a_table_with_deletion_vectors_or_a_change_feed_is_refused_by_name(
