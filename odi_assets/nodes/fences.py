@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from odi_assets.config.graph import NodeKey
 
+BEFORE_FIRST_RUN = "before_first_run"
+"""What a rewind's commit says of a version that holds no row of the node's runs."""
+
 
 def app_id(key: NodeKey) -> str:
     """The Delta app transaction that fences a node's commits."""

@@ -24,6 +24,7 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.touched import with_partitions
 from odi_assets.nodes.transform import drop_views, transformed
 from odi_assets.nodes.upper_bounds import with_upper_bounds
+from odi_assets.sources.faults import unreadable_files_named
 from odi_assets.sources.read import load, partition_condition
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
@@ -65,6 +66,11 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
+    with unreadable_files_named(str(plan.key)):
+        return _compute(plan, spark)
+
+
+def _compute(plan: NodePlan, spark: SparkSession) -> Computed:
     plan = with_partitions(with_upper_bounds(plan, spark), spark)
     if plan.nothing_new:
         return Computed(plan, None, RowCounts())
@@ -97,6 +103,7 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
     Raises:
         FencedError: another run committed this increment first; nothing was written.
         TableConflictError: the table kept changing in ways this write was based on, however often it was planned anew.
+        SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
     """
     for wait in _waits():
@@ -127,7 +134,8 @@ def _commit_once(computed: Computed, state: StateBackend, run: RunInfo, engine: 
     stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run), fences=plan.bounds is None)
     _write_ledgers(plan)
     try:
-        written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
+        with unreadable_files_named(str(plan.key)):
+            written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
         rows_read = computed.counts.total(written.rows_written)
     finally:
         drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})

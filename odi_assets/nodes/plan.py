@@ -22,7 +22,7 @@ from odi_assets.nodes.node_sources import (
 )
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.ranges import require_ranges
-from odi_assets.nodes.standing import remembers
+from odi_assets.nodes.standing import holds_rows_of_runs, remembers
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.handle import TableHandle
 
@@ -53,7 +53,7 @@ def plan_node(
         if node.write.mode is WriteMode.APPEND and any(spec.incremental for spec in source_specs(project, key)):
             require_memory(key, state_key(key, node), entry, target, app_id(key))
         # Without an HWM all is read; added to what earlier runs left in the table, it would be there twice.
-        full_refresh = hwm is None and remembers(node) and target.transaction_number(app_id(key)) > 0
+        full_refresh = hwm is None and remembers(node) and holds_rows_of_runs(key, target)
     start = None if full_refresh or bounds is not None else hwm
     typed = repaired or entry is None or entry.value_type is not None
     known = memories(node, target, key, start, typed=typed)

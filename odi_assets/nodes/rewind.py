@@ -19,7 +19,7 @@ from odi_assets.errors import StateConflictError, TableError
 from odi_assets.nodes import attempts
 from odi_assets.nodes.cascade import all_downstream, last_untouched
 from odi_assets.nodes.display import hwm_text
-from odi_assets.nodes.fences import app_id, app_ids, range_app_id
+from odi_assets.nodes.fences import BEFORE_FIRST_RUN, app_id, app_ids, range_app_id
 from odi_assets.nodes.points import Choice
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RunInfo
@@ -225,6 +225,7 @@ def _facts(project: Project, rewind: Rewind, run_id: str) -> dict[str, Any]:
     }
     if remembers(project.node(rewind.key)):
         facts["hwm"] = rewind.committed or _NO_HWM
+        facts[BEFORE_FIRST_RUN] = not rewind.before.transaction_number(app_id(rewind.key))
     return facts
 
 

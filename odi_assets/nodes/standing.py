@@ -8,7 +8,7 @@ from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig, RollingWindowIncrement
 from odi_assets.errors import StateError
 from odi_assets.nodes.behind import Undoing, undone_since
-from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.fences import BEFORE_FIRST_RUN, app_id
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.values import encode
@@ -20,6 +20,14 @@ def remembers(node: NodeConfig) -> bool:
     """Whether a node keeps an HWM."""
     increments = [node.read.incremental if node.read else None, *(given.incremental for given in node.inputs.values())]
     return any(one is not None and not isinstance(one, RollingWindowIncrement) for one in increments)
+
+
+def holds_rows_of_runs(key: NodeKey, target: TableHandle) -> bool:
+    """Whether a node's table, as it stands, may hold rows of its increments: not if they were all undone."""
+    if not target.transaction_number(app_id(key)):
+        return False
+    last = target.last_stamp(app_id(key))
+    return last is None or not last.facts.get(BEFORE_FIRST_RUN)
 
 
 def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> dict[str, Any] | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
@@ -234,3 +235,16 @@ def test_what_a_closed_boundary_remembers_goes_back_with_the_hwm(tmp_path: Path,
     back(box, points.at_version(0), "events")
     box.run("events")
     assert ids(box, "events") == [1, 2, 3, 4]
+
+
+def test_rows_from_before_the_first_run_stay_when_all_runs_are_undone_and_load_again(box: Sandbox) -> None:
+    rows = pa.table({"id": pa.array([100], pa.int64()), "day": [date(2024, 1, 5)]})
+    write_deltalake(box.table("raw").location.uri, rows)
+    load(box, 1, 2)
+    back(box, points.at_version(0))
+    assert (ids(box), box.hwm("raw")) == ([100], None)
+    assert box.run("raw").rows_written == 2
+    assert sorted(ids(box)) == [1, 2, 100]
+    box.state.delete_hwm("p.raw")
+    box.run("raw")
+    assert ids(box) == [1, 2]
