@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,10 +69,12 @@ def jvm_options() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What processes leave behind that are killed, or forget to clear up, goes with pytest's own folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = str(tmp_path_factory.mktemp("tmp"))
+def scratch() -> Iterator[None]:
+    """What processes leave behind that are killed, or forget to clear up, goes with the session."""
+    made = tempfile.TemporaryDirectory(prefix="odi-tests-", ignore_cleanup_errors=True)
+    with made as folder, pytest.MonkeyPatch.context() as patch:
+        # Some tests give up being root and are to fail at a folder of theirs, not at one above it.
+        Path(folder).chmod(0o755)
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         # Spark gives them to every driver, so those of child processes have them too.
