@@ -39,7 +39,7 @@ def maintain_node(
         done,
         vacuumed=tuple(sorted({*done.vacuumed, *swept})),
         vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
-        notes=() if why is None else (why,),
+        notes=tuple(note for note in (why, _of_young_orphans(done.young_orphans)) if note is not None),
     )
 
 
@@ -58,6 +58,16 @@ _TIED = (
     "its log was kept whole, because it tells which rows at the HWM are loaded already; with `write.keys` they would "
     "be looked up in the table instead"
 )
+
+
+def _of_young_orphans(count: int) -> str | None:
+    if not count:
+        return None
+    files = f"{count:,} file{'' if count == 1 else 's'}"
+    return (
+        f"{files} younger than {ORPHAN_HOURS} hours that no version names stay, for a run that is still writing may "
+        "have made them; if it was killed, a later maintenance deletes them"
+    )
 
 
 def _remembers_ties(stamp: CommittedStamp) -> bool:

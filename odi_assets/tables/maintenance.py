@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,6 +64,7 @@ class Maintenance:
         vacuumed_bytes: their size.
         log_files_removed: files of the log that were out of Delta's ``delta.logRetentionDuration``.
         rewindable_from: the oldest version whose files are all there.
+        young_orphans: files that no version names and that are too young to be deleted (see ``ORPHAN_HOURS``).
     """
 
     before: Size
@@ -73,6 +74,7 @@ class Maintenance:
     vacuumed_bytes: int
     log_files_removed: int
     rewindable_from: int
+    young_orphans: int = 0
     notes: tuple[str, ...] = field(default=())
 
 
@@ -95,7 +97,8 @@ def maintain(location: Location, options: MaintenanceOptions, facts: Mapping[str
     after = _size(handle)
     if options.dry_run:
         after = replace(after, files=before.files - compaction.files_removed + compaction.files_added)
-    return Maintenance(before, after, compaction, gone, gone_bytes, cleaned, rewindable_from(handle))
+    young = _young_orphans(handle, gone)
+    return Maintenance(before, after, compaction, gone, gone_bytes, cleaned, rewindable_from(handle), young)
 
 
 def _size(handle: TableHandle) -> Size:
@@ -114,6 +117,15 @@ def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str,
         if present and not options.dry_run:
             table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
     return tuple(sorted(gone)), sum(gone.values())
+
+
+def _young_orphans(handle: TableHandle, gone: Collection[str]) -> int:
+    """How many files no version ever named, but for those that are ``gone`` or are about to be."""
+    found = (
+        handle.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=full) for full in (True, False)
+    )
+    unused, left = (set(map(unquote, paths)) for paths in found)
+    return len(unused - left - set(gone))
 
 
 def _file_size(location: Location, path: str) -> int:

@@ -134,10 +134,10 @@ def test_orphans_of_killed_runs_go_and_files_of_a_write_in_flight_stay(table: Lo
         file.write_bytes(b"PAR1")
         os.utime(file, (time.time() - age_hours * 3600,) * 2)
     dry = maintain(table, MaintenanceOptions(dry_run=True), {})
-    assert (dry.vacuumed, dry.vacuumed_bytes) == (("odi_write=dead/part-0.parquet",), 4)
+    assert (dry.vacuumed, dry.vacuumed_bytes, dry.young_orphans) == (("odi_write=dead/part-0.parquet",), 4, 1)
     assert maintain(table, DEFAULTS, {}).vacuumed == ("odi_write=dead/part-0.parquet",)
     result = maintain(table, AT_ONCE, {})
-    assert len(result.vacuumed) == 3
+    assert (len(result.vacuumed), result.young_orphans) == (3, 1)
     left = {path.parent.name for path in Path(table.uri).glob("odi_write=*/*.parquet")}
     assert "odi_write=alive" in left
     assert "odi_write=dead" not in left
