@@ -51,6 +51,8 @@ def _whole(spark: SparkSession, plan: ReadPlan) -> DataFrame:
 
 
 def _files(spark: SparkSession, plan: ReadPlan) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
     reader = spark.read.format(plan.format).options(**reader_options(plan.location))
     options = {**STRICT_OPTIONS.get(plan.format, {}), **plan.options}
     if plan.schema_ddl:
@@ -67,7 +69,16 @@ def _files(spark: SparkSession, plan: ReadPlan) -> DataFrame:
                 path=plan.location.uri,
             )
         return spark.createDataFrame([], plan.schema_ddl)
-    return reader.options(**options).load(paths)
+    try:
+        return reader.options(**options).load(paths)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise SourceError(
+            f"{plan.label}: a file went away since the run was planned: {error}",
+            fix="run the node again: nothing was written, and it takes the files that are there then",
+            path=plan.location.uri,
+        ) from error
 
 
 def _partitions(spark: SparkSession, handle: TableHandle, wanted: PartitionFilter) -> DataFrame:

@@ -124,7 +124,8 @@ class _Merge:
 
     def _other_type(self, path: str, table: Any, rows: Any) -> TableError:
         wanted, given = type_name(table), type_name(rows)
-        cast = f"cast it in the transform: CAST({path} AS {wanted.upper()})"
+        shown = wanted.upper() if isinstance(table, str) else wanted
+        cast = f"cast it in the transform: CAST({path} AS {shown})"
         if self.policy is SchemaPolicy.FAIL and fits_without_loss(rows, table):
             cast += ", or set `write.schema: evolve`, which does so"
         return TableError(

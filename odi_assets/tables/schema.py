@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TableError
@@ -12,7 +13,12 @@ from odi_assets.tables.handle import TableHandle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NOT_STORABLE = ("void", "interval", "calendarinterval")
+_STORABLE = re.compile(
+    r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz"
+    r"|decimal\(\d+,\s*\d+\)|(?:var)?char\(\d+\)"
+)
+"""Delta's primitive types (protocol, "Primitive Types"), and what Spark stores as text. Others need table features: a
+table that gets a VARIANT column without its feature cannot be opened afterwards."""
 
 
 def delta_schema(df: DataFrame, uri: str) -> str:
@@ -24,15 +30,26 @@ def delta_schema(df: DataFrame, uri: str) -> str:
     schema = json.loads(df.schema.json())
     _require_distinct_names([field["name"] for field in schema["fields"]], uri)
     for field in schema["fields"]:
-        kind = field["type"]
-        if isinstance(kind, str) and kind.startswith(_NOT_STORABLE):
+        kind = next(_not_storable(field["type"]), None)
+        if kind is not None:
+            inside = "" if kind == field["type"] else ", within it,"
             raise TableError(
-                f"column `{field['name']}` has type {kind}, which Delta cannot store ({uri})",
+                f"column `{field['name']}` has{inside} type {kind}, which Delta cannot store ({uri})",
                 fix=f"cast it in the transform, for example CAST({field['name']} AS STRING)",
                 uri=uri,
                 column=field["name"],
             )
     return json.dumps(_nullable(schema))
+
+
+def _not_storable(kind: Any) -> Iterator[str]:
+    if isinstance(kind, str):
+        if not _STORABLE.fullmatch(kind):
+            yield kind
+        return
+    inner = [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
+    for one in (*inner, *(field["type"] for field in kind.get("fields", ()))):
+        yield from _not_storable(one)
 
 
 def _require_distinct_names(names: Sequence[str], uri: str) -> None:
@@ -99,8 +116,19 @@ def plain_type(kind: Any) -> Any:
 
 
 def type_name(kind: Any) -> str:
-    """A type in words, as Spark's DDL has simple ones."""
-    return kind if isinstance(kind, str) else json.dumps(plain_type(kind))
+    """A type in words, as Spark's DDL takes it."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "array":
+        return f"array<{type_name(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{type_name(kind['keyType'])}, {type_name(kind['valueType'])}>"
+    fields = (f"{_ddl_name(field['name'])}: {type_name(field['type'])}" for field in kind["fields"])
+    return f"struct<{', '.join(fields)}>"
+
+
+def _ddl_name(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
 
 
 def spelled_as(name: str, columns: Sequence[str]) -> str:

@@ -94,6 +94,19 @@ def test_a_cursor_beyond_the_years_of_an_hwm_is_an_error_and_elsewhere_only_a_va
     assert box.run("events").rows_written == 1
 
 
+def test_a_file_that_goes_away_after_the_plan_is_an_error_and_the_next_run_goes_on(make: Make) -> None:
+    box = make("schema: 'id BIGINT', incremental: {mode: files}", kind="json")
+    (box.root / "landing" / "source").mkdir()
+    for number in (1, 2):
+        (box.root / "landing" / "source" / f"{number}.json").write_text(f'{{"id": {number}}}')
+    planned = box.plan("events")
+    (box.root / "landing" / "source" / "1.json").unlink()
+    with pytest.raises(SourceError, match=r"went away since the run was planned[\s\S]*run the node again"):
+        box.finish(planned)
+    box.run("events")
+    assert box.rows("events") == [(2,)]
+
+
 def test_files_without_a_byte_are_nothing_to_read(make: Make) -> None:
     box = make("incremental: {mode: stateful, column: at}", kind="json")
     (box.root / "landing" / "source").mkdir()

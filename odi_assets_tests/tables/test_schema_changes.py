@@ -150,6 +150,7 @@ def test_narrower_values_are_cast_to_the_tables_type_without_loss(
         ("FLOAT", "INT", ("float", "integer")),
         ("DATE", "TIMESTAMP", ("date", "timestamp")),
         ("STRUCT<x: INT>", "INT", ("struct", "integer")),
+        ("INT", "MAP<STRING, ARRAY<STRUCT<`a b`: INT>>>", ("integer", "map<string, array<struct<`a b`: integer>>>")),
     ],
 )
 def test_a_type_that_would_lose_values_is_refused_with_both_types_under_every_policy(

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from odi_assets.config.models import WriteMode
+from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.errors import FencedError, TableError
 from odi_assets.tables.log import changes
@@ -303,9 +303,22 @@ def test_columns_in_another_order_land_by_name(spark: SparkSession, table: Locat
     assert rows_of(spark, table) == [(1, "a"), (2, "b")]
 
 
-def test_a_column_without_a_type_is_refused_by_name(spark: SparkSession, write: Write) -> None:
-    with pytest.raises(TableError, match="column `nothing` has type void"):
-        write(spark.sql("SELECT 1 AS id, NULL AS nothing"))
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("NULL", "has type void"),
+        ("array(named_struct('x', NULL))", "has, within it, type void"),
+        ("map('k', INTERVAL 1 DAY)", "has, within it, type interval day"),
+        ("parse_json('1')", "has type variant"),
+    ],
+)
+def test_a_column_of_a_type_that_no_table_holds_is_refused_by_name_and_the_table_stays(
+    spark: SparkSession, table: Location, write: Write, value: str, message: str
+) -> None:
+    write(spark.sql("SELECT 1 AS id"))
+    with pytest.raises(TableError, match=f"column `odd` {message}, which Delta cannot store"):
+        write(spark.sql(f"SELECT 2 AS id, {value} AS odd"), schema_policy=SchemaPolicy.EVOLVE)
+    assert rows_of(spark, table) == [(1,)]
 
 
 @pytest.mark.contract
