@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _PART_ROWS, _PART_BYTES = 500_000, 16 * 2**20
+_BATCH_ROWS, _BUFFER = 65_536, 2**20
 _ROW = "__odi_row"
 
 Part = list[tuple[int, int]]
@@ -20,15 +21,16 @@ Part = list[tuple[int, int]]
 def rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) -> list[pa.BooleanArray]:
     """For each of ``files``, in the order of its rows, whether a row of ``wanted`` has the same keys.
 
-    ``wanted`` has the columns of the key and no NULL. A join hashes all its rows, so the files are searched many row
-    groups at a time; what is held of them is bounded, unless one row group alone is beyond it.
+    ``wanted`` has the columns of the key and no NULL. A join hashes all its rows, so the files are searched in parts of
+    many row groups; what is held of them at a time is bounded.
     """
     footers = [pq.read_metadata(file) for file in files]
 
     def search(part: Part) -> list[np.ndarray]:
-        groups = [_keys(files[file], footers[file], group, wanted.schema) for file, group in part]
-        ends = np.cumsum([len(group) for group in groups])
-        return np.split(_have_keys(pa.concat_tables(groups), wanted), ends[:-1])
+        batches = (batch for file, group in part for batch in _keys(files[file], footers[file], group, wanted.schema))
+        masks = [_have_keys(table, wanted) for table in _tables(batches)]
+        ends = np.cumsum([footers[file].row_group(group).num_rows for file, group in part])
+        return np.split(np.concatenate([*masks, np.zeros(0, dtype=bool)]), ends[:-1])
 
     parts = _parts(footers, wanted.column_names)
     found: list[list[pa.BooleanArray]] = [[] for _ in files]
@@ -58,9 +60,22 @@ def _size_of(group: pq.RowGroupMetaData, keys: Sequence[str]) -> int:
     return sum(int(column.total_uncompressed_size) for column in columns if column.path_in_schema in keys)
 
 
-def _keys(file: Path, footer: pq.FileMetaData, group: int, schema: pa.Schema) -> pa.Table:
-    parquet = pq.ParquetFile(file, metadata=footer)
-    return parquet.read_row_group(group, columns=schema.names).select(schema.names).cast(schema)
+def _keys(file: Path, footer: pq.FileMetaData, group: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(file, metadata=footer, buffer_size=_BUFFER, pre_buffer=False)
+    for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=schema.names):
+        yield batch.select(schema.names).cast(schema)
+
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """``batches`` put together, as many at a time as are searched at once: a row group may be larger than that."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= _PART_ROWS or sum(one.nbytes for one in held) >= _PART_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _have_keys(rows: pa.Table, wanted: pa.Table) -> np.ndarray:

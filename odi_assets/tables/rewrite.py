@@ -33,6 +33,7 @@ MOST_BYTES = 512 * 2**20
 
 _PIECE_ROWS, _PIECE_BYTES = 65_536, 8 * 2**20
 _ROW_GROUP_BYTES = 32 * 2**20
+_BUFFER = 2**20
 # Each holds a piece of a file, and a row group of its copy as far as it is encoded.
 _WORKERS = 2
 _KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
@@ -137,7 +138,8 @@ def _hive_folder(handle: TableHandle, file: LiveFile) -> str | None:
 
 def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    parquet = pq.ParquetFile(source)
+    # Without a buffer, the chunk of each column of a row group would be read into memory as a whole.
+    parquet = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
     schema = _without_views(parquet.schema_arrow)
     with pq.ParquetWriter(
         target,
