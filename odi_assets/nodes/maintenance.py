@@ -65,8 +65,8 @@ def _of_young_orphans(count: int) -> str | None:
         return None
     files = f"{count:,} file{'' if count == 1 else 's'}"
     return (
-        f"{files} younger than {ORPHAN_HOURS} hours that no version names stay, for a run that is still writing may "
-        "have made them; if it was killed, a later maintenance deletes them"
+        f"kept {files} younger than {ORPHAN_HOURS} hours that no version names, in case a run is still writing; "
+        "what a killed one left goes with a later maintenance"
     )
 
 

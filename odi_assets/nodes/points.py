@@ -56,7 +56,7 @@ def at_version(number: int) -> Choice:
             oldest = min((commit.version for commit in handle.commits()), default=newest)
             raise ConfigError(
                 f"version {number} is not known any more: the table's log was cleaned and begins with version {oldest}",
-                fix="choose a later version (odi state rewind NODE --list)",
+                fix="choose a later version: --list shows them",
                 version=number,
             )
         return number
@@ -100,7 +100,7 @@ def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
         if version is None or version > int(handle.version or 0):
             raise ConfigError(
                 f"run {run_id} left no version of {key}'s table that is still there",
-                fix="`odi state rewind NODE --list` shows the versions there are",
+                fix=f"`odi state rewind {key} --list` shows the versions there are",
             )
         return version
 
@@ -117,7 +117,7 @@ def before_run(run_id: str, key: NodeKey) -> Choice:
         if first == 0:
             raise ConfigError(
                 f"run {run_id} made the table of {key}; there is nothing before it",
-                fix="rebuild it with odi run --full-refresh",
+                fix=f"rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh",
             )
         return first - 1
 
@@ -135,7 +135,7 @@ def before_last_rewind(key: NodeKey) -> Choice:
                 break
         raise ConfigError(
             f"the last commit to the table of {key} is no rewind, so there is nothing to do again",
-            fix="`odi state rewind NODE --list` shows the versions to go to",
+            fix=f"`odi state rewind {key} --list` shows the versions to go to",
         )
 
     return choose

@@ -54,7 +54,8 @@ def hwm_at(project: Project, state: StateBackend, key: NodeKey, handle: TableHan
         return None
     raise StateError(
         f"{key}: which HWM belongs to version {version} is not known any more: the log was cleaned since",
-        fix="choose a later version (odi state rewind NODE --list), or rebuild the table with odi run --full-refresh",
+        fix=f"choose a later version (odi state rewind {key} --list), or rebuild the table with odi run {key.pipeline} "
+        f"--node {key.node} --full-refresh",
         node=str(key),
         version=version,
     )
