@@ -7,6 +7,7 @@ of their own.
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import tempfile
 from collections.abc import Iterator
@@ -71,6 +72,8 @@ def jvm_options() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def scratch() -> Iterator[None]:
     """What processes leave behind that are killed, or forget to clear up, goes with the session."""
+    # Its own folder goes when the process ends, and would be missed if it had gone with the session.
+    multiprocessing.util.get_temp_dir()
     made = tempfile.TemporaryDirectory(prefix="odi-tests-", ignore_cleanup_errors=True)
     with made as folder, pytest.MonkeyPatch.context() as patch:
         # Some tests give up being root and are to fail at a folder of theirs, not at one above it.
