@@ -22,6 +22,9 @@ REQUIRED_CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # INT96, the default, carries no minimum and maximum in the footer.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Filters are pushed down to files as java.sql.Date and Timestamp otherwise, whose calendar has no 5 to 14 October
+    # 1582: files with such days are left out.
+    "spark.sql.datetime.java8API.enabled": "true",
 }
 """Settings without which a table or a checkpoint is read or written wrongly; a project cannot override them."""
 

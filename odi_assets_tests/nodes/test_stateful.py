@@ -198,6 +198,17 @@ def test_a_cursor_of_any_type_orders_rows_in_any_zone(
     assert ids(box) == [n for n in range(len(values)) if n not in skipped]
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC")], ids=str)
+def test_days_that_no_calendar_of_the_time_had_are_read_like_others(make: Make, kind: pa.DataType) -> None:
+    box = make()
+    days = [date(1582, 10, day) for day in (4, 7, 12, 15)]
+    cursors = days if pa.types.is_date(kind) else [datetime(d.year, d.month, d.day, 6, tzinfo=UTC) for d in days]
+    for number, cursor in enumerate(cursors):
+        feed(box, [(number, cursor)], kind)
+        assert box.run("events").rows_written == 1
+    assert ids(box) == [0, 1, 2, 3]
+
+
 def test_a_rolling_window_over_dates_begins_with_a_whole_day(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(date(2024, 2, 28),), (date(2024, 2, 29),), (date(2024, 3, 1),)], "day DATE")
     window = Window("day", lower=datetime(2024, 2, 29, 5, tzinfo=UTC), lower_inclusive=True)
