@@ -45,7 +45,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # Comes before the installation, and so runs without it: whoever lacks Java hears of it at once.
 java:
-	@$(find_python); "$$python" -m odi_assets.engine.java
+	@$(find_python); "$$python" -m odi_assets.spark.java
 
 run: java $(INSTALLED) ## run the sample: half of January 2013, then the other half
 	$(BIN)/odi sample reset --yes --days 15

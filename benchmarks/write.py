@@ -49,7 +49,7 @@ def rows_of(ids: DataFrame) -> DataFrame:
 
 def _session() -> SparkSession:
     from odi_assets.config.models import SparkConfig
-    from odi_assets.engine.session import open_session
+    from odi_assets.spark.session import open_session
 
     return open_session(SparkConfig(conf={"spark.driver.memory": "4g"}), app_name="benchmarks").spark
 
@@ -57,8 +57,8 @@ def _session() -> SparkSession:
 def _ours(spark: SparkSession, count: int, target: Path) -> None:
     from odi_assets.config.models import LocalConnection, WriteMode
     from odi_assets.connections.location import resolve
-    from odi_assets.tables.embedded import EmbeddedEngine
-    from odi_assets.tables.protocol import Stamp, WriteSpec
+    from odi_assets.delta.types import Stamp, WriteSpec
+    from odi_assets.tables.writer import EmbeddedEngine
 
     engine = EmbeddedEngine()
     handle = engine.open(resolve(LocalConnection(base_path=str(target.parent)), target.name, target.parent))

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.engine.session import open_session
+from odi_assets.spark.session import open_session
 
 MASTER_VARIABLE, REMOTE_VARIABLE = "ODI_TEST_MASTER", "ODI_TEST_REMOTE"
 """What the suite's session is opened on; only tests marked ``contract`` are meant for other than the default."""

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
-from odi_assets.nodes.materialize import commit, compute
-from odi_assets.nodes.plan import plan_node
+from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RunInfo
 

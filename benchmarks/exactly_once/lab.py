@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.connections.location import Location
-    from odi_assets.engine.session import SessionHandle
-    from odi_assets.nodes.plan import NodePlan
+    from odi_assets.nodes.planning.planner import NodePlan
     from odi_assets.nodes.result import NodeResult
+    from odi_assets.spark.session import SessionHandle
 
 SCHEMA = (
     "id BIGINT, customer INT, name STRING, price DECIMAL(16,6), ordered_at TIMESTAMP, day DATE, gift BOOLEAN, "
@@ -72,7 +72,7 @@ class Pipeline:
 
     def plan(self, node: str) -> NodePlan:
         from odi_assets.config.graph import NodeKey
-        from odi_assets.nodes.plan import plan_node
+        from odi_assets.nodes.planning.planner import plan_node
 
         return plan_node(self.project, self.state, NodeKey("p", node))
 
@@ -83,10 +83,10 @@ class Pipeline:
             RuntimeError: there was nothing to do, which would be measured as very fast.
         """
         from odi_assets.config.graph import NodeKey
-        from odi_assets.nodes import attempts
         from odi_assets.nodes.code_version import code_version
-        from odi_assets.nodes.materialize import commit, compute
-        from odi_assets.nodes.outcomes import record
+        from odi_assets.nodes.execution.materialize import commit, compute
+        from odi_assets.nodes.execution.outcomes import record
+        from odi_assets.nodes.history import attempts
         from odi_assets.nodes.result import RunInfo
 
         key = NodeKey("p", node)
@@ -135,7 +135,7 @@ class Lab:
 def open_spark() -> SessionHandle:
     """The session that measures run in: as a project gets it, with memory for all of them."""
     from odi_assets.config.models import SparkConfig
-    from odi_assets.engine.session import open_session
+    from odi_assets.spark.session import open_session
 
     return open_session(SparkConfig(conf={"spark.driver.memory": "4g"}), app_name="benchmarks")
 

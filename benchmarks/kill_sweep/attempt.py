@@ -14,14 +14,14 @@ import dagster as dg
 
 from benchmarks.kill_sweep.jvm import adopt
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.bounds import Bounds
-from odi_assets.nodes.counting import RowCounts
-from odi_assets.nodes.materialize import Computed, commit, compute
-from odi_assets.nodes.plan import NodePlan, plan_node
+from odi_assets.nodes.execution.materialize import Computed, commit, compute
+from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.planning.planner import NodePlan, plan_node
+from odi_assets.nodes.planning.time_range import Bounds
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
-from odi_assets.orchestration.reconcile import mend_history
-from odi_assets.orchestration.run_history import TRIGGER_TAG, RunHistory
+from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
+from odi_assets.orchestration.runs.reconcile import mend_history
 
 PROTOCOL = "node"
 """The kind of runs that this module makes."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks.kill_sweep.box import KEY, Box
 from odi_assets.config.graph import state_key
-from odi_assets.nodes.agreement import committed_hwm
-from odi_assets.nodes.doctor import examine
+from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.fences import app_id
-from odi_assets.tables.handle import TableHandle
+from odi_assets.nodes.planning.starting_hwm import committed_hwm
+from odi_assets.nodes.recovery.doctor import examine
 
 
 @dataclass

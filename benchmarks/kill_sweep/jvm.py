@@ -53,7 +53,7 @@ def main() -> None:
     """Serve until stdin ends."""
     os.environ |= PLAIN_GATEWAY
     from odi_assets.config.models import SparkConfig
-    from odi_assets.engine.session import open_session
+    from odi_assets.spark.session import open_session
 
     handle = open_session(SparkConfig(master="local[2]", conf=_CONF), app_name="kill sweep")
     parameters = handle.spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]

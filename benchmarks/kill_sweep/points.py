@@ -39,22 +39,22 @@ class Point:
 
 
 POINTS = (
-    Point("history mended, notes still there", "odi_assets.orchestration.reconcile.end", "before", "mending"),
-    Point("before planning", "odi_assets.orchestration.run_history.begin", "after"),
+    Point("history mended, notes still there", "odi_assets.orchestration.runs.reconcile.end", "before", "mending"),
+    Point("before planning", "odi_assets.orchestration.runs.history.begin", "after"),
     Point("planned", "benchmarks.kill_sweep.attempt.plan_node", "after"),
-    Point("upper bound fixed", "odi_assets.nodes.materialize.with_upper_bounds", "after"),
-    Point("before the ledger", "odi_assets.increments.ledger.write", "before", "ledger"),
-    Point("half of the ledger", "odi_assets.increments.ledger.pq.write_table", "half", "ledger"),
-    Point("ledger written", "odi_assets.increments.ledger.write", "after", "ledger"),
+    Point("upper bound fixed", "odi_assets.nodes.execution.materialize.with_upper_bounds", "after"),
+    Point("before the ledger", "odi_assets.sources.files.ledger.write", "before", "ledger"),
+    Point("half of the ledger", "odi_assets.sources.files.ledger.pq.write_table", "half", "ledger"),
+    Point("ledger written", "odi_assets.sources.files.ledger.write", "after", "ledger"),
     Point("while Spark writes", "odi_assets.tables.modes.stage", "during", often=True),
     Point("Parquet written, footers not read", "odi_assets.tables.staging.written_files", "before", often=True),
-    Point("before the commit", "odi_assets.tables.commit._commit_once", "before"),
-    Point("committed, not acknowledged", "odi_assets.tables.commit._commit_once", "after"),
-    Point("before advance", "odi_assets.nodes.materialize.advance", "before"),
-    Point("advanced", "odi_assets.nodes.materialize.advance", "after"),
-    Point("before the row of history", "odi_assets.orchestration.run_history.record", "before"),
-    Point("row of history written, note still there", "odi_assets.nodes.attempts.end", "before"),
-    Point("after the row of history", "odi_assets.orchestration.run_history.record", "after"),
+    Point("before the commit", "odi_assets.delta.commit._commit_once", "before"),
+    Point("committed, not acknowledged", "odi_assets.delta.commit._commit_once", "after"),
+    Point("before advance", "odi_assets.nodes.execution.materialize.advance", "before"),
+    Point("advanced", "odi_assets.nodes.execution.materialize.advance", "after"),
+    Point("before the row of history", "odi_assets.orchestration.runs.history.record", "before"),
+    Point("row of history written, note still there", "odi_assets.nodes.history.attempts.end", "before"),
+    Point("after the row of history", "odi_assets.orchestration.runs.history.record", "after"),
 )
 """In the order in which a run comes by."""
 

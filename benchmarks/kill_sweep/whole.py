@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from odi_assets.nodes.attempts import FOLDER
+from odi_assets.nodes.history.attempts import FOLDER
 
 
 def run_whole(project: Path, log: Path, kill_after: float | None) -> tuple[bool, float]:

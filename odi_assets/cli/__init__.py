@@ -11,6 +11,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away.
     """
     from odi_assets.cli.app import app
-    from odi_assets.cli.boundary import run_guarded
+    from odi_assets.cli.exit_codes import run_guarded
 
     return run_guarded(app, arguments)

@@ -6,24 +6,27 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import (
-    catalog,
-    config,
-    doctor,
-    plan,
-    rewind,
-    run,
-    runs,
-    runs_show,
-    sample,
-    state,
-    state_mending,
-    state_moving,
-    system,
-    tables,
-)
+from odi_assets.cli import config, doctor, plan, sample, system, tables
+from odi_assets.cli.options import ConfigOption, DebugOption, common, settings
 from odi_assets.cli.output import data
-from odi_assets.cli.settings import ConfigOption, DebugOption, common, settings
+from odi_assets.cli.run import command as run
+from odi_assets.cli.runs import list as runs
+from odi_assets.cli.runs import show as runs_show
+from odi_assets.cli.state import (
+    inspect as state,
+)
+from odi_assets.cli.state import (
+    odibi as catalog,
+)
+from odi_assets.cli.state import (
+    revisions as state_mending,
+)
+from odi_assets.cli.state import (
+    rewind,
+)
+from odi_assets.cli.state import (
+    transfer as state_moving,
+)
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

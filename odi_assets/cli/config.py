@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli.boundary import BAD_INPUT
+from odi_assets.cli.exit_codes import BAD_INPUT
+from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
 from odi_assets.cli.output import counted, data, data_json, note
-from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, settings
 
 
 def check(
@@ -21,8 +21,8 @@ def check(
     debug: DebugOption = False,
 ) -> None:
     """Check the project file and list all its mistakes, a line each: FILE:LINE:COLUMN: KEY: what is wrong."""
+    from odi_assets.config.diagnostics.problems import ConfigErrors
     from odi_assets.config.loader import load_project_file
-    from odi_assets.config.problems import ConfigErrors
 
     path = settings(context, file or config, debug).project_file
     try:
@@ -46,6 +46,6 @@ def check(
 
 def schema() -> None:
     """Print the JSON Schema of project files, for editors."""
-    from odi_assets.config.schema import json_schema
+    from odi_assets.config.json_schema import json_schema
 
     data_json(json_schema())

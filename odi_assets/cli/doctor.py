@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.boundary import FAILED
-from odi_assets.cli.consent import require_consent
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.exit_codes import FAILED
+from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
 from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
-from odi_assets.cli.rewind import NodeArgument
-from odi_assets.cli.settings import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
+from odi_assets.cli.state.rewind import NodeArgument
 from odi_assets.errors import ConfigError, TableError
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.recover import Recovery
+    from odi_assets.nodes.recovery.recover import Recovery
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import RunRecord
 
@@ -45,7 +45,7 @@ def doctor(
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
     from odi_assets.cli.selection import selected_nodes
-    from odi_assets.nodes.doctor import examine
+    from odi_assets.nodes.recovery.doctor import examine
 
     project = settings(context, config, debug).project()
     keys = selected_nodes(project, pipeline, node)
@@ -73,7 +73,7 @@ def recover(
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.recover import apply_recovery, find_recovery
+    from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
 
     project = settings(context, config, debug).project()
     keys = [NodeKey.parse(name) for name in nodes] if nodes else list(project.graph.order())
@@ -110,15 +110,15 @@ def recover(
 
 def _recover_history(project: Project, state: StateBackend, keys: Sequence[NodeKey], dry_run: bool) -> list[RunRecord]:
     """Let the attempts that vanished have their rows."""
-    from odi_assets.orchestration.instance import open_instance
-    from odi_assets.orchestration.reconcile import reconcile
+    from odi_assets.orchestration.runs.instance import open_instance
+    from odi_assets.orchestration.runs.reconcile import reconcile
 
     with open_instance(project.root) as instance:
         return reconcile(project, instance, state=state, nodes=keys, every_commit=True, dry_run=dry_run)
 
 
 def _recovery(one: dict[str, Any]) -> list[str]:
-    from odi_assets.cli.results import hwm_change
+    from odi_assets.cli.run.results import hwm_change
 
     change = hwm_change(one["hwm_before"], one["hwm_after"], False)
     return [f"{one['pipeline']}.{one['node']}", "HWM", change, str(one["table_version"]), str(one["run_id"] or "")]
@@ -149,10 +149,10 @@ def accept(
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
     from odi_assets.config.graph import NodeKey, state_key
-    from odi_assets.nodes.behind import accept as accept_table
-    from odi_assets.nodes.display import hwm_text
-    from odi_assets.tables.handle import TableHandle
-    from odi_assets.tables.restore import missing_files
+    from odi_assets.delta.restore import missing_files
+    from odi_assets.delta.table import TableHandle
+    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.nodes.planning.target_check import accept as accept_table
 
     project = settings(context, config, debug).project()
     key = NodeKey.parse(node)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from odi_assets.cli.boundary import BAD_INPUT, FAILED, readable
-from odi_assets.cli.output import Column, counted, data_json, data_table, is_narrow, note
-from odi_assets.cli.settings import (
+from odi_assets.cli.exit_codes import BAD_INPUT, FAILED, readable
+from odi_assets.cli.options import (
     ConfigOption,
     DebugOption,
     DownstreamOption,
@@ -22,10 +21,11 @@ from odi_assets.cli.settings import (
     bounds_of,
     settings,
 )
+from odi_assets.cli.output import Column, counted, data_json, data_table, is_narrow, note
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
-    from odi_assets.cli.forecast import Forecast
+    from odi_assets.nodes.planning.forecast import Forecast
 
 _COLUMNS = (
     Column("node"),
@@ -48,8 +48,8 @@ def plan(
     debug: DebugOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
-    from odi_assets.cli.forecast import forecast
     from odi_assets.cli.selection import selected_nodes
+    from odi_assets.nodes.planning.forecast import forecast
 
     project = settings(context, config, debug).project()
     bounds = bounds_of(from_, to)
@@ -71,7 +71,7 @@ def plan(
 
 
 def _row(found: Forecast, one_pipeline: bool) -> list[str]:
-    from odi_assets.cli.results import hwm_change
+    from odi_assets.cli.run.results import hwm_change
 
     facts = found.facts
     return [

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.consent import require_consent
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.options import ConfigOption, DebugOption, YesOption, settings
 from odi_assets.cli.output import data, note
-from odi_assets.cli.settings import ConfigOption, DebugOption, YesOption, settings
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -51,8 +51,8 @@ def reset(
 
 def _announce(project: Project, days: int | None) -> None:
     from odi_assets.config.graph import state_key
+    from odi_assets.delta.table import TableHandle
     from odi_assets.sample.tables import PIPELINE
-    from odi_assets.tables.handle import TableHandle
 
     keys = project.pipeline_nodes(PIPELINE)
     set_keys = {entry.key for entry in project.open_state().list_hwms()}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, settings
 from odi_assets.cli.output import data_json, note
-from odi_assets.cli.settings import ConfigOption, DebugOption, DryRunOption, JsonOption, settings
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def maintain(
 
 def _recover(project: Project, state: StateBackend) -> int:
     """Let the runs that vanished have their rows; how many there were."""
-    from odi_assets.orchestration.instance import open_instance
-    from odi_assets.orchestration.reconcile import reconcile
+    from odi_assets.orchestration.runs.instance import open_instance
+    from odi_assets.orchestration.runs.reconcile import reconcile
 
     with open_instance(project.root) as instance:
         return len(reconcile(project, instance, state=state))
@@ -71,7 +71,7 @@ def _recover(project: Project, state: StateBackend) -> int:
 def _span(text: str | None) -> timedelta | None:
     from pydantic_core import PydanticCustomError
 
-    from odi_assets.config.duration import parse_duration
+    from odi_assets.config.models.durations import parse_duration
 
     if text is None:
         return None

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.consent import require_consent
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
 from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
-from odi_assets.cli.settings import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
-    from odi_assets.tables.maintenance import Maintenance
+    from odi_assets.delta.maintenance import Maintenance
 
 _COLUMNS = (
     Column("node"),
@@ -48,8 +48,8 @@ def maintain(
     No row changes, and runs may go on meanwhile. Versions older than --retain-hours can no longer be gone back to.
     """
     from odi_assets.cli.selection import selected_nodes
-    from odi_assets.nodes.maintenance import maintain_node
-    from odi_assets.tables.maintenance import MaintenanceOptions
+    from odi_assets.delta.maintenance import MaintenanceOptions
+    from odi_assets.nodes.recovery.maintenance import maintain_node
 
     project = settings(context, config, debug).project()
     keys = selected_nodes(project, None, nodes)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from odi_assets.config.digraph import find_cycles, topological_order
-from odi_assets.config.mistake import closest
+from odi_assets.config.diagnostics.mistakes import closest
 from odi_assets.config.models import NodeConfig, ProjectConfig, RollingWindowIncrement
 from odi_assets.errors import ConfigError
+from odi_assets.util.graphs import find_cycles, topological_order
 
 
 @dataclass(frozen=True, order=True)

@@ -10,13 +10,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from odi_assets.config import checks, document
-from odi_assets.config.explain import explain
-from odi_assets.config.finding import Finding, Places
+from odi_assets.config import checks
+from odi_assets.config.diagnostics.locations import Finding, Places
+from odi_assets.config.diagnostics.partial_project import read_outline
+from odi_assets.config.diagnostics.problems import ConfigErrors, Problem
+from odi_assets.config.diagnostics.pydantic_errors import explain
 from odi_assets.config.models import ProjectConfig
-from odi_assets.config.outline import read_outline
-from odi_assets.config.problems import ConfigErrors, Problem
 from odi_assets.config.values import Values, read_values
+from odi_assets.config.yaml import document
 
 LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON state backend (local-only mode)."
 

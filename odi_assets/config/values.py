@@ -6,10 +6,10 @@ from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odi_assets.config.document import Mapping, Node, Path, Scalar, Sequence
-from odi_assets.config.finding import Finding
-from odi_assets.config.mistake import Mistake
-from odi_assets.config.substitution import HOW, substitute
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.mistakes import Mistake
+from odi_assets.config.yaml.document import Mapping, Node, Path, Scalar, Sequence
+from odi_assets.config.yaml.variables import HOW, substitute
 
 IGNORED_AT_ROOT = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
 IGNORED_IN_PIPELINES = frozenset({"layer"})

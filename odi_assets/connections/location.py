@@ -9,8 +9,8 @@ from typing import Any
 
 from odi_assets.config.models import AzureBlobConnection, Connection, GcsConnection, LocalConnection, S3Connection
 from odi_assets.config.paths import SCHEME, inside, local_base
-from odi_assets.connections import stores
-from odi_assets.connections.stores import Options
+from odi_assets.connections import storage_options as stores
+from odi_assets.connections.storage_options import Options
 from odi_assets.errors import ConfigError
 
 

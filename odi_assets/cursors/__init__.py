@@ -17,8 +17,8 @@ from odi_assets.cursors.model import (
     SnapshotStatus,
     StateType,
 )
+from odi_assets.cursors.moves import Move
 from odi_assets.cursors.olake import load_olake, parse_olake
-from odi_assets.cursors.order import Move
 from odi_assets.cursors.positions import (
     BinlogPosition,
     ConsumerGroup,

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from odi_assets.cursors.model import CursorDocument
-from odi_assets.json_text import write
+from odi_assets.util.exact_json import write
 
 
 def canonical(document: CursorDocument) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odi_assets.cursors.model import CursorDocument, CursorStream, Snapshot, SnapshotStatus
-from odi_assets.cursors.order import UNMOVED, Move, Verdict, joined, ordered
+from odi_assets.cursors.moves import UNMOVED, Move, Verdict, joined, ordered
 from odi_assets.cursors.positions import compare_positions
 from odi_assets.cursors.values import compare_values
 

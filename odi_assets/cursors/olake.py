@@ -11,14 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from odi_assets.cursors.model import (
-    CursorDocument,
-    CursorStream,
-    SharedPosition,
-    Snapshot,
-    SnapshotStatus,
-    StateType,
-)
+from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition, Snapshot, SnapshotStatus, StateType
 from odi_assets.cursors.olake_state import (
     kind_of,
     read_cursors,
@@ -28,7 +21,7 @@ from odi_assets.cursors.olake_state import (
 )
 from odi_assets.cursors.problems import DocumentProblem, Problems, document_error
 from odi_assets.errors import CursorDocumentError
-from odi_assets.json_text import JsonPath, JsonSyntaxError, faults, read
+from odi_assets.util.exact_json import JsonPath, JsonSyntaxError, faults, read
 
 TOOL = "OLake"
 

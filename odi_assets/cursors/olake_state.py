@@ -18,7 +18,7 @@ from odi_assets.cursors.positions import (
 )
 from odi_assets.cursors.problems import Problems
 from odi_assets.cursors.values import Scalar
-from odi_assets.json_text import JsonPath, write
+from odi_assets.util.exact_json import JsonPath, write
 
 TOKEN_KEYS = ("_data", "resume_token", "_cdc_resume_token")
 """Where MongoDB's resume token is kept; ``resume_token`` holds it as an object with ``_data``."""

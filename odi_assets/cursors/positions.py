@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odi_assets.cursors.order import UNMOVED, Move, Verdict, ordered
+from odi_assets.cursors.moves import UNMOVED, Move, Verdict, ordered
 
 
 @dataclass(frozen=True)

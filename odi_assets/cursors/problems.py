@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odi_assets.errors import CursorDocumentError
-from odi_assets.json_text import JsonPath, key_text, places
+from odi_assets.util.exact_json import JsonPath, key_text, places
 
 _SHOWN = 50
 """Problems spelled out in a message; ``problems`` of the error holds all."""

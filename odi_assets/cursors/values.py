@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
-from odi_assets.cursors.order import UNMOVED, Move, Verdict, ordered
+from odi_assets.cursors.moves import UNMOVED, Move, Verdict, ordered
 
 Scalar: TypeAlias = str | int | Decimal | bool | None
 

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.execution.transform import sql_text
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.transform import sql_text
 
 _LENGTH = 12
 _DOES_NOT_MATTER = {"description", "owner", "tags"}

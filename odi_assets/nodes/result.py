@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.display import hwm_text
+from odi_assets.nodes.hwm_text import hwm_text
 from odi_assets.state.records import RunStatus
 
 RESUMED_FROM = "resumed_from"

@@ -10,7 +10,7 @@ import dagster as dg
 
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE, PROJECT_VARIABLE, Project
-from odi_assets.orchestration.build import build_definitions
+from odi_assets.orchestration.definitions import build_definitions
 
 _CLONE = Path(__file__).resolve().parents[2]
 

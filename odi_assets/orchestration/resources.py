@@ -4,7 +4,7 @@ The Spark resource is dagster-pyspark's ``LazyPySparkResource`` to whoever uses 
 ``spark_context`` and ``spark_config`` are there, and importing it starts nothing. What does not serve is how that one
 makes a session: without the settings that our tables need (UTC, timestamps with statistics), without those of the
 project file or a Spark Connect address, without a helpful word where there is no Java, and never stopping what it
-started. So the session comes from ``odi_assets.engine.session`` and ends with the run.
+started. So the session comes from ``odi_assets.spark.session`` and ends with the run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dagster_spark.utils import flatten_dict
 from pydantic import Field, PrivateAttr
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.engine.session import SessionHandle, open_session
 from odi_assets.nodes.project import Project
+from odi_assets.spark.session import SessionHandle, open_session
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.manager import StateManager
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from odi_assets.errors import SourceError
-from odi_assets.sample.published import Published
+from odi_assets.sample.landing_files import JANUARY, YEAR, Zone, move, remove, reveal, stage
+from odi_assets.sample.nycflights import Published
 from odi_assets.sample.tables import Dropped, drop_tables
-from odi_assets.sample.zone import JANUARY, YEAR, Zone, move, remove, reveal, stage
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from odi_assets.delta.changes import CommitChange, TableChanges
+from odi_assets.delta.file_pruning import files_in_partitions
+from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError
-from odi_assets.increments.model import PartitionFilter, ReadPlan
-from odi_assets.sources.cursors import require_times, window_condition, without_ties
-from odi_assets.tables.handle import LiveFile, TableHandle
-from odi_assets.tables.log import CommitChange, TableChanges
-from odi_assets.tables.pruning import files_in_partitions
-from odi_assets.tables.reading import quoted, read_files, read_table, reader_options, spark_path
-from odi_assets.tables.upsert import same_keys
+from odi_assets.sources.cursor.columns import require_times, window_condition, without_ties
+from odi_assets.sources.model import PartitionFilter, ReadPlan
+from odi_assets.tables.reader import quoted, read_files, read_table, reader_options, spark_path
+from odi_assets.tables.upsert.matching import same_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import create_state_backend
-from odi_assets.state.local_json import LocalJSONStateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.state.manager import StateManager
 from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
 
 if TYPE_CHECKING:
-    from odi_assets.state.catalog import CatalogStateBackend
+    from odi_assets.state.delta.backend import CatalogStateBackend
     from odi_assets.state.store import StateStore, StoreMetrics, StoreState
-    from odi_assets.state.store_provider import StateStoreProvider
+    from odi_assets.state.store.provider import StateStoreProvider
 
 __all__ = [
     "CatalogStateBackend",
@@ -34,9 +34,9 @@ __all__ = [
 
 # deltalake is loaded only by those who use it.
 _ON_DEMAND = {
-    "CatalogStateBackend": "odi_assets.state.catalog",
+    "CatalogStateBackend": "odi_assets.state.delta.backend",
     "StateStore": "odi_assets.state.store",
-    "StateStoreProvider": "odi_assets.state.store_provider",
+    "StateStoreProvider": "odi_assets.state.store.provider",
     "StoreMetrics": "odi_assets.state.store",
     "StoreState": "odi_assets.state.store",
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from odi_assets.config.models import ProjectConfig, RetryConfig, SystemConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.local_json import LocalJSONStateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.state.retry import Retry
 
 
@@ -40,7 +40,7 @@ def catalog_at(config: ProjectConfig, root: Path, connection: str, path: str) ->
 
 def _catalog(config: ProjectConfig, system: SystemConfig, root: Path) -> StateBackend:
     from odi_assets.connections.location import resolve
-    from odi_assets.state.catalog import CatalogStateBackend
+    from odi_assets.state.delta.backend import CatalogStateBackend
 
     connection = config.connections.get(system.connection)
     if connection is None:

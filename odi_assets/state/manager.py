@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.local_json import LocalJSONStateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
+from odi_assets.state.odibi_runs import pipeline_data
 from odi_assets.state.records import HwmEntry
-from odi_assets.state.run_data import pipeline_data
 
 if TYPE_CHECKING:
-    from odi_assets.state.transfer import Transfer
+    from odi_assets.state.transfer.load import Transfer
 
 
 class StateManager:
@@ -65,8 +65,8 @@ class StateManager:
             history: with the revisions before the present one that are kept.
             runs: with run history.
         """
-        from odi_assets.state.portable import to_document
-        from odi_assets.state.snapshot import take
+        from odi_assets.state.transfer.document import to_document
+        from odi_assets.state.transfer.snapshot import take
 
         environments = [self.backend.environment]
         found = take(self.backend, project=None, environments=environments, history=history, runs=runs)
@@ -87,8 +87,8 @@ class StateManager:
             ConfigError: everything that is wrong with the document. Nothing was changed.
             StateError: marks would move back, and ``force`` was not said. Nothing was changed.
         """
-        from odi_assets.state.portable import parse, to_text
-        from odi_assets.state.transfer import decide
+        from odi_assets.state.transfer.document import parse, to_text
+        from odi_assets.state.transfer.load import decide
 
         transfer = decide(parse(to_text(dict(document)), "the document"), self.backend, same_tables=True, force=force)
         transfer.require_none_kept()

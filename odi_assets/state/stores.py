@@ -8,7 +8,7 @@ from odi_assets.config.models import ProjectConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import catalog_at, create_state_backend
-from odi_assets.state.local_json import LocalJSONStateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
 
 PROJECT = "project"
 
@@ -46,6 +46,6 @@ def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:
         return LocalJSONStateBackend(folder)
     if (folder / "state.json").is_file():
         return LocalJSONStateBackend(folder / "state.json")
-    from odi_assets.state.catalog import CatalogStateBackend
+    from odi_assets.state.delta.backend import CatalogStateBackend
 
     return CatalogStateBackend(str(folder / "meta_runs"), str(folder / "meta_state"))

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.streaming.checkpoint import Batch, Checkpoint, Operator, StoreInfo, inspect
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.join_keys import KeyStatus, SideOfKey, WhyMissing, why_missing
+    from odi_assets.streaming.missing_rows import KeyStatus, SideOfKey, WhyMissing, why_missing
     from odi_assets.streaming.state_reader import read_state, state_metadata
 
 _NEEDS_SPARK = {
-    "KeyStatus": "join_keys",
-    "SideOfKey": "join_keys",
-    "WhyMissing": "join_keys",
-    "why_missing": "join_keys",
+    "KeyStatus": "missing_rows",
+    "SideOfKey": "missing_rows",
+    "WhyMissing": "missing_rows",
+    "why_missing": "missing_rows",
     "read_state": "state_reader",
     "state_metadata": "state_reader",
 }

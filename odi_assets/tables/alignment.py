@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odi_assets.tables.reading import quoted, spark_schema
+from odi_assets.tables.reader import quoted, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
 
-    from odi_assets.tables.evolution import SchemaPlan
+    from odi_assets.delta.schema_evolution import SchemaPlan
 
 
 def aligned(df: DataFrame, plan: SchemaPlan, extra: str | None = None) -> DataFrame:

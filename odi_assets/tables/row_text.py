@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odi_assets.tables.reading import quoted
+from odi_assets.tables.reader import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import Location
-from odi_assets.tables.footers import WrittenFile, written_files
-from odi_assets.tables.partition_values import same_spelling
-from odi_assets.tables.reading import WRITE_FOLDER, reader_options
+from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
+from odi_assets.delta.partition_values import same_spelling
+from odi_assets.tables.reader import reader_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes import attempts
+from odi_assets.nodes.history import attempts
 from odi_assets.nodes.result import RunInfo
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.nodes.support import Sandbox
@@ -106,7 +106,7 @@ def test_recover_gives_every_commit_its_row_of_history_and_doctor_is_content(
     assert {one["kind"] for one in json.loads(sick.out)} == {"run without a row of history"}
     assert "until then its run may yet write it" in sick.out
     assert odi("state", "recover", "--json").out.strip() == "[]"
-    monkeypatch.setattr("odi_assets.orchestration.reconcile.GRACE", timedelta(0))
+    monkeypatch.setattr("odi_assets.orchestration.runs.reconcile.GRACE", timedelta(0))
     shown = json.loads(odi("state", "recover", "p.raw", "--dry-run", "--json").out)
     assert [(one["node"], one["table_version"], one["status"]) for one in shown] == [
         ("raw", 0, "SUCCESS"),

@@ -17,8 +17,8 @@ from typing import Any
 from deltalake import DeltaTable
 
 from odi_assets.cli import main as odi
-from odi_assets.engine.session import open_session
 from odi_assets.nodes.project import Project
+from odi_assets.spark.session import open_session
 from odi_assets_tests.cli.shop import deliver
 
 HELD = "while executors write"
@@ -27,9 +27,9 @@ HELD = "while executors write"
 POINTS: dict[str, tuple[str, str, bool]] = {
     "before staging": ("odi_assets.tables.modes", "stage", False),
     "after staging": ("odi_assets.tables.modes", "stage", True),
-    "before the commit": ("odi_assets.tables.embedded", "commit", False),
-    "after the commit": ("odi_assets.tables.embedded", "commit", True),
-    "after the advance": ("odi_assets.nodes.materialize", "advance", True),
+    "before the commit": ("odi_assets.tables.writer", "commit", False),
+    "after the commit": ("odi_assets.tables.writer", "commit", True),
+    "after the advance": ("odi_assets.nodes.execution.materialize", "advance", True),
 }
 """Name → module, function, and whether it has done its work when the end comes."""
 

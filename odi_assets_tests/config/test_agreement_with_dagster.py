@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from odi_assets.config.fields import RESERVED_JOB_NAMES, Cron, Name, Owner, Tag
+from odi_assets.config.models.fields import RESERVED_JOB_NAMES, Cron, Name, Owner, Tag
 
 
 def accepts(kind: object, value: str) -> bool:

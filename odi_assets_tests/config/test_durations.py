@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from odi_assets.config.duration import Lag, parse_duration
+from odi_assets.config.models.durations import Lag, parse_duration
 
 LAG: TypeAdapter[object] = TypeAdapter(Lag)
 

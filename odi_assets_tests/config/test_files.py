@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.config import document, yaml_core
+from odi_assets.config.diagnostics.problems import ConfigErrors
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.problems import ConfigErrors
+from odi_assets.config.yaml import document
+from odi_assets.config.yaml import parser as yaml_core
 from odi_assets_tests.config.support import problem, project, write
 
 

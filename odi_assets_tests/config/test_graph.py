@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odi_assets.config.digraph import find_cycles, topological_order
 from odi_assets.config.graph import Graph, NodeKey, state_key
 from odi_assets.config.models import ProjectConfig
 from odi_assets.errors import ConfigError
+from odi_assets.util.graphs import find_cycles, topological_order
 from odi_assets_tests.config.support import SOURCE, load, node, project
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from odi_assets.config.document import Mapping, Node, Scalar, read_document
-from odi_assets.config.schema import json_schema
+from odi_assets.config.json_schema import json_schema
+from odi_assets.config.yaml.document import Mapping, Node, Scalar, read_document
 from odi_assets_tests.config.support import SOURCE, load, project
 
 VALIDATOR = Draft202012Validator(json_schema())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.config.ddl import find_mistakes, normalize
+from odi_assets.config.models.ddl import find_mistakes, normalize
 
 RIGHT = [
     "id BIGINT",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from odi_assets.config.diagnostics.problems import ConfigErrors
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.problems import ConfigErrors
 from odi_assets_tests.config.support import SOURCE, load, project, write
 
 SECRET = "hunter2Zq"

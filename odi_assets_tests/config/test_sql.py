@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from odi_assets.config.sql_grammar import find_syntax_error
-from odi_assets.config.sql_text import find_certain_mistake
+from odi_assets.config.checks.sql_grammar import find_syntax_error
+from odi_assets.config.checks.sql_lexer import find_certain_mistake
 
 RIGHT = [
     "SELECT * FROM df",

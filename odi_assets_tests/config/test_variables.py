@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odi_assets.config.document import Scalar, read_document
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.substitution import substitute
+from odi_assets.config.yaml.document import Scalar, read_document
+from odi_assets.config.yaml.variables import substitute
 from odi_assets_tests.config.support import load, place, problem, problems, project, write
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

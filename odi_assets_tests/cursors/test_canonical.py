@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odi_assets.cursors import canonical, compare, dump, fingerprint, parse_olake
-from odi_assets.cursors.order import Move
+from odi_assets.cursors.moves import Move
 from odi_assets_tests.cursors.documents import document, on_a_busy_machine, stream
 
 names = st.text('abc._ "\\é日😀', min_size=1, max_size=8)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
-from odi_assets.nodes.doctor import Kind, examine
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.state import CatalogStateBackend
 from odi_assets.state.records import Move, RunStatus
 from odi_assets_tests.nodes.support import Sandbox

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.maintenance import MEGABYTE, MaintenanceOptions
 from odi_assets.errors import ConfigError, TableError
-from odi_assets.nodes import points
-from odi_assets.nodes.maintenance import maintain_node
-from odi_assets.nodes.rewind import apply_rewind, plan_rewind
+from odi_assets.nodes.recovery import table_versions as points
+from odi_assets.nodes.recovery.maintenance import maintain_node
+from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.maintenance import MEGABYTE, MaintenanceOptions
 from odi_assets_tests.nodes.support import Sandbox
 
 NODES = """

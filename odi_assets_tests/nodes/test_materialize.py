@@ -25,7 +25,7 @@ from odi_assets.errors import (
     TargetBehindStateError,
     TransformError,
 )
-from odi_assets.nodes.materialize import compute
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 

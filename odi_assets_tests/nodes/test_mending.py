@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes import attempts
-from odi_assets.nodes.materialize import commit, compute
-from odi_assets.nodes.outcomes import record
-from odi_assets.nodes.process import process_name
+from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.outcomes import record
+from odi_assets.nodes.history import attempts
 from odi_assets.nodes.result import RunInfo
-from odi_assets.orchestration.reconcile import reconcile
+from odi_assets.orchestration.runs.reconcile import reconcile
 from odi_assets.state.records import RunStatus
+from odi_assets.util.process import process_name
 from odi_assets_tests.nodes.support import Sandbox
 
 KEY = NodeKey("p", "raw")
@@ -143,7 +143,7 @@ def test_a_commit_that_nobody_noted_gets_its_row_once_its_run_must_have_ended(
 ) -> None:
     commit(compute(box.plan("raw"), box.spark), box.state, RunInfo("unnoted"))
     assert reconcile(box.project, instance, state=box.state) == []
-    monkeypatch.setattr("odi_assets.orchestration.reconcile.GRACE", timedelta(0))
+    monkeypatch.setattr("odi_assets.orchestration.runs.reconcile.GRACE", timedelta(0))
     (row,) = reconcile(box.project, instance, state=box.state)
     assert (row.run_id, row.status, row.rows_processed) == ("unnoted", RunStatus.SUCCESS, 2)
 

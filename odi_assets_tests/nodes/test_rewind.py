@@ -11,13 +11,13 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.maintenance import MaintenanceOptions
 from odi_assets.errors import ConfigError, FencedError, StateError, TableError
-from odi_assets.nodes import points
-from odi_assets.nodes.maintenance import maintain_node
-from odi_assets.nodes.recover import apply_recovery, find_recovery
-from odi_assets.nodes.rewind import Rewind, apply_rewind, plan_rewind
+from odi_assets.nodes.recovery import table_versions as points
+from odi_assets.nodes.recovery.maintenance import maintain_node
+from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
+from odi_assets.nodes.recovery.rewind import Rewind, apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.maintenance import MaintenanceOptions
 from odi_assets_tests.nodes.support import Sandbox
 
 NODES = """

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.build import build_definitions
-from odi_assets.orchestration.delta_tables import NodeTableResource, delta_table_resource
-from odi_assets.orchestration.run import run_pipeline
+from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.orchestration.runs.run import run_pipeline
+from odi_assets.orchestration.table_resource import NodeTableResource, delta_table_resource
 
 pytestmark = pytest.mark.usefixtures("spark")
 INS = {"table": dg.AssetIn(key=dg.AssetKey(["shop", "sales_by_day"]))}

@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.build import build_definitions
+from odi_assets.orchestration.definitions import build_definitions
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, make_project
 
 BIN = Path(sys.executable).parent

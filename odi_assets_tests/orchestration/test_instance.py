@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from odi_assets.errors import ConfigError
-from odi_assets.orchestration.instance import open_instance
+from odi_assets.orchestration.runs.instance import open_instance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

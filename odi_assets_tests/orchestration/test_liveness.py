@@ -6,8 +6,8 @@ import uuid
 
 import dagster as dg
 
-from odi_assets.nodes.process import process_name
-from odi_assets.orchestration.liveness import PROCESS_TAG, end_lost_run, stamp_process
+from odi_assets.orchestration.runs.liveness import PROCESS_TAG, end_lost_run, stamp_process
+from odi_assets.util.process import process_name
 
 
 def _run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> dg.DagsterRun:

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.build import build_definitions
-from odi_assets.orchestration.delta_tables import delta_table_resource
+from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.resources import SparkResource, StateResource
+from odi_assets.orchestration.table_resource import delta_table_resource
 from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_project
 
 SECRET = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="

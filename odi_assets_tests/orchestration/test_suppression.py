@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from odi_assets.orchestration.suppression import PLANNED, suppress_materialization
+from odi_assets.orchestration.assets.suppress_materialization import PLANNED, suppress_materialization
 
 
 class _Manager(dg.IOManager):

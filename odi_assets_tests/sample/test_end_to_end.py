@@ -17,15 +17,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.materialize import commit, compute, no_data
-from odi_assets.nodes.outcomes import record
-from odi_assets.nodes.plan import plan_node
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.execution.materialize import commit, compute, no_data
+from odi_assets.nodes.execution.outcomes import record
+from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sample.landing import arrive, hold
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.handle import TableHandle
-from odi_assets.tables.reading import read_table
+from odi_assets.tables.reader import read_table
 
 
 def delivered(folder: Path) -> list[dict[str, str]]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from odi_assets.errors import SourceError
-from odi_assets.sample import published, zone
+from odi_assets.sample import landing_files as zone
+from odi_assets.sample import nycflights as published
 from odi_assets.sample.landing import arrive, hold
 from odi_assets_tests.sample.conftest import JANUARY, held, landed
 

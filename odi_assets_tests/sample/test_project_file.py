@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.config.graph import Graph
 from odi_assets.config.loader import LoadedProject, load_project_file
 from odi_assets.config.models import NodeConfig
-from odi_assets.nodes.transform import drop_views, transformed
+from odi_assets.nodes.execution.transform import drop_views, transformed
 from odi_assets_tests.sample.conftest import REPOSITORY
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.sample.published import write_january
+from odi_assets.sample.nycflights import write_january
 from odi_assets_tests.sample.conftest import landed
 
 

@@ -13,7 +13,8 @@ from deltalake import write_deltalake
 
 from odi_assets.config.loader import load_project_file
 from odi_assets.errors import ConfigError, SourceError
-from odi_assets.sample import landing, zone
+from odi_assets.sample import landing
+from odi_assets.sample import landing_files as zone
 from odi_assets.sample.landing import arrive, hold, reset
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import create_state_backend

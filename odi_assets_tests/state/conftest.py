@@ -12,7 +12,7 @@ import pytest
 
 from odi_assets.config.models import ProjectConfig, RetryConfig
 from odi_assets.state import LocalJSONStateBackend, StateBackend, create_state_backend
-from odi_assets.state.catalog import CatalogStateBackend
+from odi_assets.state.delta.backend import CatalogStateBackend
 from odi_assets.state.retry import Retry
 
 CLOUD = "ODI_TEST_CLOUD"

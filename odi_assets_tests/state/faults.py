@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from odi_assets.state import system_tables, table_opening
+from odi_assets.state.delta import table as system_tables
+from odi_assets.state.delta import table_opening
 
 ABSORBED = "absorbed"
 """The backend gets over it: what was asked is done, once."""

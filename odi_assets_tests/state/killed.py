@@ -76,7 +76,7 @@ class Writer:
 def started(kind: str, folder: Path, names: list[str]) -> Iterator[list[Writer]]:
     """Writers of these names; none outlives the block."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "odi_assets.state.catalog"])
+    context.set_forkserver_preload([__name__, "odi_assets.state.delta.backend"])
     writers = []
     for name in names:
         hears, tells = context.Pipe(duplex=False)

@@ -21,15 +21,15 @@ from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 from deltalake.transaction import AddAction
 
+from odi_assets.delta.errors import CommitConflict
 from odi_assets.errors import StateConflictError, StateError, Transient
-from odi_assets.state import system_tables
-from odi_assets.state.catalog import CatalogStateBackend
-from odi_assets.state.delta_faults import CommitConflict
-from odi_assets.state.folding import DataFile, Folding
-from odi_assets.state.hwm_log import COLUMNS, HwmLog
+from odi_assets.state.delta import table as system_tables
+from odi_assets.state.delta.backend import CatalogStateBackend
+from odi_assets.state.delta.compaction import DataFile, Folding
+from odi_assets.state.delta.hwms import COLUMNS, HwmLog
+from odi_assets.state.delta.revisions import columns_of
+from odi_assets.state.delta.table_opening import Handle
 from odi_assets.state.retry import Retry
-from odi_assets.state.revisions import columns_of
-from odi_assets.state.table_opening import Handle
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 

@@ -12,7 +12,7 @@ import pytest
 from odi_assets.config.models import ProjectConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state import LocalJSONStateBackend, create_state_backend
-from odi_assets.state.catalog import CatalogStateBackend
+from odi_assets.state.delta.backend import CatalogStateBackend
 
 PIPELINES = [{"pipeline": "p", "nodes": [{"name": "n", "write": {"connection": "lake", "path": "n"}}]}]
 AZURE = {

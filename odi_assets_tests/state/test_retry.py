@@ -13,8 +13,10 @@ from deltalake.exceptions import CommitFailedError
 
 from odi_assets.config.models import ProjectConfig, RetryConfig
 from odi_assets.errors import ConfigError, StateConflictError, StateError, TableConflictError, Transient
-from odi_assets.state import create_state_backend, system_tables, table_opening
-from odi_assets.state.catalog import CatalogStateBackend
+from odi_assets.state import create_state_backend
+from odi_assets.state.delta import table as system_tables
+from odi_assets.state.delta import table_opening
+from odi_assets.state.delta.backend import CatalogStateBackend
 from odi_assets.state.retry import Retry
 from odi_assets_tests.state.test_runs_contract import run
 

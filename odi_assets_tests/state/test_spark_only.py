@@ -18,8 +18,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from odi_assets.delta.errors import UnsupportedFeatureError
 from odi_assets.errors import StateConflictError, StateError, Transient
-from odi_assets.state.delta_faults import UnsupportedFeatureError
 from odi_assets_tests.state.test_catalog import opened, run, table
 
 READ_AND_WRITE = {"readerFeatures": ["vacuumProtocolCheck"], "writerFeatures": ["vacuumProtocolCheck"]}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from odi_assets.delta.errors import StateAccessError, typed
 from odi_assets.errors import Transient
-from odi_assets.state.delta_faults import StateAccessError, typed
 
 ASKED = "Kernel error -> Generic S3 error\n   \x1b[31m↳\x1b[0m Error performing GET http://host/b/x in 1ms"
 STATUS = f"{ASKED} - Server returned non-2xx status code\n  \x1b[31m↳\x1b[0m "

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from odi_assets.delta.errors import CommitConflict
 from odi_assets.errors import FencedError, StateError
-from odi_assets.state import StateStore, StateStoreProvider, system_tables
-from odi_assets.state.delta_faults import CommitConflict
-from odi_assets.state.store_files import live_files, remove_before
-from odi_assets.state.store_log import COLUMNS, StoreTable
+from odi_assets.state import StateStore, StateStoreProvider
+from odi_assets.state.delta import table as system_tables
+from odi_assets.state.store.files import live_files, remove_before
+from odi_assets.state.store.log import COLUMNS, StoreTable
 from odi_assets_tests.state.test_store import held, opened
 
 
@@ -234,7 +235,7 @@ def test_a_cleaning_that_fails_does_not_fail_the_commit_it_follows(
     def failing(*_args: Any) -> int:
         raise StateError("permission denied")
 
-    monkeypatch.setattr("odi_assets.state.store_provider.remove_before", failing)
+    monkeypatch.setattr("odi_assets.state.store.provider.remove_before", failing)
     assert commit(provider, 7, a="8") == 8
     assert "could not be cleaned; old versions stay" in caplog.text
     assert provider.versions() == [4, 5, 6, 7, 8]

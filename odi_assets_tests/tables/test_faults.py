@@ -21,13 +21,14 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
+from odi_assets.delta import commit as commits
+from odi_assets.delta.commit import FileChanges
+from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import Stamp, WriteSpec
 from odi_assets.errors import OdiError, TableError
-from odi_assets.tables import commit as commits
-from odi_assets.tables import embedded, staging
-from odi_assets.tables.commit import FileChanges
-from odi_assets.tables.footers import WrittenFile
-from odi_assets.tables.handle import TableHandle
-from odi_assets.tables.protocol import Stamp, WriteSpec
+from odi_assets.tables import staging
+from odi_assets.tables import writer as embedded
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 OLD = [(1, "a"), (2, "b"), (3, "b")]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odi_assets.connections.location import Location
-from odi_assets.tables.footers import written_files
+from odi_assets.delta.footers import written_files
 
 
 def put(path: Path) -> None:

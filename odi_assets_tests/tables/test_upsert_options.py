@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
+from odi_assets.delta.changes import changes
 from odi_assets.errors import TableError
-from odi_assets.tables.log import changes
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 MARKED = "id BIGINT, name STRING, gone BOOLEAN"

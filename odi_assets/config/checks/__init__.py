@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from odi_assets.config.checks import increments, nodes, references, sql, tables
-from odi_assets.config.finding import Finding
-from odi_assets.config.outline import Outline
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.partial_project import Outline
 
 Check = Callable[[Outline], Iterator[Finding]]
 

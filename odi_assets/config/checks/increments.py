@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odi_assets.config.document import Path
-from odi_assets.config.finding import Finding
-from odi_assets.config.mistake import Mistake
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.mistakes import Mistake
+from odi_assets.config.diagnostics.partial_project import NodeView, Outline
 from odi_assets.config.models import (
     FileFormat,
     FilesIncrement,
@@ -16,7 +16,7 @@ from odi_assets.config.models import (
     VersionIncrement,
     WriteMode,
 )
-from odi_assets.config.outline import NodeView, Outline
+from odi_assets.config.yaml.document import Path
 
 Increment = StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odi_assets.config.finding import Finding
-from odi_assets.config.mistake import Mistake, about, closest
-from odi_assets.config.outline import Outline
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.mistakes import Mistake, about, closest
+from odi_assets.config.diagnostics.partial_project import Outline
 
 
 def nothing_to_read(outline: Outline) -> Iterator[Finding]:

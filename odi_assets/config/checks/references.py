@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from odi_assets.config.digraph import find_cycles
-from odi_assets.config.document import Path
-from odi_assets.config.finding import Finding
-from odi_assets.config.mistake import Mistake, closest
-from odi_assets.config.outline import NodeView, Outline, PipelineView
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.mistakes import Mistake, closest
+from odi_assets.config.diagnostics.partial_project import NodeView, Outline, PipelineView
+from odi_assets.config.yaml.document import Path
+from odi_assets.util.graphs import find_cycles
 
 
 def unknown_connections(outline: Outline) -> Iterator[Finding]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 
-from odi_assets.config.document import Path
-from odi_assets.config.finding import Finding
-from odi_assets.config.mistake import Mistake
-from odi_assets.config.outline import NodeView, Outline
-from odi_assets.config.sql_grammar import find_syntax_error
-from odi_assets.config.sql_text import find_certain_mistake
+from odi_assets.config.checks.sql_grammar import find_syntax_error
+from odi_assets.config.checks.sql_lexer import find_certain_mistake
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.mistakes import Mistake
+from odi_assets.config.diagnostics.partial_project import NodeView, Outline
+from odi_assets.config.yaml.document import Path
 
 
 def broken_sql(outline: Outline) -> Iterator[Finding]:

@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from odi_assets.config.document import Path
-from odi_assets.config.finding import Finding
-from odi_assets.config.mistake import Mistake, about
+from odi_assets.config.diagnostics.locations import Finding
+from odi_assets.config.diagnostics.mistakes import Mistake, about
+from odi_assets.config.diagnostics.partial_project import Outline
 from odi_assets.config.models import (
     AzureBlobConnection,
     GcsConnection,
@@ -17,8 +17,8 @@ from odi_assets.config.models import (
     SystemConfig,
     WriteMode,
 )
-from odi_assets.config.outline import Outline
 from odi_assets.config.paths import SCHEME, inside, local_base
+from odi_assets.config.yaml.document import Path
 
 
 @dataclass(frozen=True, order=True)

@@ -1,0 +1,105 @@
+"""The outermost boundary of ``odi``: every end of a command becomes a message on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from typer.main import get_command
+
+from odi_assets.cli.output import ReaderGone, note
+from odi_assets.errors import ConfigError, OdiError
+from odi_assets.spark.gateway import DEBUG_VARIABLE, debugging
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+
+_JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)")
+_QUERY_PLAN = re.compile(r"^('|\+- )")
+
+
+def run_guarded(app: Typer, arguments: Sequence[str] | None) -> int:
+    """Run a command of ``app``, print what went wrong if it did, and return the exit code."""
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    before = os.environ.get(DEBUG_VARIABLE)
+    try:
+        ended = get_command(app).main(arguments, prog_name="odi", standalone_mode=False)
+        sys.stdout.flush()
+        return ended if isinstance(ended, int) else DONE
+    except ReaderGone:
+        return _reader_gone()
+    except BaseException as error:  # noqa: BLE001  nothing lies beyond; delta-rs panics are no Exception
+        return report(error)
+    finally:
+        _restore(before)
+
+
+def _restore(debug: str | None) -> None:
+    # --debug counts for this command, not for the next one of the same process.
+    if debug is None:
+        os.environ.pop(DEBUG_VARIABLE, None)
+    else:
+        os.environ[DEBUG_VARIABLE] = debug
+
+
+def report(error: BaseException) -> int:
+    """Say on stderr what went wrong, for people, and return the exit code."""
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        # How Typer ends when nobody reads its help.
+        return _reader_gone()
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if isinstance(error, KeyboardInterrupt):
+        note("odi: interrupted")
+        return INTERRUPTED
+    if debugging() and not _is_usage(error):
+        note("".join(traceback.format_exception(error)).rstrip())
+    if _is_usage(error):
+        return _report_usage(error)
+    if isinstance(error, OdiError):
+        note(f"odi: {readable(str(error))}")
+        return BAD_INPUT if isinstance(error, ConfigError) else FAILED
+    if isinstance(error, OSError):
+        note(f"odi: {type(error).__name__}: {error}")
+        return FAILED
+    note(f"odi: {type(error).__name__}: {readable(str(error))}")
+    note("  → this is a bug in odi_assets; please report it with what --debug prints")
+    return FAILED
+
+
+def readable(message: str) -> str:
+    """``message`` without the Java stacks and query plans that Spark puts into its messages; whole with --debug."""
+    if debugging():
+        return message
+    lines = message.split("\n")
+    for number, line in enumerate(lines):
+        if _JAVA_FRAME.match(line) or (_QUERY_PLAN.match(line) and number and lines[number - 1].endswith(";")):
+            return "\n".join(lines[:number]).rstrip().rstrip(";")
+    return message.rstrip()
+
+
+def _is_usage(error: BaseException) -> bool:
+    # Typer keeps its usage errors in a private module; all of them, and nothing of ours, know an exit code.
+    return hasattr(error, "exit_code") and hasattr(error, "format_message")
+
+
+def _report_usage(error: BaseException) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return BAD_INPUT
+    note(f"odi: {error.format_message()}")  # type: ignore[attr-defined]
+    if context is not None:
+        note(f"  → `{context.command_path} --help` tells what it takes")
+    return BAD_INPUT
+
+
+def _reader_gone() -> int:
+    # Whatever is still buffered goes nowhere, or the interpreter would complain about it at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return READER_GONE

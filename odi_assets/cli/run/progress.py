@@ -1,0 +1,100 @@
+"""What happens while a run goes on: a live line on a terminal, a plain line per node elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
+
+from odi_assets.cli.output import console, counted, is_terminal
+from odi_assets.nodes.result import is_left_out
+from odi_assets.spark.progress import running_stages
+
+if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.result import NodeResult
+    from odi_assets.orchestration.runs.run import NodeEvent
+
+
+class _SparkColumn(ProgressColumn):
+    """Spark's stages that are running now."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        del task
+        stages = running_stages()
+        if stages is None:
+            return Text("")
+        tasks = f"{stages.tasks_done}/{stages.tasks} tasks"
+        return Text(f"Spark: {counted(stages.stages, 'stage')}, {tasks}", style="dim")
+
+
+def _one_line() -> Column:
+    return Column(no_wrap=True, overflow="ellipsis")
+
+
+class RunProgress:
+    """Listens to a run of ``keys`` and shows it on stderr; keeps the results of the nodes that ended.
+
+    A context manager: the live line is gone when it ends.
+    """
+
+    def __init__(self, keys: Sequence[NodeKey]) -> None:
+        self.results: list[NodeResult] = []
+        self._total = len(keys)
+        self._console = console(sys.stderr)
+        self._live = Progress(
+            SpinnerColumn(),
+            TextColumn("[{task.completed:.0f}/{task.total:.0f}]", markup=False),
+            BarColumn(bar_width=10),
+            TextColumn("{task.description}", markup=False, table_column=_one_line()),
+            TimeElapsedColumn(),
+            _SparkColumn(table_column=_one_line()),
+            console=self._console,
+            transient=True,
+            disable=not is_terminal(sys.stderr),
+            redirect_stdout=False,
+        )
+        self._task = self._live.add_task("starting", total=self._total)
+
+    def __enter__(self) -> RunProgress:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def begin(self, pipeline: str, nodes: int) -> None:
+        """A pipeline is about to run."""
+        self._console.print(f"{pipeline}: {counted(nodes, 'node')}", soft_wrap=True)
+
+    def listen(self, event: NodeEvent) -> None:
+        """A node started or ended, or a resumed run decided that it runs again."""
+        if event.reason is not None:
+            self._console.print(f"{event.key} runs: {event.reason}", soft_wrap=True)
+            return
+        if event.result is None:
+            self._live.update(self._task, description=str(event.key))
+            return
+        self.results.append(event.result)
+        self._console.print(f"[{len(self.results)}/{self._total}] {event.key}: {outcome(event.result)}", soft_wrap=True)
+        self._live.update(self._task, completed=len(self.results))
+
+
+def outcome(result: NodeResult) -> str:
+    """How a node ended, in a few words: ``SUCCESS, 2,226 rows, 3.1 s``."""
+    status, seconds = result.status.value, f"{result.seconds:.1f} s"
+    if status == "SKIPPED":
+        return f"{status}, {result.error}" if is_left_out(result) else status
+    if status == "NO_DATA":
+        return f"{status}, nothing new, {seconds}"
+    rows = f", {counted(result.rows_written, 'row')}" if result.rows_written is not None else ""
+    return f"{status}{rows}, {seconds}"

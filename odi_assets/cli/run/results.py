@@ -1,0 +1,113 @@
+"""How a run ended, as a table, and what its reader may want next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odi_assets.cli.exit_codes import readable
+from odi_assets.cli.output import Column, count, data_table, is_narrow, note
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.result import is_left_out
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.project import Project
+    from odi_assets.nodes.result import NodeResult
+
+_COLUMNS = (
+    Column("node"),
+    Column("status"),
+    Column("read", "right"),
+    Column("written", "right"),
+    Column("HWM before → after", wrap=True),
+    Column("version", "right"),
+    Column("seconds", "right"),
+)
+
+
+def hwm_change(before: str | None, after: str | None, narrow: bool = False) -> str:
+    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines if ``narrow``."""
+    if before == after:
+        return before or ""
+    return f"{before or 'none'}{chr(10) if narrow else ' '}→ {after or 'none'}"
+
+
+def show_results(results: Sequence[NodeResult]) -> None:
+    """Print the table of a run on stdout."""
+    one = len({result.key.pipeline for result in results}) == 1
+    narrow = is_narrow()
+    data_table(
+        _COLUMNS,
+        [
+            [
+                result.key.node if one else str(result.key),
+                result.status.value,
+                count(result.rows_read),
+                count(result.rows_written),
+                hwm_change(hwm_text(result.hwm_before), hwm_text(result.hwm_after), narrow),
+                count(result.table_version),
+                f"{result.seconds:.1f}",
+            ]
+            for result in results
+        ],
+    )
+
+
+def show_left_out(results: Sequence[NodeResult]) -> None:
+    """Print, on stderr, why a resumed run left nodes out; once for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if is_left_out(result):
+            reasons.setdefault(result.error or "", []).append(result.key.node)
+    for reason, nodes in reasons.items():
+        note(f"Skipped {', '.join(nodes)}: {reason}")
+
+
+def show_failures(results: Sequence[NodeResult]) -> None:
+    """Print the error of each node that failed, once, on stderr; if none did, why the rest was skipped."""
+    failed = [result for result in results if result.status.value == "FAILURE"]
+    for result in failed:
+        note(f"odi: {result.key} failed: {readable(result.error or 'no reason was given')}")
+    if not failed:
+        skipped = [result for result in results if result.status.value == "SKIPPED" and not is_left_out(result)]
+        for reason in dict.fromkeys(result.error for result in skipped):
+            note(f"odi: the run failed: {readable(reason or 'no reason was given')}")
+
+
+def show_next(project: Project, results: Sequence[NodeResult]) -> None:
+    """Print on stderr where the tables are and what to type next."""
+    note(f"The tables are in {_common_place([result.uri for result in results])}")
+    note("Next:")
+    commands = _next_commands(project)
+    width = max(len(command) for command, _ in commands)
+    for command, purpose in commands:
+        note(f"  {command:<{width}}  {purpose}")
+
+
+def _common_place(uris: Sequence[str]) -> str:
+    unique = sorted(set(uris))
+    if len(unique) == 1:
+        return _short(unique[0])
+    if all(Path(uri).is_absolute() for uri in unique):
+        return _short(os.path.commonpath(unique))
+    return ", ".join(unique)
+
+
+def _short(uri: str) -> str:
+    path = Path(uri)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else uri
+
+
+def _next_commands(project: Project) -> list[tuple[str, str]]:
+    commands = [
+        ("odi plan", "what the next run would read"),
+        ("odi runs list", "what ran, and how it ended"),
+        ("odi state list", "how far each node has read"),
+    ]
+    if (project.root / "data" / "landing").is_dir():
+        commands.append(("odi sample arrive --days 1", "land the next day of flights, for the next run"))
+    if (project.root / "Makefile").is_file():
+        commands.append(("make dev", "the same in Dagster's UI"))
+    return commands

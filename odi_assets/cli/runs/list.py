@@ -1,0 +1,89 @@
+"""``odi runs list``, and what all of ``odi runs`` shows alike."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
+
+if TYPE_CHECKING:
+    from odi_assets.state.records import RunRecord
+
+_COLUMNS = (
+    Column("ended (UTC)"),
+    Column("node"),
+    Column("status"),
+    Column("rows", "right"),
+    Column("seconds", "right", spare=True),
+    Column("version", "right", spare=True),
+    Column("HWM before → after", wrap=True),
+    Column("run", spare=True),
+)
+_RUN_ID_SHOWN = 8
+
+
+def list_(
+    context: typer.Context,
+    pipeline: Annotated[
+        str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Only this pipeline.")
+    ] = None,
+    node: Annotated[str | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many, the newest.")] = 20,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List what ran, newest first."""
+    project = settings(context, config, debug).project()
+    if node and "." in node and pipeline is None:
+        pipeline, _, node = node.partition(".")
+    records = project.open_state().list_runs(pipeline=pipeline, node=node, limit=limit)
+    if not records:
+        # A name that history does not know may be a node that has not run, or a mistake.
+        project.pipeline_nodes(pipeline, (node,) if node else ())
+        note("Nothing has run yet.")
+    if as_json:
+        data_json([record_json(record) for record in records])
+    elif records:
+        one = len({record.pipeline_name for record in records}) == 1
+        data_table(_COLUMNS, [_row(record, one) for record in records])
+
+
+def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
+    from odi_assets.cli.run.results import hwm_change
+    from odi_assets.nodes.hwm_text import hwm_text
+
+    return [
+        f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
+        record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
+        status_text(record),
+        count(record.rows_processed),
+        f"{record.duration_ms / 1000:.1f}",
+        count(record.table_version),
+        hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after), is_narrow()),
+        record.run_id[:_RUN_ID_SHOWN],
+    ]
+
+
+def status_text(record: RunRecord) -> str:
+    """How a node ended; of a rewind, that it was one."""
+    return f"{record.status.value} (rewind)" if record.trigger == "rewind" else record.status.value
+
+
+def record_json(record: RunRecord) -> dict[str, Any]:
+    """A run's row as ``--json`` gives it."""
+    from dataclasses import fields
+
+    found = {field.name: _json_ready(getattr(record, field.name)) for field in fields(record)}
+    return {**found, "date": record.date.isoformat()}
+
+
+def _json_ready(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.loads(json.dumps(value, default=str))

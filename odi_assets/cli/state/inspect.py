@@ -1,0 +1,145 @@
+"""``odi state list | get | set``, and what all of ``odi state`` shows alike."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.output import Column, data, data_json, data_table, note
+from odi_assets.errors import ConfigError, StateError
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.backend import StateBackend
+    from odi_assets.state.records import HwmEntry
+
+_COLUMNS = (
+    Column("key"),
+    Column("HWM", wrap=True),
+    Column("type"),
+    Column("revision", "right", spare=True),
+    Column("updated (UTC)"),
+    Column("environment"),
+)
+
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
+
+
+def list_(
+    context: typer.Context, as_json: JsonOption = False, config: ConfigOption = None, debug: DebugOption = False
+) -> None:
+    """List the high-water mark of each key."""
+    from odi_assets.nodes.hwm_text import hwm_text
+
+    entries = settings(context, config, debug).project().open_state().list_hwms()
+    if as_json:
+        data_json([entry_json(entry) for entry in entries])
+        return
+    if not entries:
+        note("No high-water marks yet: nothing has been loaded.")
+        return
+    rows = [
+        [
+            entry.key,
+            hwm_text(entry.value) or "null",
+            type_name(entry),
+            str(entry.revision),
+            f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
+            entry.environment or "",
+        ]
+        for entry in entries
+    ]
+    # A column that says nothing is left out: most projects have one environment without a name.
+    shown = len(_COLUMNS) if any(entry.environment for entry in entries) else len(_COLUMNS) - 1
+    data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
+
+
+def get(context: typer.Context, key: KeyArgument, config: ConfigOption = None, debug: DebugOption = False) -> None:
+    """Print a high-water mark as JSON; `odi state set` reads back what this prints, with its type."""
+    from odi_assets.cli.typed_values import to_text
+
+    project = settings(context, config, debug).project()
+    state = project.open_state()
+    entry = state.get_entry(key)
+    if entry is None:
+        raise not_set(key, project, state)
+    data(to_text(entry.value))
+
+
+def set_(
+    context: typer.Context,
+    key: KeyArgument,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON, or plain text with --type.")],
+    kind: Annotated[
+        str | None,
+        typer.Option("--type", metavar="TYPE", help="str, int, float, decimal, bool, date, datetime, bytes, uuid …"),
+    ] = None,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Set a high-water mark, back or forward; the next run reads on from there."""
+    from odi_assets.cli.typed_values import from_text, to_text
+
+    project = settings(context, config, debug).project()
+    state = project.open_state()
+    before = state.get_entry(key)
+    entry = state.reset_hwm(key, from_text(value, kind, before.value if before else None))
+    note(f"{key}: {to_text(before.value) if before else 'not set'} → {to_text(entry.value)}")
+    warn_if_unused(project, key)
+
+
+def warn_if_unused(project: Project, key: str) -> None:
+    """Say on stderr if no node of the project keeps its HWM under ``key``."""
+    known = node_keys(project)
+    if key not in known:
+        note(f"warning: no node of this project keeps its high-water mark under {key!r}{meant(key, known)}")
+
+
+def entry_json(entry: HwmEntry) -> dict[str, Any]:
+    """An entry as ``--json`` gives it."""
+    from odi_assets.state.values import to_json
+
+    value, kind = to_json(entry.value)
+    return {
+        "key": entry.key,
+        "value": value,
+        "value_type": entry.value_type or kind,
+        "environment": entry.environment,
+        "updated_at": entry.updated_at.isoformat(),
+        "revision": entry.revision,
+        "target_commit": entry.target_commit,
+        "run_id": entry.run_id,
+    }
+
+
+def type_name(entry: HwmEntry) -> str:
+    """The entry's type in a word."""
+    from odi_assets.state.values import encode
+
+    kind = entry.value_type or encode(entry.value).type
+    # Types of parts are for machines; --json has them.
+    return "dict" if kind.startswith('{"dict"') else kind.partition("{")[0] or "list"
+
+
+def not_set(key: str, project: Project, state: StateBackend) -> StateError | ConfigError:
+    """The error for a key without an HWM: a node's that has none yet, or one that does not exist."""
+    known = node_keys(project)
+    if key in known:
+        return StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
+    names = [*known, *(entry.key for entry in state.list_hwms())]
+    return ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
+
+
+def node_keys(project: Project) -> list[str]:
+    """The keys that the project's nodes keep their HWMs under."""
+    from odi_assets.config.graph import state_key
+
+    return [state_key(key, node) for key, node in project.graph.nodes.items()]
+
+
+def meant(key: str, known: list[str]) -> str:
+    close = get_close_matches(key, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

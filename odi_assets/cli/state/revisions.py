@@ -1,0 +1,165 @@
+"""``odi state history | reset | delete``: what a high-water mark was, and putting it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
+from odi_assets.cli.output import Column, count, data_json, data_table, note
+from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, type_name, warn_if_unused
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.backend import StateBackend
+    from odi_assets.state.records import HwmEntry
+
+_COLUMNS = (
+    Column("revision", "right"),
+    Column("HWM", wrap=True),
+    Column("type"),
+    Column("written (UTC)"),
+    Column("version", "right", spare=True),
+    Column("run", spare=True),
+)
+_RUN_ID_SHOWN = 8
+
+
+def history(
+    context: typer.Context,
+    key: KeyArgument,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List the revisions of a high-water mark, newest first: what it was, since when, and which run wrote it."""
+    project = settings(context, config, debug).project()
+    state = project.open_state()
+    revisions = state.history(key)
+    if not revisions:
+        raise not_set(key, project, state)
+    if as_json:
+        data_json([{**entry_json(entry), "deleted": entry.deleted} for entry in revisions])
+    else:
+        data_table(_COLUMNS, [_row(entry) for entry in revisions])
+
+
+def _row(entry: HwmEntry) -> list[str]:
+    return [
+        str(entry.revision),
+        shown(entry),
+        "" if entry.deleted else type_name(entry),
+        f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
+        count(entry.target_commit),
+        (entry.run_id or "")[:_RUN_ID_SHOWN],
+    ]
+
+
+def delete(
+    context: typer.Context,
+    key: KeyArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Delete a high-water mark: its node loads everything at its next run. Its history stays."""
+    project = settings(context, config, debug).project()
+    state = project.open_state()
+    present = state.get_entry(key)
+    if present is None:
+        raise not_set(key, project, state)
+    note(f"This deletes {_described(present)}.")
+    note(f"Its history stays: `odi state reset {key} --to-revision {present.revision}` brings it back.")
+    _tell_next(project, key, None)
+    if dry_run:
+        return
+    require_consent(yes)
+    state.delete_hwm(key)
+    note(f"{key}: {shown(present)} → deleted")
+
+
+def reset(
+    context: typer.Context,
+    key: KeyArgument,
+    to_revision: Annotated[
+        int | None, typer.Option("--to-revision", metavar="N", min=0, help="What it was: see `odi state history`.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="VALUE", help="JSON, or plain text with --type.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="The type of VALUE, as in `odi state set`.")
+    ] = None,
+    to_nothing: Annotated[bool, typer.Option("--to-nothing", help="The state before the first load: null.")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Set a high-water mark back to an earlier revision, to a value, or to nothing."""
+    from odi_assets.state.reset import set_back
+
+    given = (to_revision is not None) + (value is not None) + to_nothing
+    if given != 1 or (kind is not None and value is None):
+        raise typer.BadParameter("say where to: one of --to-revision N, --value VALUE [--type TYPE], --to-nothing")
+    project = settings(context, config, debug).project()
+    state = project.open_state()
+    present = state.get_entry(key, deleted=True)
+    if present is None:
+        raise not_set(key, project, state)
+    wanted = _wanted(state, present, to_revision, value, kind)
+    note(f"This sets {_described(present)} to {shown(wanted)}.")
+    _tell_next(project, key, wanted)
+    if dry_run:
+        return
+    require_consent(yes)
+    set_back(state, present, wanted)
+    note(f"{key}: {shown(present)} → {shown(wanted)}")
+
+
+def _wanted(
+    state: StateBackend, present: HwmEntry, to_revision: int | None, value: str | None, kind: str | None
+) -> HwmEntry:
+    from odi_assets.cli.typed_values import from_text
+    from odi_assets.state.reset import revision
+
+    if to_revision is not None:
+        return revision(state, present.key, to_revision)
+    found: Any = None if value is None else from_text(value, kind, present.value)
+    return present._replace(value=found, deleted=False, target_commit=None, value_type=None)
+
+
+def _described(entry: HwmEntry) -> str:
+    which = f"the high-water mark {entry.key}"
+    return f"{which} ({shown(entry)}, revision {entry.revision}, of {entry.updated_at:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def shown(entry: HwmEntry) -> str:
+    """What the key is at this revision, in a few words."""
+    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.state.values import dump, to_json
+
+    return "deleted" if entry.deleted else hwm_text(entry.value) or dump(to_json(entry.value)[0])
+
+
+def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
+    """Say what the node of ``key`` will do at its next run, from ``wanted`` on; None or a tombstone: from the start."""
+    from odi_assets.config.graph import state_key
+    from odi_assets.nodes.planning.sources import rows_are_known_by_keys
+    from odi_assets.nodes.recovery.hwm_of_version import remembers
+
+    found = next((name for name, node in project.graph.nodes.items() if state_key(name, node) == key), None)
+    if found is None:
+        warn_if_unused(project, key)
+    elif not remembers(project.node(found)):
+        note(f"warning: {found} reads everything at each run, and has no use for a high-water mark")
+    elif wanted is None or wanted.deleted or wanted.value is None:
+        note(f"The next run of {found} reads everything, and replaces its table.")
+    else:
+        note(f"The next run of {found} reads what lies after that.")
+        if not rows_are_known_by_keys(project.node(found).write):
+            note("It appends: rows that its table holds already and that are read again will be there twice.")
+            note(f"`odi state rewind {found}` takes a table and its high-water mark back together.")

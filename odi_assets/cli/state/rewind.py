@@ -1,0 +1,193 @@
+"""``odi state rewind``: a node's table and its HWM, back together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
+from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.project import Project
+    from odi_assets.nodes.recovery.rewind import Rewind
+    from odi_assets.nodes.recovery.table_versions import Choice
+    from odi_assets.state.backend import StateBackend
+
+_VERSIONS = (
+    Column("version", "right"),
+    Column("made (UTC)"),
+    Column("by"),
+    Column("rows written", "right"),
+    Column("increment", wrap=True),
+    Column("run", spare=True),
+)
+_REWINDS = (
+    Column("node"),
+    Column("version"),
+    Column("rows"),
+    Column("HWM before → after", wrap=True),
+    Column("undoes", wrap=True),
+)
+_POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
+_COMPACTION = "compaction"
+"""What a commit of ours is that no run made."""
+_RUN_ID_SHOWN = 8
+
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE.")]
+
+
+def rewind(
+    context: typer.Context,
+    node: NodeArgument,
+    to_version: Annotated[
+        int | None, typer.Option("--to-version", metavar="V", help="Back to this version of its table.")
+    ] = None,
+    to_run: Annotated[
+        str | None, typer.Option("--to-run", metavar="ID", help="Back to how this run left it; its first letters do.")
+    ] = None,
+    before_run: Annotated[
+        str | None, typer.Option("--before-run", metavar="ID", help="Back to before this run's first commit.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option("--to-time", metavar="T", help="Back to how it stood then: 2013-01-31T05:00, in UTC.")
+    ] = None,
+    redo: Annotated[bool, typer.Option("--redo", help="Do again what the last rewind undid.")] = False,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Take along the nodes downstream that read what is undone.")
+    ] = False,
+    list_versions: Annotated[bool, typer.Option("--list", help="Show the versions to go to; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Put a node's table and its HWM back together, in one commit, as a new version."""
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.recovery import rewind as rewinds
+
+    project = settings(context, config, debug).project()
+    key = NodeKey.parse(node)
+    project.node(key)
+    state = project.open_state()
+    if list_versions:
+        _list(project, key, as_json)
+        return
+    choice = _choice(key, state, to_version, to_run, before_run, to_time, redo)
+    plan = rewinds.plan_rewind(project, state, key, choice, cascade=cascade)
+    for other, why in plan.left.items():
+        note(f"{other}: nothing to do, it {why}" if not why.startswith("all of") else f"{other}: {why}")
+    if not as_json and plan.rewinds:
+        data_table(_REWINDS, [_row(one) for one in plan.rewinds])
+    if dry_run or not plan.rewinds:
+        if as_json:
+            data_json([one.to_json() for one in plan.rewinds])
+        return
+    require_consent(yes)
+    made = rewinds.apply_rewind(project, state, plan)
+    if as_json:
+        data_json([{**one.to_json(), "table_version": version} for one, version in made])
+    for one, version in made:
+        note(f"{one.key} stands at version {version}, with the rows and the HWM of version {one.to_version}.")
+    if made:
+        note(f"To undo this: odi state rewind {key} --redo{' (and of the others one by one)' if len(made) > 1 else ''}")
+
+
+def _choice(
+    key: NodeKey,
+    state: StateBackend,
+    to_version: int | None,
+    to_run: str | None,
+    before_run: str | None,
+    to_time: str | None,
+    redo: bool,
+) -> Choice:
+    from odi_assets.nodes.recovery import table_versions as points
+
+    choices: list[Choice] = []
+    if to_version is not None:
+        choices.append(points.at_version(to_version))
+    if to_run is not None:
+        choices.append(points.after_run(to_run, state, key))
+    if before_run is not None:
+        choices.append(points.before_run(before_run, key))
+    if to_time is not None:
+        choices.append(points.at_time(_moment(to_time)))
+    if redo:
+        choices.append(points.before_last_rewind(key))
+    if len(choices) != 1:
+        raise ConfigError(
+            f"where to is not said: give one of {_POINTS}" if not choices else f"give one of {_POINTS}, not several",
+            fix=f"`odi state rewind {key} --list` shows the versions to go to",
+        )
+    return choices[0]
+
+
+def _moment(text: str) -> datetime:
+    from odi_assets.nodes.planning.time_range import in_utc
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{text!r} is not a time", fix="write it as 2013-01-31T05:00, in UTC or with an offset"
+        ) from (error)
+    return in_utc(moment)
+
+
+def _list(project: Project, key: NodeKey, as_json: bool) -> None:
+    from odi_assets.delta.table import TableHandle
+    from odi_assets.nodes.recovery.table_versions import versions
+
+    table = TableHandle.open(project.target(key))
+    if not table.exists:
+        note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
+        note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")
+    found = list(versions(table))
+    facts = [version.stamp.facts if version.stamp else {} for version in found]
+    if as_json:
+        data_json(
+            [
+                {
+                    "version": version.number,
+                    "made_at": version.made_at.isoformat(),
+                    "operation": version.operation,
+                    **{name: fact.get(name) for name in ("run_id", "mode", "rows_written", "increment", "hwm")},
+                }
+                for version, fact in zip(found, facts, strict=True)
+            ]
+        )
+        return
+    rows = [
+        [
+            str(version.number),
+            f"{version.made_at:%Y-%m-%d %H:%M:%S}",
+            str(fact.get("mode") or (_COMPACTION if fact else version.operation)),
+            count(fact.get("rows_written")),
+            str(fact.get("increment") or ""),
+            str(fact.get("run_id") or "")[:_RUN_ID_SHOWN],
+        ]
+        for version, fact in zip(found, facts, strict=True)
+    ]
+    data_table(_VERSIONS, rows)
+
+
+def _row(one: Rewind) -> list[str]:
+    from odi_assets.cli.run.results import hwm_change
+
+    shown = one.to_json()
+    undone: list[Any] = shown["undone"]
+    runs = list(dict.fromkeys(str(item["run_id"])[:_RUN_ID_SHOWN] for item in undone))
+    return [
+        str(one.key),
+        f"{one.from_version} → {one.to_version}",
+        f"{count(shown['rows_before'])} → {count(shown['rows_after'])}",
+        hwm_change(shown["hwm_before"], shown["hwm_after"] or "none", is_narrow()),
+        f"{len(undone)} of run{'s' if len(runs) > 1 else ''} {', '.join(runs)}" if undone else "",
+    ]

@@ -1,0 +1,253 @@
+"""``odi state export | import | migrate``: state as a document, and from one store to another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
+from odi_assets.cli.output import Column, counted, data, data_json, data_table, note
+from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.records import HwmEntry
+    from odi_assets.state.transfer.load import Difference, Transfer
+
+_STREAM = "-"
+_COLUMNS = (
+    Column("key"),
+    Column("effect"),
+    Column("there now", wrap=True),
+    Column("comes", wrap=True),
+    Column("environment"),
+)
+_EFFECTS = {"back": "would move back"}
+
+FileArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - is the standard stream.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Also keys that stand further where they go, or were written later.")
+]
+IntoOption = Annotated[
+    str | None,
+    typer.Option("--into", metavar="ENVIRONMENT", help="Put the one environment that it holds into this one."),
+]
+RenameOption = Annotated[
+    list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a key; may be given again.")
+]
+
+
+def export(
+    context: typer.Context,
+    file: FileArgument = _STREAM,
+    runs: Annotated[bool, typer.Option("--runs", help="With run history.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="With the revisions before the present one.")] = False,
+    all_environments: Annotated[
+        bool, typer.Option("--all-environments", help="Not just this project's environment.")
+    ] = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Write all high-water marks, with their types, as one JSON document that `odi state import` reads."""
+    from odi_assets.state.transfer.document import to_document, to_text
+    from odi_assets.state.transfer.snapshot import take
+
+    project = settings(context, config, debug).project()
+    state = project.open_state()
+    found = take(
+        state,
+        project=project.config.project,
+        environments=None if all_environments else [state.environment],
+        history=history,
+        runs=runs,
+    )
+    text = to_text(to_document(found, history=history, runs=runs))
+    if file == _STREAM:
+        data(text)
+    else:
+        _write(Path(file), text)
+    keys = sum(not key.entry.deleted for state_ in found.environments for key in state_.keys)
+    told = f", {counted(sum(len(s.runs) for s in found.environments), 'run')}" if runs else ""
+    note(f"{counted(keys, 'key')}{told}{'' if file == _STREAM else f' in {file}'}")
+
+
+def import_(
+    context: typer.Context,
+    file: FileArgument = _STREAM,
+    into: IntoOption = None,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Take over the high-water marks (and runs) of a document of `odi state export`, all or none.
+
+    The whole document is checked before anything changes, and what would change is shown.
+    """
+    from odi_assets.state.transfer.document import parse
+    from odi_assets.state.transfer.load import decide
+    from odi_assets.state.transfer.snapshot import into as put_into
+
+    project = settings(context, config, debug).project()
+    found = parse(_read(file), "standard input" if file == _STREAM else file)
+    same_tables = found.project == project.config.project and into is None
+    if into is not None:
+        found = put_into(found, into or None)
+    transfer = decide(found, project.open_state(), same_tables=same_tables, force=force)
+    _show(transfer, as_json)
+    transfer.require_none_kept()
+    _finish(transfer, dry_run, yes)
+
+
+def migrate(
+    context: typer.Context,
+    source: Annotated[str, typer.Option("--from", metavar="STORE", help="Where the state is; it stays there.")],
+    target: Annotated[
+        str, typer.Option("--to", metavar="STORE", help="Where it shall be; the project's own store unless given.")
+    ] = "project",
+    rename: RenameOption = None,
+    into: IntoOption = None,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Copy state from one store to another: all environments, revisions and runs; doing it twice changes nothing.
+
+    A STORE is `project`, a file (.odibi/state.json, Odibi's too), a folder of meta_state and meta_runs (Odibi's too),
+    CONNECTION:PATH for such a folder, or another project file.
+    """
+    from odi_assets.state.stores import PROJECT, open_store
+    from odi_assets.state.transfer.migrate import migration
+
+    project = settings(context, config, debug).project()
+    stores = [open_store(name, project.config, project.root) for name in (source, target)]
+    transfer = migration(
+        *stores,
+        renames=_renames(rename or []),
+        into=into or None,
+        rename_environment=into is not None,
+        force=force,
+    )
+    _show(transfer, as_json)
+    if transfer.kept:
+        note(f"Left as it is: {counted(len(transfer.kept), 'key')} that would move back; --force takes them over.")
+    if repr(stores[1]) == repr(open_store(PROJECT, project.config, project.root)):
+        _tell_unused(project, transfer)
+    _finish(transfer, dry_run, yes)
+
+
+def _finish(transfer: Transfer, dry_run: bool, yes: bool) -> None:
+    if transfer.changes_nothing:
+        note("Nothing to do: all of it is there already.")
+        return
+    runs = f", {counted(transfer.runs_added, 'run')}" if transfer.runs_added else ""
+    said = f"{counted(len(transfer.moves), 'key')}{runs}"
+    if dry_run:
+        note(f"This would write {said}.")
+        return
+    note(f"This writes {said}.")
+    require_consent(yes)
+    transfer.apply()
+    note(f"Written: {said}.")
+
+
+def _show(transfer: Transfer, as_json: bool) -> None:
+    if as_json:
+        data_json(
+            {
+                "keys": [_difference_json(d) for d in transfer.differences],
+                "runs_added": transfer.runs_added,
+                "runs_there": transfer.runs_there,
+            }
+        )
+        return
+    changing = [d for d in transfer.differences if d.effect != "unchanged"]
+    rows = [
+        [
+            d.after.key,
+            _EFFECTS.get(d.effect.value, d.effect.value),
+            _shown(d.before),
+            _shown(d.after),
+            d.environment or "",
+        ]
+        for d in changing
+    ]
+    shown = len(_COLUMNS) if any(d.environment for d in changing) else len(_COLUMNS) - 1
+    if rows:
+        data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
+    if len(transfer.differences) > len(changing):
+        note(f"{counted(len(transfer.differences) - len(changing), 'key')} unchanged")
+    if transfer.runs_there:
+        note(f"{counted(transfer.runs_there, 'run')} there already")
+
+
+def _difference_json(difference: Difference) -> dict[str, Any]:
+    from odi_assets.cli.state.inspect import entry_json
+
+    return {
+        "key": difference.after.key,
+        "environment": difference.environment,
+        "effect": difference.effect.value,
+        "before": None if difference.before is None else entry_json(difference.before),
+        "after": entry_json(difference.after),
+    }
+
+
+def _shown(entry: HwmEntry | None) -> str:
+    from odi_assets.cli.state.revisions import shown
+
+    return "" if entry is None else shown(entry)
+
+
+def _tell_unused(project: Project, transfer: Transfer) -> None:
+    """Name the keys that no node reads, and how to rename those that Odibi named after a node."""
+    from odi_assets.cli.state.inspect import node_keys
+
+    known = node_keys(project)
+    unused = dict.fromkeys(d.after.key for d in transfer.moves if d.after.key not in known and not d.after.deleted)
+    if unused:
+        note(f"warning: no node of this project reads {', '.join(unused)}")
+    for key in unused:
+        meant = [name for name in known if f"{name.rpartition('.')[2]}_hwm" == key]
+        if len(meant) == 1:
+            note(f"  → {key} is Odibi's name for the mark of {meant[0]}: --rename {key}={meant[0]}")
+
+
+def _renames(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        old, equals, new = pair.partition("=")
+        if not (old and equals and new):
+            raise typer.BadParameter(f"--rename takes OLD=NEW, not {pair!r}")
+        found[old] = new
+    return found
+
+
+def _read(file: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if file == _STREAM else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}", fix="name a file of `odi state export`") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: not UTF-8 text", fix="name a file of `odi state export`") from None
+
+
+def _write(file: Path, text: str) -> None:
+    scratch = file.with_name(f"{file.name}.tmp")
+    try:
+        scratch.write_text(f"{text}\n", encoding="utf-8")
+        scratch.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}", fix="name another file") from None

@@ -1,0 +1,100 @@
+"""JSON Schema of the project file, for editors: completion, hover texts, and red lines while typing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from odi_assets.config.diagnostics.model_paths import DISCRIMINATORS
+from odi_assets.config.models import ProjectConfig
+from odi_assets.config.values import IGNORED_AT_ROOT, IGNORED_IN_NODES, IGNORED_IN_PIPELINES
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "An environment variable: `${NAME}`."}
+_NUMBER = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*$|\$\{", "description": _VARIABLE["description"]}
+_SHORT = "Short for `{mode: …}`."
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the project file.
+
+    It accepts all that the loader accepts, short forms and ``${VAR}`` included. What only the loader knows it lets
+    through: names that lead nowhere, cycles, schedules, schemas, SQL.
+    """
+    schema = ProjectConfig.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    _add_short_forms(definitions)
+    for model in (schema, *definitions.values()):
+        if model.get("type") == "object" and "properties" in model:
+            _accept_nothing(model)
+    _ignore(schema, IGNORED_AT_ROOT)
+    _ignore(definitions["PipelineConfig"], IGNORED_IN_PIPELINES)
+    _ignore(definitions["NodeConfig"], IGNORED_IN_NODES)
+    definitions["InputConfig"] = {"anyOf": [{"type": "string", "minLength": 1}, definitions["InputConfig"]]}
+    return {
+        "$schema": DIALECT,
+        **_accept_variables(schema),
+        "title": "odi_assets project file",
+        "description": "Pipelines of nodes that Spark computes and Delta Lake holds.",
+    }
+
+
+def _add_short_forms(definitions: dict[str, Any]) -> None:
+    write = definitions["WriteConfig"]["properties"]
+    write["merge_keys"] = {**copy.deepcopy(write["keys"]), "description": "Odibi's name of `keys`."}
+    write["options"] = {
+        "type": "object",
+        "properties": {"keys": copy.deepcopy(write["keys"])},
+        "additionalProperties": False,
+        "description": "Another way of Odibi's to write `keys`.",
+    }
+    inputs = definitions["NodeConfig"]["properties"]["inputs"]
+    by_name = {"type": "object", "additionalProperties": inputs.pop("additionalProperties")}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/InputConfig"}}
+    del inputs["type"]
+    inputs["anyOf"] = [listed, by_name]
+    for model, modes in (("ReadConfig", ["files", "version"]), ("InputConfig", ["version"])):
+        definitions[model]["properties"]["incremental"]["anyOf"].append({"enum": modes, "description": _SHORT})
+
+
+def _accept_nothing(model: dict[str, Any]) -> None:
+    """Let keys without a value stand for keys left out; a union's members need the key that tells them apart."""
+    required = model.setdefault("required", [])
+    for name, value in model["properties"].items():
+        value.pop("title", None)
+        if "const" in value and name in DISCRIMINATORS:
+            required.extend({name} - {*required})
+        elif name not in required and not _takes_null(value):
+            model["properties"][name] = {"anyOf": [value, {"type": "null"}], **_notes(value)}
+
+
+def _accept_variables(schema: Any) -> Any:
+    """Let ``${VAR}`` stand where not any text may: for numbers, dates, words of a list, and texts of a pattern."""
+    if isinstance(schema, list):
+        return [_accept_variables(member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: value if key in _LITERAL else _accept_variables(value) for key, value in schema.items()}
+    if isinstance(schema.get("pattern"), str):
+        schema["pattern"] = rf"{schema['pattern']}|\$\{{"
+    is_number = schema.get("type") in ("integer", "number")
+    if is_number or isinstance(schema.get("enum"), list) or schema.get("format") == "date":
+        notes = _notes(schema)
+        return {"anyOf": [schema, dict(_NUMBER if is_number else _VARIABLE)], **notes}
+    return schema
+
+
+_LITERAL = frozenset({"default", "examples", "enum", "required", "discriminator"})
+
+
+def _takes_null(value: dict[str, Any]) -> bool:
+    return any(member.get("type") == "null" for member in value.get("anyOf", []))
+
+
+def _notes(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: value.pop(key) for key in ("description", "default") if key in value}
+
+
+def _ignore(model: dict[str, Any], keys: frozenset[str]) -> None:
+    for key in sorted(keys):
+        model["properties"][key] = {"description": "A key of Odibi; accepted and ignored.", "deprecated": True}

@@ -1,0 +1,85 @@
+"""The project file as typed models. Names are Odibi's wherever Odibi has one."""
+
+from odi_assets.config.models.connections import (
+    AccountKeyAuth,
+    AzureAuth,
+    AzureBlobConnection,
+    Connection,
+    GcsConnection,
+    LocalConnection,
+    S3Connection,
+    SasAuth,
+)
+from odi_assets.config.models.fields import (
+    Strict,
+)
+from odi_assets.config.models.increments import (
+    Boundary,
+    DateFormat,
+    FilesIncrement,
+    Increment,
+    IncrementalMode,
+    InputIncrement,
+    OnChange,
+    OnNull,
+    RollingWindowIncrement,
+    StatefulIncrement,
+    VersionIncrement,
+)
+from odi_assets.config.models.nodes import (
+    FileFormat,
+    InputConfig,
+    NodeConfig,
+    PartitionConfig,
+    PipelineConfig,
+    ReadConfig,
+    TransformConfig,
+)
+from odi_assets.config.models.project import (
+    ProjectConfig,
+    RetryConfig,
+    SparkConfig,
+    SystemConfig,
+)
+from odi_assets.config.models.writes import (
+    SchemaPolicy,
+    WriteConfig,
+    WriteMode,
+)
+
+__all__ = [
+    "AccountKeyAuth",
+    "AzureAuth",
+    "AzureBlobConnection",
+    "Boundary",
+    "Connection",
+    "DateFormat",
+    "FileFormat",
+    "FilesIncrement",
+    "GcsConnection",
+    "Increment",
+    "IncrementalMode",
+    "InputConfig",
+    "InputIncrement",
+    "LocalConnection",
+    "NodeConfig",
+    "OnChange",
+    "OnNull",
+    "PartitionConfig",
+    "PipelineConfig",
+    "ProjectConfig",
+    "ReadConfig",
+    "RetryConfig",
+    "RollingWindowIncrement",
+    "S3Connection",
+    "SasAuth",
+    "SchemaPolicy",
+    "SparkConfig",
+    "StatefulIncrement",
+    "Strict",
+    "SystemConfig",
+    "TransformConfig",
+    "VersionIncrement",
+    "WriteConfig",
+    "WriteMode",
+]

@@ -1,0 +1,188 @@
+"""The kinds of value a project file holds: names, owners, schedules, schemas, functions, secrets."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    WithJsonSchema,
+    model_validator,
+)
+
+from odi_assets.config.diagnostics.mistakes import mistake, mistakes, refuse
+from odi_assets.config.models import ddl
+
+NAME_PATTERN = "^[A-Za-z0-9_]+$"
+TAG_PATTERN = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
+FUNCTION_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+OWNER_PATTERN = r"^(team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})$"
+
+RESERVED_JOB_NAMES = frozenset(keyword.kwlist) | {
+    "context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict", "int", "str", "float",
+    "bool", "input", "output", "type",
+}  # fmt: skip
+"""Names that Dagster gives to no job; pipelines become jobs."""
+
+
+class Strict(BaseModel):
+    """Unknown keys are mistakes; a loaded model never changes; a key without a value is a key left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_empty_keys(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or None not in data.values():
+            return data
+        optional = {
+            name
+            for field_name, field in cls.model_fields.items()
+            if not field.is_required()
+            for name in (field_name, field.alias)
+        }
+        return {key: value for key, value in data.items() if value is not None or key not in optional}
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, name):
+        text = "is not a name: letters A-Z a-z, digits and `_` only, because it becomes part of a Dagster asset key"
+        raise refuse(name, text)
+    return name
+
+
+def _check_pipeline_name(name: str) -> str:
+    if name in RESERVED_JOB_NAMES:
+        text = "is a word that Dagster keeps for itself: give the pipeline another name"
+        raise refuse(name, text)
+    return _check_name(name)
+
+
+def _check_owner(owner: str) -> str:
+    if not re.fullmatch(OWNER_PATTERN, owner):
+        text = "is not an owner: write an e-mail address or `team:name`"
+        suggestion = f"team:{owner}" if re.fullmatch(r"[\w-]+", owner) else None
+        raise refuse(owner, text, suggestion=suggestion)
+    return owner
+
+
+def _check_tag(tag: str) -> str:
+    if not re.fullmatch(TAG_PATTERN, tag):
+        text = "is not a tag: at most 63 letters, digits, `_`, `-` and `.`, with at most one `namespace/` before them"
+        raise refuse(tag, text)
+    return tag
+
+
+def _check_schema(text: str) -> str:
+    found = ddl.find_mistakes(text)
+    if found:
+        raise mistakes(found)
+    return ddl.normalize(text)
+
+
+def _check_function(reference: str) -> str:
+    if not re.fullmatch(FUNCTION_PATTERN, reference):
+        text = "is not a function: write `module:name`, as in `transforms.flights:delays`"
+        raise refuse(reference, text)
+    return reference
+
+
+_CRON_FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
+_CRON_HELP = "five fields, minute, hour, day of the month, month, day of the week, as in `30 6 * * *`"
+
+
+def _check_cron(schedule: str) -> str:
+    from croniter import CroniterError, croniter
+
+    try:
+        fields = croniter.expand(schedule)[0]
+    except CroniterError:
+        raise mistake(f"`{schedule}` is not a schedule: {_cron_reason(schedule)}", plain=_NOT_CRON) from None
+    if len(fields) != len(_CRON_FIELDS):
+        raise mistake(f"`{schedule}` is not a schedule: {_cron_reason(schedule)}", plain=_NOT_CRON)
+    if fields[3] == [2] and fields[2] in ([30], [31]):
+        raise mistake(f"`{schedule}` never comes: February has no such day", plain=_NOT_CRON)
+    return schedule
+
+
+_NOT_CRON = f"is not a schedule: {_CRON_HELP}"
+
+
+def _cron_reason(schedule: str) -> str:
+    from croniter import croniter
+
+    given = schedule.split()
+    if len(given) != len(_CRON_FIELDS):
+        return f"it has {len(given)} fields; {_CRON_HELP}"
+    for position, (name, text) in enumerate(zip(_CRON_FIELDS, given, strict=True)):
+        alone = ["*"] * len(_CRON_FIELDS)
+        alone[position] = text
+        if not croniter.is_valid(" ".join(alone)):
+            return f"the {name} cannot be `{text}`"
+    return _CRON_HELP
+
+
+def _option_text(value: Any) -> Any:
+    """Write a YAML number or boolean the way Spark's options want it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _value_text(value: Any) -> Any:
+    """Write a YAML number, date or time as text: its type is that of the column it is compared with."""
+    if isinstance(value, bool):
+        raise mistake("must be a number, a date, a time or a text: a value of the cursor column")
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _listed(kind: str) -> Any:
+    """Refuse what is not a list, as a text would otherwise be taken for a list of letters."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str):
+            raise mistake(f"must be a list of {kind}: put `[ ]` around it")
+        return value
+
+    return BeforeValidator(check)
+
+
+_OPTION_SCHEMA = {"type": ["string", "number", "boolean"]}
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
+PipelineName = Annotated[
+    str, AfterValidator(_check_pipeline_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})
+]
+Owner = Annotated[str, AfterValidator(_check_owner), WithJsonSchema({"type": "string", "pattern": OWNER_PATTERN})]
+Tag = Annotated[str, AfterValidator(_check_tag), WithJsonSchema({"type": "string", "pattern": TAG_PATTERN})]
+SchemaDdl = Annotated[Text, AfterValidator(_check_schema)]
+FunctionRef = Annotated[
+    str, AfterValidator(_check_function), WithJsonSchema({"type": "string", "pattern": FUNCTION_PATTERN})
+]
+Cron = Annotated[Text, AfterValidator(_check_cron)]
+Secret = Annotated[SecretStr, Field(min_length=1)]
+Option = Annotated[str, BeforeValidator(_option_text), WithJsonSchema(_OPTION_SCHEMA)]
+
+ValueText = Annotated[
+    str,
+    BeforeValidator(_value_text),
+    Field(min_length=1),
+    WithJsonSchema({"type": ["string", "number"], "minLength": 1}),
+]
+"""A value of a column whose type is not known yet."""
+
+Names = Annotated[tuple[Text, ...], _listed("names")]
+Tags = Annotated[tuple[Tag, ...], _listed("tags")]
+Columns = Annotated[tuple[Text, ...], _listed("columns")]

@@ -1,0 +1,120 @@
+"""Increments: how a node goes on from what it read before."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from odi_assets.config.models.durations import Lag, Span
+from odi_assets.config.models.fields import Strict, Text, ValueText
+from odi_assets.config.models.shorthand import mode_only
+
+
+class IncrementalMode(StrEnum):
+    STATEFUL = "stateful"
+    ROLLING_WINDOW = "rolling_window"
+    FILES = "files"
+    VERSION = "version"
+
+
+class Boundary(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class OnNull(StrEnum):
+    RAISE = "raise"
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+
+
+class DateFormat(StrEnum):
+    ORACLE = "oracle"
+    SQL_SERVER = "sql_server"
+    US = "us"
+    EU = "eu"
+    ISO = "iso"
+
+
+class OnChange(StrEnum):
+    RAISE = "raise"
+    RELOAD = "reload"
+    IGNORE = "ignore"
+
+
+_STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node>` unless given."
+
+
+class StatefulIncrement(Strict):
+    """``HWM < column <= upper``, where upper is fixed before reading."""
+
+    mode: Literal["stateful"]
+    column: Text = Field(description="Cursor column: grows with every new or changed row.")
+    fallback_column: Text | None = Field(default=None, description="Used where `column` is null.")
+    initial_value: ValueText | None = Field(
+        default=None,
+        description="Where the first run begins, this value included; typed by the column. Without it: everything.",
+    )
+    boundary: Boundary = Field(
+        default=Boundary.OPEN,
+        description="`closed`: rows tied with the high-water mark that come later are read too, each once.",
+    )
+    on_null: OnNull = Field(
+        default=OnNull.RAISE,
+        description="Rows without a cursor: stop the run, load each once (`include`), or drop and count (`exclude`).",
+    )
+    date_format: DateFormat | None = Field(
+        default=None, description="How dates are written in a text column; they are compared as dates, in UTC."
+    )
+    state_key: Text | None = Field(default=None, description=_STATE_KEY)
+    watermark_lag: Lag | None = Field(
+        default=None, description="How far behind the high-water mark to read again, for rows that come late: `2h`."
+    )
+
+
+class RollingWindowIncrement(Strict):
+    """The last ``lookback`` units of ``column``, counted back from now in UTC; keeps no HWM."""
+
+    mode: Literal["rolling_window"]
+    column: Text = Field(description="Date or timestamp column.")
+    lookback: int = Field(gt=0, description="Length of the window, in units.")
+    unit: Literal["minute", "hour", "day", "week", "month", "year"] = Field(
+        default="day", description="Unit of the window."
+    )
+
+
+class FilesIncrement(Strict):
+    """Files that were not loaded yet, whatever their time of change."""
+
+    mode: Literal["files"]
+    settle: Span = Field(
+        default=timedelta(0), description="Files that changed less than this ago are left for a later run: `30s`."
+    )
+    on_change: OnChange | None = Field(
+        default=None,
+        description="Files rewritten after they were loaded: stop the run (the rule with `append`), load them again "
+        "(the rule otherwise), or leave what was loaded.",
+    )
+    state_key: Text | None = Field(default=None, description=_STATE_KEY)
+
+
+class VersionIncrement(Strict):
+    """Rows that an upstream Delta table gained in commits after the last one read."""
+
+    mode: Literal["version"]
+    state_key: Text | None = Field(default=None, description=_STATE_KEY)
+
+
+Increment = Annotated[
+    StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement,
+    Field(discriminator="mode"),
+    BeforeValidator(mode_only),
+]
+InputIncrement = Annotated[
+    StatefulIncrement | RollingWindowIncrement | VersionIncrement,
+    Field(discriminator="mode"),
+    BeforeValidator(mode_only),
+]

@@ -1,0 +1,150 @@
+"""Nodes and pipelines: what is read, how it is transformed, what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from odi_assets.config.diagnostics.mistakes import Mistake, mistake, mistakes
+from odi_assets.config.models.fields import (
+    Cron,
+    FunctionRef,
+    Name,
+    Names,
+    Option,
+    Owner,
+    PipelineName,
+    SchemaDdl,
+    Strict,
+    Tags,
+    Text,
+)
+from odi_assets.config.models.increments import Increment, InputIncrement
+from odi_assets.config.models.shorthand import named_inputs, node_only
+from odi_assets.config.models.writes import WriteConfig
+
+
+class FileFormat(StrEnum):
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
+class ReadConfig(Strict):
+    """A source outside the pipeline."""
+
+    connection: Text = Field(description="Name of a connection.")
+    format: FileFormat = Field(description="Format of the source.")
+    path: Text = Field(description="Path under the connection; may be a glob, as in `flights/*.csv`.")
+    schema_ddl: SchemaDdl | None = Field(
+        default=None, alias="schema", description="Columns in Spark's DDL: `id BIGINT, name STRING`."
+    )
+    options: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark's options of the format.")
+    incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
+
+
+class InputConfig(Strict):
+    """Another node's table, whole unless ``incremental`` is set."""
+
+    node: Text = Field(description="`node` of this pipeline, or `pipeline.node`.")
+    incremental: InputIncrement | None = Field(
+        default=None, description="Take only what is new in the table; without it, everything."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_name(cls, data: Any) -> Any:
+        return node_only(data)
+
+
+class TransformConfig(Strict):
+    """Exactly one of the three. SQL sees each input as a view under its name, and what ``read`` gives as ``df``."""
+
+    sql: Text | None = Field(default=None, description="A Spark SQL query over the inputs' names, and `df`.")
+    sql_file: Text | None = Field(default=None, description="File that holds the query, relative to the project file.")
+    function: FunctionRef | None = Field(default=None, description="A Python function of DataFrames: `module:name`.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Arguments of the function.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> TransformConfig:
+        given = [name for name in ("sql", "sql_file", "function") if getattr(self, name) is not None]
+        if not given:
+            raise mistake("has nothing to do: give one of `sql`, `sql_file` or `function`")
+        if len(given) > 1:
+            raise mistake(f"has `{'` and `'.join(given)}`: give one of them", at=(given[-1],))
+        return self
+
+
+class PartitionConfig(Strict):
+    """One Dagster partition per ``every`` of ``column``; the table is partitioned by ``column`` too."""
+
+    column: Text = Field(description="Date or timestamp column of the target.")
+    every: Literal["hour", "day", "month"] = Field(default="day", description="Length of a partition.")
+    start: date = Field(description="First day, as in 2013-01-01.")
+    end: date | None = Field(default=None, description="The day after the last one; open-ended without it.")
+
+    @model_validator(mode="after")
+    def _ends_after_start(self) -> PartitionConfig:
+        if self.end is not None and self.end <= self.start:
+            raise mistake("must be after `start`: it is the first day that is out", at=("end",))
+        return self
+
+
+class NodeConfig(Strict):
+    """One step of a pipeline: read and/or inputs, then transform, then write."""
+
+    name: Name = Field(description="Name of the node, unique in its pipeline.")
+    description: str | None = Field(default=None, description="What the table holds; shown in Dagster.")
+    owner: Owner | None = Field(default=None, description="E-mail address or `team:name`.")
+    tags: Tags = Field(default=(), description="Tags of the asset.")
+    depends_on: Names = Field(default=(), description="Nodes to run first, without reading them.")
+    read: ReadConfig | None = Field(default=None, description="A source outside the pipeline; the view `df` in SQL.")
+    inputs: dict[str, InputConfig] = Field(
+        default_factory=dict, description="Other nodes' tables: a list of nodes, or view names and nodes."
+    )
+    transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
+    partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
+    write: WriteConfig = Field(description="The node's table.")
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _name_inputs(cls, value: Any) -> Any:
+        return named_inputs(value)
+
+    @field_validator("inputs")
+    @classmethod
+    def _check_views(cls, inputs: dict[str, InputConfig]) -> dict[str, InputConfig]:
+        found = _bad_views(inputs)
+        if found:
+            raise mistakes(found)
+        return inputs
+
+
+def _bad_views(inputs: Mapping[str, InputConfig]) -> list[Mistake]:
+    found: list[Mistake] = []
+    seen: set[str] = set()
+    for view in inputs:
+        if view.lower() == "df":
+            found.append(Mistake("`df` is what `read` gives: call the input something else", at=(view,)))
+        elif not view.replace("_", "").isalnum() or not view.isascii():
+            found.append(Mistake(f"`{view}` is not a view name: letters, digits and `_` only", at=(view,)))
+        elif view.lower() in seen:
+            found.append(Mistake(f"`{view}` is there twice; Spark's views know no capitals", at=(view,)))
+        seen.add(view.lower())
+    return found
+
+
+class PipelineConfig(Strict):
+    """Nodes that run together: one Dagster job, with a schedule if it has one."""
+
+    pipeline: PipelineName = Field(description="Name of the pipeline.")
+    description: str | None = Field(default=None, description="What it is for; shown in Dagster.")
+    owner: Owner | None = Field(default=None, description="E-mail address or `team:name`, of nodes without one.")
+    schedule: Cron | None = Field(default=None, description="Cron, five fields: `30 6 * * *`.")
+    tags: Tags = Field(default=(), description="Tags of the job.")
+    nodes: tuple[NodeConfig, ...] = Field(min_length=1, description="The steps.")

@@ -1,0 +1,80 @@
+"""The project file as typed models. Names are Odibi's wherever Odibi has one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from odi_assets.config.diagnostics.mistakes import mistake
+from odi_assets.config.models.connections import (
+    Connection,
+)
+from odi_assets.config.models.durations import Duration
+from odi_assets.config.models.fields import Option, Owner, Strict, Text
+from odi_assets.config.models.nodes import (
+    PipelineConfig,
+)
+
+
+class RetryConfig(Strict):
+    """Waits 1, 2, 4, 8, 16 s plus up to 1 s, five retries, unless set otherwise."""
+
+    retries: int = Field(default=5, ge=0, description="Attempts after the first.")
+    base_delay: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Seconds before the first retry.")
+    max_delay: float = Field(default=16.0, ge=0, allow_inf_nan=False, description="Longest wait, in seconds.")
+    jitter: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, description="At most so many seconds more, at random."
+    )
+
+
+class SystemConfig(Strict):
+    """Where the system tables live: ``path`` holds both, or each has a path of its own."""
+
+    connection: Text = Field(description="Name of a connection.")
+    path: Text = Field(default="_odibi_system", description="Folder of both tables, under the connection.")
+    meta_runs_path: Text | None = Field(default=None, description="Folder of the table of runs.")
+    meta_state_path: Text | None = Field(default=None, description="Folder of the table of high-water marks.")
+    environment: Text | None = Field(default=None, description="Whose state this is, where several share the tables.")
+    retry: RetryConfig = Field(default=RetryConfig(), description="Retries of writes that conflict.")
+
+    keep_runs_for: Duration | None = Field(
+        default=None, description="How long run history is kept, as in `90d`; for ever unless given."
+    )
+
+    @model_validator(mode="after")
+    def _both_paths_or_none(self) -> SystemConfig:
+        runs, state = self.meta_runs_path, self.meta_state_path
+        if (runs is None) != (state is None):
+            given, missing = (
+                ("meta_state_path", "meta_runs_path") if runs is None else ("meta_runs_path", "meta_state_path")
+            )
+            raise mistake(f"needs `{missing}` beside it; or give `path` alone, for both tables", at=(given,))
+        if runs is not None and runs == state:
+            raise mistake("is the path of `meta_runs_path` too: each table needs a folder", at=("meta_state_path",))
+        return self
+
+
+class SparkConfig(Strict):
+    """Spark settings of this project."""
+
+    master: Text | None = Field(default=None, description="Spark master, as in `local[4]`.")
+    remote: Text | None = Field(default=None, description="Spark Connect address, as in `sc://host:15002`.")
+    conf: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark configuration.")
+
+
+class ProjectConfig(Strict):
+    """The whole project file."""
+
+    project: Text = Field(description="Name of the project.")
+    engine: Literal["spark"] = Field(default="spark", description="What computes the nodes.")
+    environment: Text | None = Field(default=None, description="Whose state this is: dev, prod …")
+    description: str | None = Field(default=None, description="What the project is for.")
+    owner: Owner | None = Field(default=None, description="E-mail address or `team:name`, of pipelines without one.")
+    version: str = Field(default="1.0.0", description="Version of the project.")
+    connections: dict[str, Connection] = Field(description="Where files and tables are, by name.")
+    pipelines: tuple[PipelineConfig, ...] = Field(min_length=1, description="What runs.")
+    system: SystemConfig | None = Field(
+        default=None, description="Where state and run history are kept; without it, in `.odibi/state.json`."
+    )
+    spark: SparkConfig = Field(default=SparkConfig(), description="Spark settings.")

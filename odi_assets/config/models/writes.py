@@ -1,0 +1,92 @@
+"""How a node's rows are written to its table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes
+from odi_assets.config.models.fields import Columns, Strict, Text
+from odi_assets.config.models.shorthand import fold_keys
+
+
+class WriteMode(StrEnum):
+    APPEND = "append"
+    APPEND_ONCE = "append_once"
+    OVERWRITE = "overwrite"
+    UPSERT = "upsert"
+    PARTITION_OVERWRITE = "partition_overwrite"
+
+
+class SchemaPolicy(StrEnum):
+    """What happens when the columns of a node's rows are not those of its table."""
+
+    FAIL = "fail"
+    EVOLVE = "evolve"
+    IGNORE = "ignore"
+
+
+class WriteConfig(Strict):
+    """The node's Delta table. ``keys`` identify a row: needed by upsert and append_once."""
+
+    connection: Text = Field(description="Name of a connection.")
+    path: Text = Field(description="Folder of the table, under the connection.")
+    format: Literal["delta"] = Field(default="delta", description="Tables are Delta tables.")
+    mode: WriteMode = Field(default=WriteMode.OVERWRITE, description="What happens to rows that are there already.")
+    keys: Columns = Field(
+        default=(), description="Columns that identify a row; `merge_keys` and `options: {keys: …}` are taken too."
+    )
+    partition_by: Columns = Field(default=(), description="Columns that the table is partitioned by.")
+    schema_policy: SchemaPolicy = Field(
+        default=SchemaPolicy.FAIL,
+        alias="schema",
+        description="Rows with other columns than the table: `fail`, `evolve` (new columns join the table), "
+        "`ignore` (new columns are left out).",
+    )
+    delete_when: Text | None = Field(
+        default=None, description="Boolean column, of upsert: where it is true, the row with these keys is deleted."
+    )
+    only_if_newer: Text | None = Field(
+        default=None, description="Column, of upsert: a row replaces the stored one only if its value is greater."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fold_keys(cls, data: Any) -> Any:
+        return fold_keys(data)
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> WriteConfig:
+        found = [*_repeated("keys", self.keys), *_repeated("partition_by", self.partition_by)]
+        if self.mode in (WriteMode.UPSERT, WriteMode.APPEND_ONCE) and not self.keys:
+            found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
+        found += self._misplaced_options()
+        if found:
+            raise mistakes(found)
+        return self
+
+    def _misplaced_options(self) -> list[Mistake]:
+        found = []
+        for name in ("delete_when", "only_if_newer"):
+            column = getattr(self, name)
+            if column is None:
+                continue
+            if self.mode is not WriteMode.UPSERT:
+                found.append(Mistake(f"is for `mode: upsert`, and this node writes `{self.mode}`", at=(name,)))
+            elif column.lower() in [key.lower() for key in self.keys]:
+                found.append(about(column, "is one of `keys`: it cannot tell rows of one key apart", at=(name,)))
+        if self.delete_when and self.delete_when.lower() in [
+            *(column.lower() for column in self.partition_by),
+            *([self.only_if_newer.lower()] if self.only_if_newer else []),
+        ]:
+            found.append(about(self.delete_when, "is a marker and is not stored", at=("delete_when",)))
+        if self.mode is WriteMode.OVERWRITE and "schema_policy" in self.model_fields_set:
+            found.append(Mistake("has no say in `mode: overwrite`, which replaces the columns too", at=("schema",)))
+        return found
+
+
+def _repeated(name: str, columns: tuple[str, ...]) -> list[Mistake]:
+    lower = [column.lower() for column in columns]
+    return [about(columns[i], "is there twice", at=(name, i)) for i, column in enumerate(lower) if column in lower[:i]]

@@ -1,0 +1,170 @@
+"""What a Delta table gained between two of its versions, read from its log alone: no scan, no Spark.
+
+Needs no change data feed. A plain append tells its rows by its files; our own upserts commit changed rows in files
+of their own (see ``upsert``), and our partition writes name their partitions. Everything else counts as rewritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.history import METADATA_KEY, commit_text, restored_version
+from odi_assets.delta.partition_values import same_spellings
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.errors import TableError
+
+
+@dataclass(frozen=True)
+class CommitChange:
+    """What one commit did.
+
+    Attributes:
+        files: files added with ``dataChange``.
+        keys: of an upsert, the columns that identify a row.
+        updated: of an upsert, how many rows replaced one with the same keys.
+        deleted: of an upsert, how many rows it took out for good; no file of the commit tells which.
+        carried: files of rows that only moved out of removed files.
+        removed: path and partition of the files it took out.
+        partitions: values of the partitions the commit added to or removed from.
+        kind: ``rows`` (the files hold just what is new or changed), ``partitions`` (those partitions are to be read
+            anew), ``table`` (all is to be read anew), ``none`` (only rearranged or described).
+        restored: the version whose rows this commit brought back, if it did just that.
+    """
+
+    version: int
+    kind: str
+    files: tuple[LiveFile, ...] = ()
+    partitions: tuple[Mapping[str, str | None], ...] = ()
+    keys: tuple[str, ...] = ()
+    updated: int = 0
+    deleted: int = 0
+    carried: tuple[LiveFile, ...] = ()
+    removed: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
+    restored: int | None = None
+
+
+@dataclass(frozen=True)
+class TableChanges:
+    """Commits after one version up to another, oldest first; without those that a later one of them undid."""
+
+    after: int
+    upto: int
+    commits: tuple[CommitChange, ...] = field(default=())
+
+    @property
+    def kind(self) -> str:
+        """The widest kind among the commits.
+
+        Deleted rows are in no file that says ``dataChange``, so the partitions they were in have to be read anew.
+        """
+        kinds = {"partitions" if commit.kind == "rows" and commit.deleted else commit.kind for commit in self.commits}
+        return next((kind for kind in ("table", "partitions", "rows") if kind in kinds), "none")
+
+    @property
+    def files(self) -> tuple[LiveFile, ...]:
+        return tuple(file for commit in self.commits for file in commit.files)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows in the added files, by their statistics; None if one carries no count."""
+        counts = [file.rows for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
+    """The commits ``after < version <= upto``.
+
+    Raises:
+        TableError: a commit in between is no longer in the log. Fields: uri, version.
+    """
+    versions, kinds = range(after + 1, upto + 1), handle.columns
+    commits = [_change(version, read_commit(handle.location, version), kinds) for version in versions]
+    return TableChanges(after, upto, _in_effect(commits, after))
+
+
+def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
+    """``commits`` without those that were undone: what lies between ``after`` and the rows that stand there now."""
+    standing: dict[int, tuple[CommitChange, ...]] = {after: ()}
+    found: tuple[CommitChange, ...] = ()
+    for commit in commits:
+        if commit.restored in standing:
+            found = (*standing[commit.restored], CommitChange(commit.version, "none"))
+        else:
+            found = (*found, commit)
+        standing[commit.version] = found
+    return found
+
+
+def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
+    """The actions of one commit, as the log has them.
+
+    Raises:
+        TableError: the log has no such commit (any more).
+    """
+    try:
+        text = commit_text(location, version)
+    except FileNotFoundError as error:
+        raise TableError(
+            f"version {version} of the Delta table at {location.uri} is no longer in its log",
+            fix="read the table whole once: odi run --node NODE --full-refresh",
+            uri=location.uri,
+            version=version,
+        ) from error
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:
+    info: dict[str, Any] = {}
+    adds, removes, carried = [], [], []
+    for action in actions:
+        if "commitInfo" in action:
+            info = action["commitInfo"]
+        elif action.get("add", {}).get("dataChange"):
+            adds.append(action["add"])
+        elif "add" in action:
+            carried.append(action["add"])
+        elif action.get("remove", {}).get("dataChange", False):
+            removes.append(action["remove"])
+    files = tuple(_file(add, kinds) for add in adds)
+    partitions = _partitions([*adds, *removes], kinds)
+    ours = info.get(METADATA_KEY) or {}
+    declared = ours.get("changes")
+    restored = restored_version(str(info.get("operation")), info.get("operationParameters") or {})
+    if not adds and not removes:
+        return CommitChange(version, "none")
+    if declared in {"rows", "partitions", "table"}:
+        return CommitChange(
+            version,
+            declared,
+            files,
+            partitions,
+            keys=tuple(ours.get("keys") or ()),
+            updated=int(ours.get("rows_updated") or 0),
+            deleted=int(ours.get("rows_deleted") or 0),
+            carried=tuple(_file(add, kinds) for add in carried),
+            removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
+            restored=restored,
+        )
+    return CommitChange(version, "table" if removes else "rows", files, partitions, restored=restored)
+
+
+def _partition(action: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, str | None]:
+    return same_spellings(action.get("partitionValues") or {}, kinds)
+
+
+def _file(add: dict[str, Any], kinds: Mapping[str, Any]) -> LiveFile:
+    stats = json.loads(add["stats"]) if add.get("stats") else {}
+    return LiveFile(unquote(add["path"]), add["size"], stats.get("numRecords"), _partition(add, kinds))
+
+
+def _partitions(actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> tuple[Mapping[str, str | None], ...]:
+    unique: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+    for action in actions:
+        values = _partition(action, kinds)
+        unique[tuple(sorted(values.items()))] = values
+    return tuple(values for key, values in unique.items() if key)

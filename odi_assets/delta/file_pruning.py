@@ -1,0 +1,70 @@
+"""Files that can hold given values of a column, by partition values and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from odi_assets.delta.partition_values import partition_string
+from odi_assets.delta.table import LiveFile, TableHandle
+
+_MOST_DAYS = 3_700
+"""About ten years: a wider range of dates is better found by reading the rows."""
+
+
+def files_in_partitions(handle: TableHandle, column: str, values: Sequence[str | None]) -> list[LiveFile]:
+    """Live files that may hold a row whose ``column`` is one of ``values``."""
+    wanted = set(values)
+    if column in handle.partition_columns:
+        return [file for file in handle.live_files if file.partition[column] in wanted]
+    if f"min.{column}" not in handle.add_actions.column_names or None in wanted:
+        return list(handle.live_files)
+    low, high = (handle.add_actions[f"{kind}.{column}"].to_pylist() for kind in ("min", "max"))
+    return [
+        file for file, least, most in zip(handle.live_files, low, high, strict=True) if _may_hold(least, most, wanted)
+    ]
+
+
+def _may_hold(low: object, high: object, wanted: set[str | None]) -> bool:
+    # Text compares as the values do only for dates; for other types the statistics are not asked.
+    if not (isinstance(low, date) and isinstance(high, date)) or isinstance(low, datetime):
+        return True
+    return any(value is not None and low.isoformat() <= value <= high.isoformat() for value in wanted)
+
+
+def values_of(handle: TableHandle, column: str, files: Sequence[LiveFile]) -> list[str | None] | None:
+    """Values of ``column`` that ``files``, live or not, may hold; None where only their rows can tell.
+
+    Exact for a partition column and for a column whose files each hold one value; for dates, all days in between.
+    """
+    if column in handle.partition_columns:
+        return sorted({file.partition[column] for file in files}, key=lambda value: (value is not None, value or ""))
+    names = [f"{kind}.{column}" for kind in ("min", "max", "null_count")]
+    if any(name not in handle.add_actions.column_names for name in names):
+        return None
+    known = {
+        file.path: bounds
+        for file, bounds in zip(
+            handle.live_files, zip(*(handle.add_actions[name].to_pylist() for name in names), strict=True), strict=True
+        )
+    }
+    values: set[str | None] = set()
+    for file in files:
+        if file.path not in known:
+            return None
+        found = _between(*known[file.path])
+        if found is None:
+            return None
+        values |= found
+    return sorted(values, key=lambda value: (value is not None, value or ""))
+
+
+def _between(low: object, high: object, nulls: int | None) -> set[str | None] | None:
+    if low is None or high is None or nulls != 0:
+        return None
+    if low == high and not isinstance(low, str | float):
+        return {partition_string(low)}
+    if not isinstance(low, date) or not isinstance(high, date) or isinstance(low, datetime):
+        return None
+    days = (high - low).days
+    return {(low + timedelta(days=day)).isoformat() for day in range(days + 1)} if days <= _MOST_DAYS else None

@@ -1,0 +1,215 @@
+"""Parquet footers of freshly written files → Delta add actions with row counts and statistics."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from odi_assets.connections.location import Location
+from odi_assets.errors import TableError
+
+WRITE_FOLDER = "odi_write"
+"""Name of the folder level that keeps the files of one write together: ``odi_write=<write id>``.
+
+It looks like a partition so that Spark finds the real partition columns below it; it is never a column of a table.
+"""
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+INDEXED_COLUMNS = 32
+"""Columns that get minimum and maximum, as Delta's own ``delta.dataSkippingNumIndexedCols`` has it."""
+
+_LONGEST_STRING = 128
+_EXACT_FLOAT_DIGITS = 15
+_READERS = 8
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A Parquet file that is on storage and not yet in the table's log. ``path`` is relative to the table."""
+
+    path: str
+    size: int
+    modified_ms: int
+    rows: int
+    partition: dict[str, str | None]
+    stats: str
+
+    def add_action(self, *, data_change: bool) -> AddAction:
+        """The action that puts this file into the table. deltalake encodes the path itself."""
+        return AddAction(self.path, self.size, self.partition, self.modified_ms, data_change, self.stats)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    path: str
+    size: int
+    modified_ms: int
+
+
+def written_files(table: Location, folder: str, always_index: Iterable[str] = ()) -> list[WrittenFile]:
+    """The non-empty Parquet files below ``folder`` of the table, their footers read in parallel.
+
+    ``always_index`` names columns that get statistics however far to the right they stand (keys, cursors).
+    """
+    listed = list(_list_parquet(table, folder))
+    keep = frozenset(always_index)
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
+        files = list(pool.map(lambda file: _read_footer(table, folder, file, keep), listed))
+    return [file for file in files if file.rows > 0]
+
+
+def _list_parquet(table: Location, folder: str) -> Iterator[_Listed]:
+    if table.is_local:
+        yield from _list_local(table.local_path, folder)
+        return
+    filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
+    for path, info in filesystem.find(root, detail=True).items():
+        relative = path[len(root.rstrip("/")) + 1 :]
+        if path.endswith(".parquet") and not _is_hidden(relative):
+            modified = info.get("last_modified") or info.get("LastModified") or info.get("mtime")
+            stamp = modified.timestamp() if isinstance(modified, dt.datetime) else dt.datetime.now(dt.UTC).timestamp()
+            yield _Listed(f"{folder}/{relative}", int(info["size"]), int(stamp * 1000))
+
+
+def _list_local(table: Path, folder: str) -> Iterator[_Listed]:
+    root = table / folder
+    for path in sorted(root.rglob("*")) if root.exists() else ():
+        inside = path.relative_to(root).as_posix()
+        if _is_hidden(inside.rpartition("/")[0]):
+            continue
+        if path.name.endswith(".crc"):
+            # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
+            path.unlink(missing_ok=True)
+        elif path.suffix == ".parquet" and not _is_hidden(inside):
+            status = path.stat()
+            yield _Listed(path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark does not count it as data: ``_temporary`` above all, where a task that was given up, on an executor
+    that is alive, may go on writing after its job is done."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+
+
+def _footer(table: Location, file: _Listed) -> pq.FileMetaData:
+    try:
+        if table.is_local:
+            return pq.read_metadata(table.local_path / file.path)
+        filesystem, path = fsspec.core.url_to_fs(table.child(file.path).uri, **table.fsspec_options)
+        with filesystem.open(path, "rb") as stream:
+            return pq.read_metadata(stream)
+    except pa.ArrowInvalid as error:
+        raise TableError(
+            f"{file.path}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
+            fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
+            uri=table.uri,
+            path=file.path,
+        ) from error
+
+
+def _read_footer(table: Location, folder: str, file: _Listed, keep: frozenset[str]) -> WrittenFile:
+    footer = _footer(table, file)
+    inside = file.path.removeprefix(folder + "/")
+    return WrittenFile(
+        file.path, file.size, file.modified_ms, footer.num_rows, partition_of(inside), footer_statistics(footer, keep)
+    )
+
+
+def partition_of(path: str) -> dict[str, str | None]:
+    """Partition values of a Hive-style path, unescaped: ``{"day": "2013-01-01"}`` for ``day=2013-01-01/x.parquet``."""
+    values: dict[str, str | None] = {}
+    for part in path.split("/")[:-1]:
+        name, sign, value = part.partition("=")
+        if sign:
+            values[unquote(name)] = None if value == HIVE_NULL else unquote(value)
+    return values
+
+
+def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset()) -> str:
+    """Delta's statistics of a file, as JSON (Delta protocol, "Per-file Statistics").
+
+    A bound is left out where it could lie: NaN, long strings, decimals that a float cannot hold, repeated values.
+    """
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    indexed = 0
+    for index in range(footer.num_columns):
+        column = footer.schema.column(index)
+        if column.max_repetition_level > 0:
+            continue
+        # A dot leads into a struct, unless it is in the name itself.
+        path = (column.name,) if column.name == column.path else tuple(column.path.split("."))
+        indexed += 1
+        if indexed > INDEXED_COLUMNS and path[0] not in keep:
+            continue
+        _column_statistics(footer, index, path, low, high, nulls)
+    return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _column_statistics(
+    footer: pq.FileMetaData,
+    index: int,
+    path: tuple[str, ...],
+    low: dict[str, Any],
+    high: dict[str, Any],
+    nulls: dict[str, Any],
+) -> None:
+    groups = [footer.row_group(g).column(index).statistics for g in range(footer.num_row_groups)]
+    counts = [s.null_count if s is not None and s.has_null_count else None for s in groups]
+    if None in counts:
+        return
+    null_count = sum(count for count in counts if count is not None)
+    _put(nulls, path, null_count)
+    if null_count == footer.num_rows:
+        return
+    # A row group that holds only NULLs has no bounds and narrows nothing.
+    bounded = [
+        s
+        for s, group in zip(groups, range(footer.num_row_groups), strict=True)
+        if s.null_count < footer.row_group(group).num_rows
+    ]
+    if not all(s.has_min_max for s in bounded):
+        return
+    try:
+        least = _json_bound(min(s.min for s in bounded))
+        most = _json_bound(max(s.max for s in bounded))
+    except OverflowError:
+        # A time beyond the years of Python.
+        return
+    if least is not None and most is not None:
+        _put(low, path, least)
+        _put(high, path, most)
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for part in path[:-1]:
+        tree = tree.setdefault(part, {})
+    tree[path[-1]] = value
+
+
+def _json_bound(value: Any) -> Any:
+    if isinstance(value, bool | bytes):
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return float(value) if len(value.as_tuple().digits) <= _EXACT_FLOAT_DIGITS else None
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_STRING else None
+    if isinstance(value, dt.datetime):
+        text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
+        return f"{text}Z" if value.tzinfo else text
+    return value.isoformat() if isinstance(value, dt.date) else value

@@ -1,0 +1,201 @@
+"""Looking after a table: compaction, checkpoint, log, vacuum; and which versions can still be gone back to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import unquote
+
+import fsspec
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.changes import read_commit
+from odi_assets.delta.compaction import Compaction, bins, compact
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TableError
+
+RETAIN_HOURS = 168
+ORPHAN_HOURS = 24
+"""Files that no version names are kept this long at least: they may belong to a run that is still writing."""
+
+MEGABYTE = 1024 * 1024
+_INTERVAL = re.compile(r"(?:interval )?(\d+) (second|minute|hour|day|week)s?")
+_UNITS = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("second", "minute", "hour", "day", "week")}
+
+
+@dataclass(frozen=True)
+class MaintenanceOptions:
+    """What a maintenance does.
+
+    Attributes:
+        retain_hours: files that left the table stay this long.
+        small_bytes: files below this size are compacted.
+        target_bytes: about the size of the files that they become.
+        keep_log: leave the log as it is.
+    """
+
+    retain_hours: int = RETAIN_HOURS
+    small_bytes: int = 64 * MEGABYTE
+    target_bytes: int = 128 * MEGABYTE
+    dry_run: bool = False
+    keep_log: bool = False
+
+
+@dataclass(frozen=True)
+class Size:
+    """The live files of a version."""
+
+    version: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What became of a table, or what would.
+
+    Attributes:
+        compaction: files that went and came; in a dry run, those that would.
+        after: what it is like then; in a dry run with the bytes of now, for only rewriting would tell others.
+        vacuumed: files deleted from storage, relative to the table.
+        vacuumed_bytes: their size.
+        log_files_removed: files of the log that were out of Delta's ``delta.logRetentionDuration``.
+        rewindable_from: the oldest version whose files are all there.
+        young_orphans: files that no version names and that are too young to be deleted (see ``ORPHAN_HOURS``).
+    """
+
+    before: Size
+    after: Size
+    compaction: Compaction
+    vacuumed: tuple[str, ...]
+    vacuumed_bytes: int
+    log_files_removed: int
+    rewindable_from: int
+    young_orphans: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+
+def maintain(location: Location, options: MaintenanceOptions, facts: Mapping[str, Any]) -> Maintenance:
+    """Compact, checkpoint, clean the log and vacuum the table at ``location``; in a dry run, only look.
+
+    Raises:
+        TableConflictError: writers took files away during each attempt to compact.
+        TableError: there is no table, or it has features that plain files would break.
+    """
+    before = _size(TableHandle.open(location))
+    if options.dry_run:
+        groups = bins(TableHandle.open(location), options.small_bytes, options.target_bytes)
+        compaction = Compaction(sum(len(files) for files in groups), len(groups))
+    else:
+        compaction = compact(location, options.small_bytes, options.target_bytes, facts)
+    gone, gone_bytes = _vacuum(location, options)
+    cleaned = 0 if options.dry_run else _checkpoint(location, keep_log=options.keep_log)
+    handle = TableHandle.open(location)
+    after = _size(handle)
+    if options.dry_run:
+        after = replace(after, files=before.files - compaction.files_removed + compaction.files_added)
+    young = _young_orphans(handle, gone)
+    return Maintenance(before, after, compaction, gone, gone_bytes, cleaned, rewindable_from(handle), young)
+
+
+def _size(handle: TableHandle) -> Size:
+    return Size(handle.table.version(), len(handle.live_files), sum(file.size for file in handle.live_files))
+
+
+def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str, ...], int]:
+    exists = _presence(location)
+    gone: dict[str, int] = {}
+    # Deltalake's lite vacuum takes what left the table, its full one also what never joined it.
+    for hours, full in ((options.retain_hours, False), (max(options.retain_hours, ORPHAN_HOURS), True)):
+        table = TableHandle.open(location).table
+        found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=full)
+        present = [path for path in map(unquote, found) if path not in gone and exists(path)]
+        gone |= {path: _file_size(location, path) for path in present}
+        if present and not options.dry_run:
+            table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
+    return tuple(sorted(gone)), sum(gone.values())
+
+
+def _young_orphans(handle: TableHandle, gone: Collection[str]) -> int:
+    """How many files no version ever named, but for those that are ``gone`` or are about to be."""
+    found = (
+        handle.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=full) for full in (True, False)
+    )
+    unused, left = (set(map(unquote, paths)) for paths in found)
+    return len(unused - left - set(gone))
+
+
+def _file_size(location: Location, path: str) -> int:
+    if location.is_local:
+        return (location.local_path / path).stat().st_size
+    filesystem, whole = fsspec.core.url_to_fs(location.child(path).uri, **location.fsspec_options)
+    return int(filesystem.size(whole) or 0)
+
+
+def _checkpoint(location: Location, *, keep_log: bool) -> int:
+    table = TableHandle.open(location).table
+    table.create_checkpoint()
+    if keep_log:
+        return 0
+    before = len(_log_files(location))
+    table.cleanup_metadata()
+    return before - len(_log_files(location))
+
+
+def is_recent(handle: TableHandle, version: int) -> bool:
+    """Whether the commit ``version`` is younger than the log's retention, so that no cleaning takes it; False if that
+    cannot be told."""
+    stated = handle.table.metadata().configuration.get("delta.logRetentionDuration", "interval 30 days")
+    found = _INTERVAL.fullmatch(stated.strip().lower())
+    if found is None:
+        return False
+    place = handle.location.child(f"_delta_log/{version:020d}.json")
+    filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
+    try:
+        written = filesystem.modified(path)
+    except (FileNotFoundError, NotImplementedError):
+        return False
+    age = datetime.now(UTC) - (written if written.tzinfo else written.replace(tzinfo=UTC))
+    return bool(age < int(found[1]) * _UNITS[found[2]])
+
+
+def _log_files(location: Location) -> list[str]:
+    filesystem, log = fsspec.core.url_to_fs(location.child("_delta_log").uri, **location.fsspec_options)
+    return list(filesystem.ls(log, detail=False, refresh=True))
+
+
+def rewindable_from(handle: TableHandle) -> int:
+    """The oldest version that can still be read: the log tells it, and no file of it has been deleted."""
+    exists = _presence(handle.location)
+    oldest = newest = handle.table.version()
+    for version in range(newest, -1, -1):
+        try:
+            actions = read_commit(handle.location, version)
+        except TableError:
+            break
+        oldest = version
+        # Versions before this commit need the files that it removed.
+        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions):
+            break
+    while oldest < newest and not _opens(handle.location, oldest):
+        oldest += 1
+    return oldest
+
+
+def _opens(location: Location, version: int) -> bool:
+    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that stand on nothing.
+    try:
+        return TableHandle.open(location, version).exists
+    except TableError:
+        return False
+
+
+def _presence(location: Location) -> Callable[[str], bool]:
+    if location.is_local:
+        return lambda path: (location.local_path / path).exists()
+    filesystem, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
+    known = {path[len(root.rstrip("/")) + 1 :] for path in filesystem.find(root)}
+    return lambda path: path in known

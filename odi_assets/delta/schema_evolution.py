@@ -1,0 +1,163 @@
+"""What a table's schema becomes when rows with other columns arrive. Delta's JSON types only, no Spark.
+
+Names of columns know no capitals, as in Delta and Spark. A type never changes: files that are there would no longer
+fit it. Rows of a narrower type are cast to the table's, where no value is lost by it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odi_assets.config.models import SchemaPolicy
+from odi_assets.delta.json_types import plain_type, type_name
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TableError
+
+_INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+"""Integer types, narrow to wide, and how many digits their values have."""
+
+_EXACT_IN_DOUBLE = ("byte", "short", "integer", "float")
+_EXACT_IN_FLOAT = ("byte", "short")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+
+@dataclass
+class SchemaPlan:
+    """The schema a write commits, and how it differs from the table's.
+
+    Attributes:
+        schema_json: of the table after the commit.
+        added: columns the table gains; nested ones as ``a.b``.
+        ignored: columns of the rows that are left out.
+    """
+
+    schema_json: str
+    added: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+
+
+def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> SchemaPlan:
+    """How rows of the schema ``rows_json`` go into the table.
+
+    Raises:
+        TableError: ``policy`` is ``fail`` and a column is new, missing or of another type; or, under any policy, a
+            type that does not fit the table's without loss, or a missing column that may not be NULL.
+    """
+    merge = _Merge(handle.location.uri, policy)
+    table = json.loads(handle.schema_json)
+    merged = merge.struct("", table, json.loads(rows_json))
+    return SchemaPlan(json.dumps(merged) if merge.added else handle.schema_json, merge.added, merge.ignored)
+
+
+class _Merge:
+    def __init__(self, uri: str, policy: SchemaPolicy) -> None:
+        self.uri = uri
+        self.policy = policy
+        self.added: list[str] = []
+        self.ignored: list[str] = []
+
+    def struct(self, path: str, table: Mapping[str, Any], rows: Mapping[str, Any]) -> dict[str, Any]:
+        given = {item["name"].lower(): item for item in rows["fields"]}
+        fields = []
+        for item in table["fields"]:
+            other = given.pop(item["name"].lower(), None)
+            if other is None:
+                self._missing(path, item)
+                fields.append(item)
+            else:
+                fields.append({**item, "type": self.kind(_join(path, item["name"]), item["type"], other["type"])})
+        new = [item for item in given.values() if self._accepts(_join(path, item["name"]))]
+        return {**table, "fields": [*fields, *new]}
+
+    def kind(self, path: str, table: Any, rows: Any) -> Any:
+        """The table's type with what ``rows`` adds to it; never another type."""
+        if plain_type(table) == plain_type(rows):
+            return table
+        shape = table["type"] if isinstance(table, dict) else None
+        if shape is None or not isinstance(rows, dict) or rows["type"] != shape:
+            if shape is None and self.policy is not SchemaPolicy.FAIL and fits_without_loss(rows, table):
+                return table
+            raise self._other_type(path, table, rows)
+        if shape == "struct":
+            return self.struct(path, table, rows)
+        if shape == "array":
+            return {**table, "elementType": self.kind(f"{path}.element", table["elementType"], rows["elementType"])}
+        return {
+            **table,
+            "keyType": self.kind(f"{path}.key", table["keyType"], rows["keyType"]),
+            "valueType": self.kind(f"{path}.value", table["valueType"], rows["valueType"]),
+        }
+
+    def _accepts(self, name: str) -> bool:
+        if self.policy is SchemaPolicy.FAIL:
+            raise TableError(
+                f"the table at {self.uri} has no column `{name}`",
+                fix="drop the column in the transform, set `write.schema: evolve` (it joins the table) or `ignore` "
+                "(it is left out), or rebuild the table with its new schema: odi run --full-refresh",
+                uri=self.uri,
+                column=name,
+            )
+        (self.added if self.policy is SchemaPolicy.EVOLVE else self.ignored).append(name)
+        return self.policy is SchemaPolicy.EVOLVE
+
+    def _missing(self, path: str, item: Mapping[str, Any]) -> None:
+        name = _join(path, item["name"])
+        if not item.get("nullable", True):
+            raise TableError(
+                f"the rows for {self.uri} have no column `{name}`, which may not be NULL in the table",
+                fix="select the column in the transform",
+                uri=self.uri,
+                column=name,
+            )
+        if self.policy is SchemaPolicy.FAIL:
+            raise TableError(
+                f"the rows for {self.uri} have no column `{name}`, which the table has",
+                fix=f"select it in the transform (CAST(NULL AS {type_name(item['type']).upper()}) AS {item['name']} "
+                "if it is gone for good), or set `write.schema: evolve`, which fills it with NULL",
+                uri=self.uri,
+                column=name,
+            )
+
+    def _other_type(self, path: str, table: Any, rows: Any) -> TableError:
+        wanted, given = type_name(table), type_name(rows)
+        shown = wanted.upper() if isinstance(table, str) else wanted
+        cast = f"cast it in the transform: CAST({path} AS {shown})"
+        if self.policy is SchemaPolicy.FAIL and fits_without_loss(rows, table):
+            cast += ", or set `write.schema: evolve`, which does so"
+        return TableError(
+            f"column `{path}` of the table at {self.uri} is {wanted}; the rows to write have {given}",
+            fix=f"{cast}; or rebuild the table with the new type: odi run --full-refresh",
+            uri=self.uri,
+            column=path,
+            table_type=wanted,
+            rows_type=given,
+        )
+
+
+def fits_without_loss(narrow: Any, wide: Any) -> bool:
+    """Whether every value of type ``narrow`` is one of type ``wide``, whatever time zone or precision it has."""
+    if not isinstance(narrow, str) or not isinstance(wide, str):
+        return False
+    target = _DECIMAL.fullmatch(wide)
+    if narrow in _INTEGERS:
+        if wide in _INTEGERS:
+            return _INTEGERS[narrow] < _INTEGERS[wide]
+        if target:
+            return int(target[1]) - int(target[2]) >= _INTEGERS[narrow]
+    source = _DECIMAL.fullmatch(narrow)
+    if source and target:
+        scale, wide_scale = int(source[2]), int(target[2])
+        return wide_scale >= scale and int(target[1]) - wide_scale >= int(source[1]) - scale
+    return (
+        (wide == "double" and narrow in _EXACT_IN_DOUBLE)
+        or (wide == "float" and narrow in _EXACT_IN_FLOAT)
+        or (narrow, wide) == ("date", "timestamp_ntz")
+    )
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,197 @@
+"""What a run of a node came to: its result, and its row of run history."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.changes import changes
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import WriteResult
+from odi_assets.nodes.history import attempts
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.sources.position import table_position
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunRecord, RunStatus
+
+_log = logging.getLogger(__name__)
+
+
+def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
+    """The result of a node whose rows were committed."""
+    column = plan.node.partition.column if plan.node.partition else None
+    metrics: dict[str, Any] = {
+        "rows_updated": written.rows_updated,
+        "rows_total": written.rows_total,
+        "files_added": written.files_added,
+        "files_removed": written.files_removed,
+        "bytes_written": written.bytes_written,
+        "mode": plan.mode.value,
+        "inputs": dict(plan.inputs),
+        "target": _left_at(plan, written),
+        **_told(plan, written),
+    }
+    excluded = [read.excluded for read in plan.reads if read.excluded]
+    if excluded:
+        metrics["rows_without_cursor"] = sum(excluded)
+    return NodeResult(
+        plan.key,
+        RunStatus.SUCCESS,
+        seconds=_seconds(run),
+        uri=plan.target.location.uri,
+        increment=plan.summary,
+        rows_read=rows_read,
+        rows_written=written.rows_written,
+        rows_total=written.rows_total,
+        hwm_before=plan.hwm_before,
+        hwm_after=plan.hwm_after if plan.moves_hwm else plan.hwm_before,
+        table_version=written.version,
+        columns=written.columns,
+        partitions=tuple(p[column] for p in written.partitions) if column else (),
+        metrics=metrics,
+    )
+
+
+def nothing_new(plan: NodePlan, run: RunInfo) -> NodeResult:
+    """The result of a node that had nothing to do."""
+    return NodeResult(
+        plan.key,
+        RunStatus.NO_DATA,
+        seconds=_seconds(run),
+        uri=plan.target.location.uri,
+        increment=plan.summary,
+        rows_read=0,
+        rows_written=0,
+        rows_total=plan.target.rows if plan.target.exists else None,
+        hwm_before=plan.hwm_before,
+        hwm_after=plan.hwm_after,
+        table_version=plan.target.version,
+        metrics={"inputs": dict(plan.inputs), "target": table_position(plan.target)},
+    )
+
+
+def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp | None:
+    """The node's last commit, if an attempt before this one of the same run made it and failed after it."""
+    stamp = plan.target.last_stamp(plan.app_id) if run.attempt > 1 else None
+    return stamp if stamp is not None and stamp.facts.get("run_id") == run.run_id else None
+
+
+def succeeded_before(plan: NodePlan, run: RunInfo, stamp: CommittedStamp) -> NodeResult:
+    """The result of a node that is tried again and has nothing to do, because an earlier attempt did commit."""
+    column, facts = plan.node.partition.column if plan.node.partition else None, stamp.facts
+    touched = [p for one in changes(plan.target, stamp.version - 1, stamp.version).commits for p in one.partitions]
+    known = plan.entry.value if plan.entry and not plan.entry.deleted else None
+    return replace(
+        nothing_new(plan, run),
+        status=RunStatus.SUCCESS,
+        increment=f"{facts.get('increment')} (committed by attempt {facts.get('attempt')})",
+        rows_read=None,
+        rows_written=facts.get("rows_written"),
+        hwm_before=known if plan.repaired else plan.hwm_before,
+        table_version=stamp.version,
+        partitions=tuple(p[column] for p in touched) if column else (),
+        metrics={
+            **{name: facts[name] for name in ("rows_updated", "mode") if name in facts},
+            "inputs": dict(plan.inputs),
+            "target": {"table_id": plan.target.table_id, "version": stamp.version},
+        },
+    )
+
+
+def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException, uri: str = "") -> NodeResult:
+    """The result of a node that ended with ``error``."""
+    key = plan_or_key.key if isinstance(plan_or_key, NodePlan) else plan_or_key
+    before = plan_or_key.hwm_before if isinstance(plan_or_key, NodePlan) else None
+    target = plan_or_key.target.location.uri if isinstance(plan_or_key, NodePlan) else uri
+    return NodeResult(
+        key,
+        RunStatus.FAILURE,
+        seconds=_seconds(run),
+        uri=target,
+        hwm_before=before,
+        hwm_after=before,
+        error=f"{type(error).__name__}: {error}",
+    )
+
+
+def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
+    """What only some writes have to tell."""
+    if written.columns_ignored:
+        _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
+    told: dict[str, Any] = {"rows_deleted": written.rows_deleted} if plan.node.write.delete_when else {}
+    if written.columns_added:
+        told["columns_added"] = list(written.columns_added)
+    if written.columns_ignored:
+        told["columns_ignored"] = list(written.columns_ignored)
+    emptied = _emptied(plan, written)
+    if emptied:
+        told["rows_removed"] = emptied
+        _log.warning(
+            "%s: its sources have no rows %s: what its table had there is gone, %s",
+            plan.key,
+            plan.bounds,
+            f"{emptied:,} row{'' if emptied == 1 else 's'}",
+        )
+    return told
+
+
+def _emptied(plan: NodePlan, written: WriteResult) -> int:
+    """How many rows a range lost for which the sources have none any more."""
+    if plan.bounds is None or written.rows_written or written.rows_total is None:
+        return 0
+    return max(0, (plan.target.rows or 0) - written.rows_total)
+
+
+def _left_at(plan: NodePlan, written: WriteResult) -> Mapping[str, Any]:
+    made = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
+    return {"table_id": made.table_id, "version": written.version}
+
+
+def _seconds(run: RunInfo) -> float:
+    return max(0.0, time.time() - run.started_at.timestamp())
+
+
+def record(
+    project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
+) -> None:
+    """Write the node's row of run history, and forget that the attempt is open."""
+    ended = datetime.now(UTC)
+    state.record_runs(
+        [
+            RunRecord(
+                run_id=run.run_id,
+                project=project.config.project,
+                pipeline_name=result.key.pipeline,
+                node_name=result.key.node,
+                status=result.status,
+                rows_processed=result.rows_written,
+                duration_ms=int(result.seconds * 1000),
+                metrics={
+                    **result.metrics,
+                    "rows_read": result.rows_read,
+                    "rows_written": result.rows_written,
+                    "increment": result.increment,
+                },
+                environment=project.environment,
+                timestamp=ended,
+                started_at=run.started_at,
+                partition_key=partition_key,
+                trigger=run.trigger,
+                attempt=run.attempt,
+                hwm_before=result.hwm_before,
+                hwm_after=result.hwm_after,
+                table_version=result.table_version,
+                code_version=run.code_version,
+                error=result.error,
+            )
+        ]
+    )
+    attempts.end(project, result.key, run.run_id, run.attempt)

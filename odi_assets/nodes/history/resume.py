@@ -1,0 +1,129 @@
+"""What a resumed run may leave out: nodes that succeeded in the pipeline's last run, and for which nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.models import FileFormat
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.code_version import code_version
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.planning.sources import source_specs, waited_for
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.rewind import TRIGGER as REWIND
+from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, NodeResult
+from odi_assets.sources.files.listing import list_files
+from odi_assets.sources.position import difference, files_position, table_difference
+from odi_assets.sources.reads import SourceSpec
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunRecord, RunStatus
+from odi_assets.state.values import decode, encode
+
+INPUTS, TARGET = "inputs", "target"
+"""Keys of a run's metrics: where its sources stood, and where it left its table."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a resumed run leaves a node out, and why; ``last`` is the row in which it succeeded."""
+
+    skip: bool
+    reason: str
+    last: RunRecord | None = None
+
+
+def last_rows(state: StateBackend, project: Project, pipeline: str, run_id: str) -> Mapping[NodeKey, RunRecord]:
+    """The newest row of each node in the pipeline's last run before ``run_id``.
+
+    A run of some of the nodes (``--node``) goes on with the run before it; bounded runs and rewinds do
+    not count.
+    """
+    found: dict[NodeKey, RunRecord] = {}
+    whole: str | None = None
+    for row in _newest_first(state, pipeline, len(project.graph.order(pipeline))):
+        if row.run_id == run_id or not _counts(row):
+            continue
+        if whole is not None and row.run_id != whole:
+            break
+        found.setdefault(NodeKey(pipeline, row.node_name), row)
+        if not row.metrics.get(PARTIAL):
+            whole = row.run_id
+    return found
+
+
+def _newest_first(state: StateBackend, pipeline: str, nodes: int) -> list[RunRecord]:
+    # Mostly the last run is whole; only after many runs of single nodes is more of the history needed.
+    rows = state.list_runs(pipeline=pipeline, limit=8 * nodes)
+    whole = [row.run_id for row in rows if _counts(row) and not row.metrics.get(PARTIAL)]
+    ended = len(rows) < 8 * nodes or (whole and whole[0] != rows[-1].run_id)
+    return rows if ended else state.list_runs(pipeline=pipeline)
+
+
+def _counts(row: RunRecord) -> bool:
+    return row.partition_key is None and row.trigger != REWIND
+
+
+def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord | None) -> Verdict:
+    """Whether ``key`` may be left out, at the moment its turn has come.
+
+    Raises:
+        SourceError, TableError: a source cannot be looked at.
+    """
+    if last is None:
+        return Verdict(False, "the last run did not come to it")
+    if not (last.status.succeeded or RESUMED_FROM in last.metrics):
+        return Verdict(False, f"{last.status.value} in the last run")
+    changed = _changed(project, state, key, last)
+    run_id = last.metrics.get(RESUMED_FROM, last.run_id)
+    if changed is not None:
+        return Verdict(False, f"succeeded in run {run_id}, but {changed}", last)
+    return Verdict(True, f"resumed: succeeded in run {run_id}, and nothing changed since", last)
+
+
+def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecord) -> str | None:
+    if code_version(project, key) != last.code_version:
+        return "its code or configuration changed"
+    target = table_difference(last.metrics.get(TARGET), TableHandle.open(project.target(key)))
+    if target is not None:
+        return f"its table changed: {target}"
+    hwm = state.get_hwm(state_key(key, project.node(key)))
+    if _as_recorded(hwm) != last.hwm_after:
+        return f"its HWM is {hwm_text(hwm) or 'gone'}, and it was {hwm_text(last.hwm_after) or 'none'}"
+    inputs = last.metrics.get(INPUTS) or {}
+    for spec in source_specs(project, key):
+        if (text := _source_changed(spec, inputs.get(spec.name))) is not None:
+            return f"{spec.label} changed: {text}"
+    for other in waited_for(project, key):
+        if (text := table_difference(inputs.get(str(other)), TableHandle.open(project.target(other)))) is not None:
+            return f"{other}, which it depends on, changed: {text}"
+    return None
+
+
+def _source_changed(spec: SourceSpec, then: Mapping[str, Any] | None) -> str | None:
+    if spec.format is FileFormat.DELTA:
+        return table_difference(then, TableHandle.open(spec.location))
+    return difference(then, files_position(list_files(spec.base, spec.path)))
+
+
+def _as_recorded(hwm: Any) -> Any:
+    return None if hwm is None else decode(encode(hwm).json, None)
+
+
+def left_out(project: Project, key: NodeKey, found: Verdict) -> NodeResult:
+    """The result of a node that a resumed run leaves out. It carries on what a later resume has to know."""
+    last = found.last
+    facts = {} if last is None else {name: last.metrics.get(name) for name in (INPUTS, TARGET)}
+    return NodeResult(
+        key,
+        RunStatus.SKIPPED,
+        seconds=0.0,
+        uri=project.target(key).uri,
+        hwm_before=last.hwm_after if last else None,
+        hwm_after=last.hwm_after if last else None,
+        table_version=last.table_version if last else None,
+        metrics={**facts, RESUMED_FROM: last.metrics.get(RESUMED_FROM, last.run_id) if last else None},
+        error=found.reason,
+    )

@@ -1,0 +1,85 @@
+"""What a whole run would do: plans of nodes, together with what those before them would change for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import OdiError
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.planning.time_range import Bounds
+from odi_assets.nodes.project import Project
+from odi_assets.state.backend import StateBackend
+
+
+@dataclass
+class Forecast:
+    """One node of a run that is planned, not run.
+
+    Attributes:
+        action: ``write``; ``nothing``; ``follow``, which is write or nothing, depending on what the nodes before it
+            write in the same run; ``error``.
+        summary: what will be read, in words.
+        facts: the plan as JSON-ready values; empty where there is none.
+        error: why there is no plan.
+    """
+
+    key: NodeKey
+    action: str
+    summary: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    error: OdiError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The forecast as JSON-ready values: the plan's, with what became of it in a whole run."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            **self.facts,
+            "action": self.action,
+            "summary": self.summary,
+            "error": str(self.error) if self.error else None,
+        }
+
+
+def forecast(
+    project: Project,
+    state: StateBackend,
+    keys: Sequence[NodeKey],
+    *,
+    full_refresh: bool = False,
+    bounds: Bounds | None = None,
+) -> list[Forecast]:
+    """Plan ``keys``, which are in the order they run. Changes nothing; a node that cannot be planned has its error."""
+    found: dict[NodeKey, Forecast] = {}
+    for key in keys:
+        writing = [up for up in project.graph.upstream(key) if up in found and found[up].action in {"write", "follow"}]
+        found[key] = _forecast(project, state, key, writing, full_refresh, bounds)
+    return list(found.values())
+
+
+def _forecast(
+    project: Project,
+    state: StateBackend,
+    key: NodeKey,
+    writing: Sequence[NodeKey],
+    full_refresh: bool,
+    bounds: Bounds | None,
+) -> Forecast:
+    missing = [up for up in writing if not TableHandle.open(project.target(up)).exists]
+    if missing:
+        return Forecast(key, "follow", f"what {_names(missing, key)} will hold: not written yet")
+    try:
+        plan = plan_node(project, state, key, full_refresh=full_refresh, bounds=bounds)
+    except OdiError as error:
+        return Forecast(key, "error", "cannot be planned, see below", error=error)
+    if plan.nothing_new and writing:
+        return Forecast(key, "follow", f"what {_names(writing, key)} will gain", plan.to_json())
+    return Forecast(key, "nothing" if plan.nothing_new else "write", plan.summary, plan.to_json())
+
+
+def _names(others: Sequence[NodeKey], key: NodeKey) -> str:
+    return ", ".join(other.node if other.pipeline == key.pipeline else str(other) for other in others)

@@ -1,0 +1,134 @@
+"""Whether a node's table still holds the rows that its HWM says it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.delta.history import Commit
+from odi_assets.delta.restore import forget_missing_files, missing_files
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TargetBehindStateError
+from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.project import Project
+from odi_assets.sources.files import ledger
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import NO_TABLE, HwmEntry
+
+_LOOKED_AT = 8
+"""Files of the table whose presence each plan checks, spread evenly; ``odi doctor`` checks all."""
+
+_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """A commit of somebody else that took a table's rows away, and how: ``overwritten``."""
+
+    commit: Commit
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.how} by somebody else, at version {self.commit.version}"
+
+
+def require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:
+    """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would begin above a hole."""
+    if hwm is None or entry is None:
+        return
+    why = what_is_behind(key, entry, target)
+    if why is None:
+        return
+    where = f"{key.pipeline} --node {key.node}"
+    raise TargetBehindStateError(
+        f"{key}: state says it was loaded up to {hwm_text(hwm)}{_held(entry)}; "
+        f"the table at {target.location.uri} {why}",
+        fix=f"reset: rebuild it from its sources (odi run {where} --full-refresh); "
+        f"or rewind: put the table and its HWM back together (odi state rewind {key} --list); "
+        f"or accept: go on with the table as it is (odi state accept {key})",
+        node=str(key),
+        key=state_name,
+        hwm=hwm,
+        target=target.location.uri,
+    )
+
+
+def _held(entry: HwmEntry) -> str:
+    commit = entry.target_commit
+    return "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
+
+
+def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_at_files: bool = True) -> str | None:
+    """What became of the rows that ``entry`` stands for, as the rest of a sentence; None if they are there."""
+    expected = entry.target_commit
+    if not target.exists:
+        return None if expected == NO_TABLE else "does not exist"
+    version = int(target.version or 0)
+    if expected is not None and version < expected:
+        return f"stands at version {version}"
+    if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
+        return "is another one: it was dropped, and somebody else made it again"
+    undone = None if expected is None else undone_since(expected, target, ours=entry.run_id is not None)
+    if undone is not None:
+        return f"was {undone}"
+    return _without_files(target) if look_at_files else None
+
+
+def undone_since(expected: int, target: TableHandle, *, ours: bool = False) -> Undoing | None:
+    """The newest commit of somebody else, after version ``expected``, that took all rows of that version away.
+
+    Args:
+        ours: a run of ours made version ``expected``.
+    """
+    for commit in target.commits():
+        if commit.version <= expected:
+            # Every commit of ours describes itself; one that does not was emptied by hand, or by a power cut.
+            lost = ours and commit.version == expected and not commit.operation
+            return Undoing(commit, "stripped of its commit") if lost else None
+        if commit.stamp is not None:
+            continue
+        mode = str(commit.parameters.get("mode") or "").strip('"').lower()
+        if commit.operation == "RESTORE":
+            return Undoing(commit, "put back to an earlier version")
+        if commit.operation.startswith(_REPLACING) or (commit.operation == "WRITE" and mode == "overwrite"):
+            return Undoing(commit, "overwritten")
+        if commit.operation in ("DELETE", "TRUNCATE") and target.rows == 0:
+            return Undoing(commit, "emptied")
+    return None
+
+
+def _without_files(target: TableHandle) -> str | None:
+    files = target.live_files
+    gone = missing_files(target.location, files[:: max(1, len(files) // _LOOKED_AT)])
+    return f"has lost files of its version {target.version}, {gone[0]} among them" if gone else None
+
+
+def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
+    """Take a node's table as what its HWM stands for, whatever became of it; None if the node has no HWM.
+
+    The next run goes on above the HWM: what the table no longer holds is not loaded again. Files of it that are gone
+    leave it in a commit, for no reader could read it otherwise.
+
+    Raises:
+        StateConflictError: somebody else changed the HWM since.
+    """
+    name = state_key(key, project.node(key))
+    entry = state.get_entry(name)
+    if entry is None:
+        return None
+    target = TableHandle.open(project.target(key))
+    if target.exists and missing_files(target.location, target.live_files):
+        forget_missing_files(target)
+        target = target.refreshed()
+    commit = NO_TABLE if target.version is None else target.version
+    value = _without_lost_ledger(entry.value, target)
+    return state.compare_and_set(name, value, expected_revision=entry.revision, target_commit=commit)
+
+
+def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:
+    """``hwm`` as it says by itself which files were loaded, if the ledger that it names left with its table."""
+    if not isinstance(hwm, dict) or "ledger" not in hwm or ledger.is_there(target.location, hwm, str(target.location)):
+        return hwm
+    return {name: value for name, value in hwm.items() if name != "ledger"}

@@ -1,0 +1,228 @@
+"""Where tables, state and run history disagree, each with its remedy. Looks only; needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.restore import missing_files
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import OdiError
+from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.history.attempts import Attempt, open_attempts
+from odi_assets.nodes.history.repair import GRACE, attempt_of, stamps_without_row
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.planning.sources import rows_are_known_by_keys
+from odi_assets.nodes.planning.starting_hwm import committed_hwm
+from odi_assets.nodes.planning.target_check import what_is_behind
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.hwm_of_version import remembers
+from odi_assets.nodes.recovery.recover import find_recovery
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.values import encode
+from odi_assets.util.process import is_gone
+
+
+class Kind(StrEnum):
+    """What disagrees with what."""
+
+    STATE_BEHIND = "state behind its table"
+    TABLE_BEHIND = "table behind its state"
+    SET_BY_HAND = "state set by hand"
+    FILES_MISSING = "files missing"
+    HISTORY_BEHIND = "run without a row of history"
+    HISTORY_AHEAD = "row of history without its commit"
+    UPSTREAM_CHANGED = "input is another table"
+    UNREADABLE = "cannot be looked at"
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One finding about one node: what is wrong, and the command that mends it."""
+
+    key: NodeKey
+    kind: Kind
+    message: str
+    remedy: str
+
+    def to_json(self) -> dict[str, str]:
+        """The finding as JSON-ready values."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            "kind": self.kind.value,
+            "message": self.message,
+            "remedy": self.remedy,
+        }
+
+
+def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> list[Disagreement]:
+    """Every disagreement about ``keys``, in their order. A node that cannot be looked at is one, too."""
+    found: list[Disagreement] = []
+    for key in keys:
+        try:
+            found.extend(_of_node(project, state, key))
+        except OdiError as error:
+            found.append(Disagreement(key, Kind.UNREADABLE, error.message, error.fix or "see the message"))
+        except OSError as error:
+            found.append(Disagreement(key, Kind.UNREADABLE, str(error), "look at its permissions and its storage"))
+    return found
+
+
+def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
+    target = TableHandle.open(project.target(key))
+    yield from _hwm(project, state, key, target)
+    yield from _files(key, target)
+    yield from _history(project, state, key, target)
+    if target.exists:
+        yield from _inputs(project, state, key)
+
+
+def _hwm(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
+    if not remembers(project.node(key)):
+        return
+    recovery = find_recovery(project, state, key)
+    if recovery is not None:
+        by = f"run {recovery.run_id}" if recovery.run_id else "a run"
+        yield Disagreement(
+            key,
+            Kind.STATE_BEHIND,
+            f"{by} committed {hwm_text(recovery.hwm_after)} in version {recovery.version} of the table, and state has "
+            f"{hwm_text(recovery.hwm_before) or 'no HWM'}",
+            f"odi state recover {key} (the node's next run does it too)",
+        )
+        return
+    entry = state.get_entry(state_key(key, project.node(key)))
+    why = what_is_behind(key, entry, target, look_at_files=False) if entry is not None else None
+    if entry is not None and why is not None:
+        yield Disagreement(
+            key,
+            Kind.TABLE_BEHIND,
+            f"state says it was loaded up to {hwm_text(entry.value)}; its table {why}",
+            f"odi run {key.pipeline} --node {key.node} --full-refresh, or odi state rewind {key} --list, "
+            f"or odi state accept {key}",
+        )
+    elif entry is not None:
+        yield from _set_by_hand(project, key, entry, target)
+
+
+def _set_by_hand(project: Project, key: NodeKey, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
+    """An HWM that is not the one of the rows, of a node whose next run would not know rows that it appends again."""
+    stamp = target.last_stamp(app_id(key), carrying="hwm")
+    if stamp is None or entry.run_id is not None or rows_are_known_by_keys(project.node(key).write):
+        return
+    accepted = entry.target_commit is not None and entry.target_commit >= stamp.version
+    committed = committed_hwm(stamp)
+    if accepted or tuple(encode(committed)) == tuple(encode(entry.value)) or entry.value is None:
+        return
+    yield Disagreement(
+        key,
+        Kind.SET_BY_HAND,
+        f"state was set to {hwm_text(entry.value)} by hand, and its table was loaded up to {hwm_text(committed)}, in "
+        f"version {stamp.version}; the next run appends what lies after the former, loaded or not",
+        f"odi state rewind {key} --list puts both back together, odi run {key.pipeline} --node {key.node} "
+        f"--full-refresh loads all once; or, if that is what you want, odi state accept {key}",
+    )
+
+
+def _files(key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
+    gone = missing_files(target.location, target.live_files)
+    if gone:
+        yield Disagreement(
+            key,
+            Kind.FILES_MISSING,
+            f"{len(gone):,} of {len(target.live_files):,} files of version {target.version} are gone, {gone[0]} among "
+            "them",
+            f"put them back, or odi run {key.pipeline} --node {key.node} --full-refresh, "
+            f"or odi state rewind {key} --list, or odi state accept {key}",
+        )
+
+
+def _history(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
+    rows = state.list_runs(pipeline=key.pipeline, node=key.node)
+    noted = {(one.run_id, one.number): one for one in open_attempts(project) if one.key == key}
+    for stamp in stamps_without_row(project, key, rows):
+        attempt = attempt_of(key, stamp)
+        gone = _is_gone(noted.pop((attempt.run_id, attempt.number), attempt))
+        if gone is not False:
+            yield Disagreement(
+                key,
+                Kind.HISTORY_BEHIND,
+                f"run {attempt.run_id} committed version {stamp.version} and has no row of history",
+                f"odi state recover {key}{'' if gone else _once_it_must_have_ended(stamp)}",
+            )
+    known = {(row.run_id, row.attempt) for row in rows}
+    for attempt in noted.values():
+        if (attempt.run_id, attempt.number) not in known and _is_gone(attempt):
+            yield Disagreement(
+                key,
+                Kind.HISTORY_BEHIND,
+                f"run {attempt.run_id} was killed, attempt {attempt.number} of {attempt.began:%Y-%m-%d %H:%M:%S} UTC, "
+                "and has no row of history",
+                f"odi state recover {key}",
+            )
+    yield from _rows_without_commit(project, state, key, target, rows)
+
+
+def _is_gone(attempt: Attempt) -> bool | None:
+    return None if attempt.process is None else is_gone(attempt.process)
+
+
+def _once_it_must_have_ended(stamp: CommittedStamp) -> str:
+    until = stamp.committed_at + GRACE
+    return f" (from {until:%H:%M} UTC on; until then its run may yet write it)" if until > datetime.now(UTC) else ""
+
+
+def _rows_without_commit(
+    project: Project, state: StateBackend, key: NodeKey, target: TableHandle, rows: Sequence[RunRecord]
+) -> Iterator[Disagreement]:
+    last = next((row for row in rows if row.status.succeeded and row.table_version is not None), None)
+    if last is None or last.table_version is None or last.table_version <= _version(target):
+        return
+    entry = state.get_entry(state_key(key, project.node(key)))
+    if entry is not None and (not target.exists or entry.updated_at > last.timestamp):
+        # What became of the table is said of its HWM, or was accepted.
+        return
+    stands = f"stands at {target.version}" if target.exists else "does not exist"
+    yield Disagreement(
+        key,
+        Kind.HISTORY_AHEAD,
+        f"run {last.run_id} left version {last.table_version} of the table, which {stands}",
+        f"the table was put back, dropped or made anew outside of odi: odi run {key.pipeline} --node {key.node} "
+        "--full-refresh rebuilds it",
+    )
+
+
+def _version(target: TableHandle) -> int:
+    return -1 if target.version is None else target.version
+
+
+def _inputs(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
+    entry = state.get_entry(state_key(key, project.node(key)))
+    if entry is None or not isinstance(entry.value, dict):
+        return
+    for name, given in project.node(key).inputs.items():
+        position = entry.value.get(name)
+        if not isinstance(position, dict) or not isinstance(position.get("version"), int):
+            continue
+        above = project.graph.resolve(key, given.node)
+        table = TableHandle.open(project.target(above))
+        if not table.exists:
+            what = "does not exist"
+        elif position.get("table_id") not in (None, table.table_id):
+            what = "was dropped and made again"
+        elif position["version"] > int(table.version or 0):
+            what = f"stands at version {table.version}"
+        else:
+            continue
+        yield Disagreement(
+            key,
+            Kind.UPSTREAM_CHANGED,
+            f"it read {above} up to version {position['version']}; the table of {above} {what}",
+            f"odi run {key.pipeline} --node {key.node} --full-refresh, once {above} is right",
+        )

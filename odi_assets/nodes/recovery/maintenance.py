@@ -1,0 +1,75 @@
+"""Maintenance of nodes' tables, with an eye on what their next plan needs of the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.maintenance import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.planning.starting_hwm import trusted_hwm
+from odi_assets.nodes.project import Project
+from odi_assets.sources.files import ledger
+from odi_assets.state.backend import StateBackend
+
+
+def maintain_node(
+    project: Project, state: StateBackend, key: NodeKey, options: MaintenanceOptions
+) -> Maintenance | None:
+    """Maintain the table of ``key``; None if there is none yet.
+
+    The log is left whole where cleaning it would take what the next plan needs and nothing else tells: the HWM of the
+    last commit, if state has not got it; which rows at the HWM are loaded already, if the node follows a closed
+    boundary without keys. That is so if the node's last commit is older than the log's retention.
+
+    Raises:
+        TableConflictError, TableError: see :func:`odi_assets.delta.maintenance.maintain`.
+    """
+    location = project.target(key)
+    handle = TableHandle.open(location)
+    if not handle.exists:
+        return None
+    why = _needed_for(project, state, key, handle)
+    done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
+    swept = ledger.sweep(location, timedelta(hours=max(options.retain_hours, ORPHAN_HOURS)), dry_run=options.dry_run)
+    return replace(
+        done,
+        vacuumed=tuple(sorted({*done.vacuumed, *swept})),
+        vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
+        notes=tuple(note for note in (why, _of_young_orphans(done.young_orphans)) if note is not None),
+    )
+
+
+def _needed_for(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> str | None:
+    stamp = handle.last_stamp(app_id(key), carrying="hwm")
+    if stamp is None or is_recent(handle, stamp.version):
+        return None
+    _, ahead = trusted_hwm(state.get_entry(state_key(key, project.node(key))), handle, app_id(key))
+    return _AHEAD if ahead else _TIED if _remembers_ties(stamp) else None
+
+
+_AHEAD = (
+    "its log was kept whole, because state has not got the HWM of its last commit yet; the node's next run mends it"
+)
+_TIED = (
+    "its log was kept whole, because it tells which rows at the HWM are loaded already; with `write.keys` they would "
+    "be looked up in the table instead"
+)
+
+
+def _of_young_orphans(count: int) -> str | None:
+    if not count:
+        return None
+    files = f"{count:,} file{'' if count == 1 else 's'}"
+    return (
+        f"kept {files} younger than {ORPHAN_HOURS} hours that no version names, in case a run is still writing; "
+        "what a killed one left goes with a later maintenance"
+    )
+
+
+def _remembers_ties(stamp: CommittedStamp) -> bool:
+    reads = stamp.facts["hwm"].get("reads") or {}
+    return any("ties" in read for read in reads.values())

@@ -1,0 +1,86 @@
+"""Brings state up to what the tables' logs say, as the next run would: for those who do not want to wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.planning.starting_hwm import committed_hwm, unrecorded_stamp
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.hwm_of_version import remembers
+from odi_assets.state.backend import StateBackend
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """An HWM that was committed and had not come to state: its run died in between, or state was lost.
+
+    Attributes:
+        version: the version of the node's table that carries it.
+        run_id: the run that committed it.
+        expected: the state revision that it replaces; None if the key is not set.
+    """
+
+    key: NodeKey
+    hwm_before: Any
+    hwm_after: Any
+    version: int
+    run_id: str | None
+    expected: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The recovery as JSON-ready values."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            "hwm_before": hwm_text(self.hwm_before),
+            "hwm_after": hwm_text(self.hwm_after),
+            "table_version": self.version,
+            "run_id": self.run_id,
+        }
+
+
+def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recovery | None:
+    """What state lacks of a node; None if it has everything. Changes nothing.
+
+    Raises:
+        ConfigError: there is no such node.
+    """
+    node = project.node(key)
+    if not remembers(node):
+        return None
+    entry = state.get_entry(state_key(key, node), deleted=True)
+    stamp = unrecorded_stamp(entry, TableHandle.open(project.target(key)), app_id(key))
+    if stamp is None:
+        return None
+    standing = entry if entry is not None and not entry.deleted else None
+    after = committed_hwm(stamp)
+    if after is None and standing is None:
+        return None
+    return Recovery(
+        key,
+        standing.value if standing else None,
+        after,
+        stamp.version,
+        stamp.facts.get("run_id"),
+        standing.revision if standing else None,
+    )
+
+
+def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> None:
+    """Write the HWM that the table's log carries into state.
+
+    Raises:
+        StateConflictError: somebody else changed it since; their value stays.
+    """
+    name = state_key(found.key, project.node(found.key))
+    if found.hwm_after is None:
+        state.delete_hwm(name)
+        return
+    state.compare_and_set(
+        name, found.hwm_after, expected_revision=found.expected, target_commit=found.version, run_id=found.run_id
+    )

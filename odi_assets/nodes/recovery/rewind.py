@@ -1,0 +1,277 @@
+"""Puts a node's table and its HWM back together, and what was built on it: planned, shown, then done.
+
+A rewind is a commit like any other: it takes the node's fence, and its stamp carries the HWM of the version that
+comes back. So a rewind that dies between its commit and state is repaired by the next plan, like a run. Nothing is
+erased: the versions it undoes stay, and going back to one of them does them again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.restore import missing_files, restore
+from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import Stamp
+from odi_assets.errors import StateConflictError, TableError
+from odi_assets.nodes.fences import BEFORE_FIRST_RUN, app_id, app_ids, range_app_id
+from odi_assets.nodes.history import attempts
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.hwm_of_version import hwm_at, remembers
+from odi_assets.nodes.recovery.rewind_downstream import all_downstream, last_untouched
+from odi_assets.nodes.recovery.table_versions import Choice
+from odi_assets.nodes.result import RunInfo
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
+from odi_assets.state.values import decode, encode
+
+TRIGGER = "rewind"
+"""What the run history gives as the trigger of a rewind."""
+
+_NO_HWM = {"value": encode(None).json, "type": encode(None).type}
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """One node's way back.
+
+    Attributes:
+        handle: the table as it stands, whose fence the commit takes; the commit moves it on.
+        from_version, rows_before: the version and the rows it stands at.
+        before: the table at the version that comes back.
+        entry: the HWM in state.
+        committed: the HWM that ``before`` held, as its commit carried it; None if it held none.
+        undone: the stamped commits whose rows leave, newest first.
+    """
+
+    key: NodeKey
+    handle: TableHandle
+    before: TableHandle
+    entry: HwmEntry | None
+    committed: dict[str, Any] | None
+    from_version: int
+    rows_before: int | None
+    undone: tuple[CommittedStamp, ...] = ()
+
+    @property
+    def to_version(self) -> int:
+        return int(self.before.version or 0)
+
+    @property
+    def hwm_before(self) -> Any:
+        return self.entry.value if self.entry and not self.entry.deleted else None
+
+    @property
+    def hwm_after(self) -> Any:
+        return None if self.committed is None else decode(self.committed["value"], self.committed["type"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The rewind as JSON-ready values."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            "from_version": self.from_version,
+            "to_version": self.to_version,
+            "rows_before": self.rows_before,
+            "rows_after": self.before.rows,
+            "hwm_before": hwm_text(self.hwm_before),
+            "hwm_after": hwm_text(self.hwm_after),
+            "undone": [
+                {"version": s.version, "run_id": s.facts.get("run_id"), "increment": s.facts.get("increment")}
+                for s in self.undone
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class RewindPlan:
+    """Rewinds in the order they are made, and nodes that need none, each with the reason."""
+
+    rewinds: tuple[Rewind, ...] = ()
+    left: Mapping[NodeKey, str] = field(default_factory=dict)
+
+
+def plan_rewind(
+    project: Project, state: StateBackend, key: NodeKey, choose: Choice, *, cascade: bool = False
+) -> RewindPlan:
+    """Decide how ``key`` goes back, and with ``cascade`` every node that read what it would undo. Changes nothing.
+
+    Nodes furthest downstream come first: wherever a cascade is stopped, no node is ahead of what it reads, and the
+    same command goes on.
+
+    Raises:
+        ConfigError: there is no such node, or no such version of its table.
+        StateError: which HWM belongs to that version is not known any more.
+        TableError: its table does not exist, or files of the version are gone.
+    """
+    handle = _table_of(project, key)
+    version = choose(handle)
+    rewinds: list[Rewind] = []
+    left: dict[NodeKey, str] = {}
+    if version == handle.version:
+        left[key] = f"stands at version {version} already"
+    else:
+        rewinds.append(_rewind(project, state, key, handle, version))
+    reached = {key: version}
+    for below in all_downstream(project, key) if cascade else ():
+        _follow(project, state, below, reached, rewinds, left)
+    return RewindPlan(tuple(reversed(rewinds)), left)
+
+
+def _follow(
+    project: Project,
+    state: StateBackend,
+    key: NodeKey,
+    reached: dict[NodeKey, int],
+    rewinds: list[Rewind],
+    left: dict[NodeKey, str],
+) -> None:
+    """Take a node along that reads from nodes of ``reached``, which go back to those versions."""
+    handle = TableHandle.open(project.target(key))
+    if not handle.exists:
+        left[key] = "has no table"
+        return
+    limits = {str(above): version for above, version in reached.items() if above in project.graph.upstream(key)}
+    version = last_untouched(handle, key, limits)
+    if version == handle.version:
+        left[key] = "read nothing of what is undone"
+    elif version is None:
+        reached[key] = -1
+        left[key] = "all of its versions read what is undone; its next run reads its inputs whole"
+    else:
+        reached[key] = version
+        rewinds.append(_rewind(project, state, key, handle, version))
+
+
+def _table_of(project: Project, key: NodeKey) -> TableHandle:
+    handle = TableHandle.open(project.target(key))
+    if handle.exists:
+        return handle
+    raise TableError(
+        f"{key} has no table at {handle.location.uri}, so there is nothing to go back to",
+        fix=f"build it from its sources: odi run {key.pipeline} --node {key.node} --full-refresh",
+        node=str(key),
+    )
+
+
+def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle, version: int) -> Rewind:
+    before = TableHandle.open(handle.location, version)
+    gone = missing_files(handle.location, before.live_files)
+    if gone:
+        raise TableError(
+            f"{key} cannot go back to version {version}: {len(gone):,} of its files are gone, {gone[0]} among them",
+            fix=f"choose another version (odi state rewind {key} --list), or rebuild the table from its sources "
+            f"(odi run {key.pipeline} --node {key.node} --full-refresh): what vacuum removed does not come back",
+            node=str(key),
+            version=version,
+        )
+    return Rewind(
+        key,
+        handle,
+        before,
+        state.get_entry(state_key(key, project.node(key)), deleted=True),
+        hwm_at(project, state, key, before),
+        int(handle.version or 0),
+        handle.rows,
+        tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
+    )
+
+
+def apply_rewind(project: Project, state: StateBackend, plan: RewindPlan) -> list[tuple[Rewind, int]]:
+    """Make the rewinds of ``plan``; each with the version it made. All are one run of the history.
+
+    Raises:
+        FencedError, TableConflictError: another run committed to the table since; that node is as it was.
+    """
+    run_id = str(uuid.uuid4())
+    return [(rewind, _apply(project, state, rewind, run_id)) for rewind in plan.rewinds]
+
+
+def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -> int:
+    run = RunInfo(run_id, TRIGGER)
+    fence = app_id(rewind.key)
+    stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(project, rewind, run_id))
+    # A bounded run in flight began from rows that are about to leave.
+    ranges = range_app_id(rewind.key)
+    also = [(ranges, rewind.handle.transaction_number(ranges) + 1)]
+    attempts.begin(project, rewind.key, run)
+    try:
+        version = restore(rewind.handle, rewind.to_version, stamp, also)
+    except BaseException:
+        attempts.end(project, rewind.key, run_id, run.attempt)
+        raise
+    _move_hwm(project, state, rewind, version, run_id)
+    state.record_runs([_row(project, rewind, version, run)])
+    attempts.end(project, rewind.key, run_id, run.attempt)
+    return version
+
+
+def _facts(project: Project, rewind: Rewind, run_id: str) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "node": str(rewind.key),
+        "run_id": run_id,
+        "mode": TRIGGER,
+        "increment": f"back from version {rewind.from_version} to version {rewind.to_version}",
+        "state_revision": rewind.entry.revision if rewind.entry else 0,
+        "state_updated_at": rewind.entry.updated_at.isoformat() if rewind.entry else None,
+    }
+    if remembers(project.node(rewind.key)):
+        facts["hwm"] = rewind.committed or _NO_HWM
+        facts[BEFORE_FIRST_RUN] = not rewind.before.transaction_number(app_id(rewind.key))
+    return facts
+
+
+def _move_hwm(project: Project, state: StateBackend, rewind: Rewind, version: int, run_id: str) -> None:
+    node = project.node(rewind.key)
+    if not remembers(node):
+        return
+    name = state_key(rewind.key, node)
+    if rewind.hwm_after is None:
+        state.delete_hwm(name)
+        return
+    revision = rewind.entry.revision if rewind.entry and not rewind.entry.deleted else None
+    try:
+        state.compare_and_set(name, rewind.hwm_after, expected_revision=revision, target_commit=version, run_id=run_id)
+    except StateConflictError:
+        _log.warning(
+            "%s: its HWM was changed by somebody else meanwhile; their value stays, and version %s of the table "
+            "carries %s",
+            rewind.key,
+            version,
+            hwm_text(rewind.hwm_after),
+        )
+
+
+def _row(project: Project, rewind: Rewind, version: int, run: RunInfo) -> RunRecord:
+    ended = datetime.now(UTC)
+    metrics: dict[str, Any] = {
+        "mode": TRIGGER,
+        "from_version": rewind.from_version,
+        "to_version": rewind.to_version,
+        "rows_total": rewind.before.rows,
+    }
+    return RunRecord(
+        run_id=run.run_id,
+        project=project.config.project,
+        pipeline_name=rewind.key.pipeline,
+        node_name=rewind.key.node,
+        status=RunStatus.SUCCESS,
+        rows_processed=None,
+        duration_ms=int((ended - run.started_at).total_seconds() * 1000),
+        timestamp=ended,
+        metrics=metrics,
+        environment=project.environment,
+        started_at=run.started_at,
+        trigger=run.trigger,
+        hwm_before=rewind.hwm_before,
+        hwm_after=rewind.hwm_after,
+        table_version=version,
+    )

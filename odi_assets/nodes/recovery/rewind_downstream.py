@@ -1,0 +1,49 @@
+"""How far a table has to go back so that it holds nothing of what a rewind upstream undoes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.fences import app_ids
+from odi_assets.nodes.project import Project
+
+
+def last_untouched(handle: TableHandle, key: NodeKey, limits: Mapping[str, int]) -> int | None:
+    """The newest version that holds nothing read from a version of an input beyond its limit; None: there is none.
+
+    Args:
+        limits: by node, the version its table goes back to.
+    """
+    touched: dict[int, bool] = {}
+    now = False
+    newest: int | None = None
+    for stamp in reversed(list(handle.stamps())):
+        if stamp.app_id not in app_ids(key):
+            # Compaction changes no row.
+            continue
+        if not now and touched:
+            newest = stamp.version - 1
+        now = _is_touched(stamp, limits, now, touched)
+        touched[stamp.version] = now
+    return handle.version if touched and not now else newest
+
+
+def _is_touched(stamp: CommittedStamp, limits: Mapping[str, int], before: bool, touched: Mapping[int, bool]) -> bool:
+    if "rewound_to" in stamp.facts:
+        earlier = [touched[version] for version in sorted(touched) if version <= int(stamp.facts["rewound_to"])]
+        return earlier[-1] if earlier else False
+    read = stamp.facts.get("inputs")
+    beyond = read is None or any(int(read.get(name, -1)) > limit for name, limit in limits.items())
+    return beyond or (before and stamp.facts.get("mode") != "overwrite")
+
+
+def all_downstream(project: Project, key: NodeKey) -> list[NodeKey]:
+    """Every node that reads from ``key``, directly or not, in the order they run."""
+    reached = {key}
+    for candidate in project.graph.order():
+        if reached.intersection(project.graph.upstream(candidate)):
+            reached.add(candidate)
+    return [candidate for candidate in project.graph.order() if candidate in reached and candidate != key]

@@ -1,0 +1,158 @@
+"""The versions of a table, and the ways to name one of them: by number, by time, by run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, TableError
+from odi_assets.nodes.fences import app_ids
+from odi_assets.state.backend import StateBackend
+
+Choice = Callable[[TableHandle], int]
+"""Names one version of a table as it stands."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a table: when it was made, and the stamp of the run that made it, if one of ours did."""
+
+    number: int
+    made_at: datetime
+    operation: str
+    stamp: CommittedStamp | None = None
+
+
+def versions(handle: TableHandle) -> Iterator[Version]:
+    """The versions whose commits the log still has, newest first, at times that grow with them.
+
+    A clock that went back makes a commit look older than the one before it; as in Delta's own time travel, such a
+    commit counts as a millisecond later than that one.
+    """
+    found: list[Version] = []
+    for commit in reversed(list(handle.commits())):
+        made_at = commit.made_at
+        if found and made_at <= found[-1].made_at:
+            made_at = found[-1].made_at + _MILLISECOND
+        found.append(Version(commit.version, made_at, commit.operation, commit.stamp))
+    return reversed(found)
+
+
+def at_version(number: int) -> Choice:
+    """The version ``number``."""
+
+    def choose(handle: TableHandle) -> int:
+        newest = int(handle.version or 0)
+        if not 0 <= number <= newest:
+            raise ConfigError(f"there is no version {number}: the table stands at version {newest}", version=number)
+        if not _is_kept(handle, number):
+            oldest = min((commit.version for commit in handle.commits()), default=newest)
+            raise ConfigError(
+                f"version {number} is not known any more: the table's log was cleaned and begins with version {oldest}",
+                fix="choose a later version: --list shows them",
+                version=number,
+            )
+        return number
+
+    return choose
+
+
+def _is_kept(handle: TableHandle, number: int) -> bool:
+    try:
+        return TableHandle.open(handle.location, number).exists
+    except TableError:
+        return False
+
+
+def at_time(moment: datetime) -> Choice:
+    """The version that was the newest one at ``moment``."""
+
+    def choose(handle: TableHandle) -> int:
+        oldest: Version | None = None
+        for version in versions(handle):
+            if version.made_at <= moment:
+                return version.number
+            oldest = version
+        since = f": its log begins with version {oldest.number}, of {_text(oldest.made_at)}" if oldest else ""
+        raise ConfigError(f"the table has no version as old as {_text(moment)}{since}", moment=moment)
+
+    return choose
+
+
+def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
+    """The version that the run left, committed by it or not. The beginning of a run id is enough."""
+
+    def choose(handle: TableHandle) -> int:
+        committed = _stamps_of(handle, run_id)
+        if committed:
+            return committed[0].version
+        seen = state.list_runs(pipeline=key.pipeline, node=key.node)
+        found = {r.run_id: r.table_version for r in reversed(seen) if r.run_id.startswith(run_id)}
+        _require_one(run_id, found, key)
+        version = next(iter(found.values()))
+        if version is None or version > int(handle.version or 0):
+            raise ConfigError(
+                f"run {run_id} left no version of {key}'s table that is still there",
+                fix=f"`odi state rewind {key} --list` shows the versions there are",
+            )
+        return version
+
+    return choose
+
+
+def before_run(run_id: str, key: NodeKey) -> Choice:
+    """The version before the first that the run committed."""
+
+    def choose(handle: TableHandle) -> int:
+        committed = _stamps_of(handle, run_id)
+        _require_one(run_id, dict.fromkeys(str(s.facts.get("run_id")) for s in committed), key)
+        first = committed[-1].version
+        if first == 0:
+            raise ConfigError(
+                f"run {run_id} made the table of {key}; there is nothing before it",
+                fix=f"rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh",
+            )
+        return first - 1
+
+    return choose
+
+
+def before_last_rewind(key: NodeKey) -> Choice:
+    """The version that the last rewind went back from."""
+
+    def choose(handle: TableHandle) -> int:
+        for stamp in handle.stamps():
+            if "rewound_to" in stamp.facts:
+                return stamp.version - 1
+            if stamp.app_id in app_ids(key):
+                break
+        raise ConfigError(
+            f"the last commit to the table of {key} is no rewind, so there is nothing to do again",
+            fix=f"`odi state rewind {key} --list` shows the versions to go to",
+        )
+
+    return choose
+
+
+def _stamps_of(handle: TableHandle, run_id: str) -> list[CommittedStamp]:
+    if not run_id:
+        raise ConfigError("which run is not said: its id is empty", fix="`odi runs list` shows the runs")
+    return [stamp for stamp in handle.stamps() if str(stamp.facts.get("run_id", "")).startswith(run_id)]
+
+
+def _require_one(run_id: str, found: dict[str, Any], key: NodeKey) -> None:
+    if not found:
+        raise ConfigError(f"{key} knows no run {run_id}", fix="`odi runs list` shows the runs", run_id=run_id)
+    if len(found) > 1:
+        raise ConfigError(f"`{run_id}` begins the ids of several runs: {', '.join(found)}", fix="give more of it")
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,153 @@
+"""The IO manager of nodes: commits what a step computed, advances the HWM, reads tables for assets downstream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pandas as pd
+import pyarrow as pa
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.execution.materialize import Computed, commit
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
+from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
+from odi_assets.orchestration.metadata import materialization_metadata, observation_metadata
+from odi_assets.orchestration.naming import node_key
+from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
+from odi_assets.orchestration.runs.selection import skipped_with
+from odi_assets.state.records import RunStatus
+from odi_assets.tables.reader import read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+IO_MANAGER = "delta_io_manager"
+ROW_COUNT = "dagster/partition_row_count"
+SPARK, STATE, HISTORY = "spark", "state", "run_history"
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What a node's step hands over: rows not computed yet, and the run they are for.
+
+    ``computed`` is None for a node that a resumed run leaves out.
+    """
+
+    computed: Computed | None
+    run: RunInfo
+    partition_key: str | None = None
+
+
+class DeltaIOManager(dg.IOManager):
+    """Writes a node's rows in one Delta commit. Asset metadata, the HWM and the row of run history follow from it."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def handle_output(self, context: dg.OutputContext, obj: StepOutput) -> None:
+        """Commit ``obj``; a node that has nothing new is observed, not materialized.
+
+        Raises:
+            OdiError: nothing was committed, and the run history says why.
+        """
+        if obj.computed is None:
+            suppress_materialization(context)
+            return
+        history: RunHistory = getattr(context.resources, HISTORY)
+        plan = obj.computed.plan
+        try:
+            result = commit(obj.computed, getattr(context.resources, STATE).backend, obj.run)
+        except BaseException as error:
+            skipped = skipped_with(plan.key, self.project.graph, context.step_context.job_def)
+            history.fail(plan, obj.run, error, skipped, obj.partition_key)
+            raise
+        history.finish(result, obj.run, obj.partition_key)
+        self._report(context, result, obj.run)
+
+    def _report(self, context: dg.OutputContext, result: NodeResult, run: RunInfo) -> None:
+        if result.status is RunStatus.NO_DATA:
+            _report_nothing_new(context, result)
+            return
+        metadata = materialization_metadata(result)
+        partition = self.project.node(result.key).partition
+        if partition is None:
+            context.step_context.set_data_version(context.asset_key, _data_version(result))
+            context.add_output_metadata(metadata)
+            return
+        keys = partition_keys(result.partitions, partition)
+        rows = rows_by_partition(TableHandle.open(self.project.target(result.key), result.table_version), partition)
+        if context.has_asset_partitions:
+            context.add_output_metadata(metadata)
+            for key in set(keys) & set(context.asset_partition_keys):
+                context.step_context.add_asset_metadata({ROW_COUNT: rows.get(key, 0)}, context.asset_key, key)
+            return
+        # A run of the pipeline writes to the partitions its rows belong to; Dagster knows of none of them by itself.
+        suppress_materialization(context)
+        tags = {"dagster/code_version": run.code_version} if run.code_version else None
+        for key in keys:
+            values = {**metadata, ROW_COUNT: rows.get(key, 0)}
+            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=values, partition=key, tags=tags))
+        if not keys:
+            context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """The table of a node, for an asset that takes it as an argument.
+
+        A Spark DataFrame, or what the argument is annotated with: ``pandas.DataFrame`` or ``pyarrow.Table``. An asset
+        that is run for partitions gets the rows of those.
+        """
+        spark = getattr(context.resources, SPARK).spark_session
+        key = node_key(context.asset_key)
+        rows = read_table(spark, TableHandle.open(self.project.target(key)))
+        if context.has_asset_partitions:
+            rows = self._within_partitions(context, key, rows)
+        wanted = context.dagster_type.typing_type
+        if wanted is pd.DataFrame:
+            return rows.toPandas()
+        return rows.toArrow() if wanted is pa.Table else rows
+
+    def _within_partitions(self, context: dg.InputContext, key: NodeKey, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        partition = self.project.node(key).partition
+        if partition is None:
+            return rows
+        window = context.asset_partitions_time_window
+        start, end = window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)
+        kind = "timestamp" if partition.every == "hour" else "date"
+        column = F.col(partition.column).cast(kind)
+        return rows.where((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
+
+
+def _report_nothing_new(context: dg.OutputContext, result: NodeResult) -> None:
+    metadata = observation_metadata(result)
+    if BACKFILL_TAG in context.step_context.dagster_run.tags:
+        # A backfill takes an asset without a materialization for a failed one and gives up on those below it. The
+        # unchanged data version says that there is nothing new in it.
+        context.step_context.set_data_version(context.asset_key, _data_version(result))
+        context.add_output_metadata(metadata)
+        return
+    suppress_materialization(context)
+    context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
+
+
+def _data_version(result: NodeResult) -> dg.DataVersion:
+    return dg.DataVersion(str(result.table_version))
+
+
+def delta_io_manager(project: Project) -> dg.IOManagerDefinition:
+    """The IO manager definition for the nodes of ``project``."""
+
+    @dg.io_manager(
+        required_resource_keys={SPARK, STATE, HISTORY},
+        description="Commits a node's rows to its Delta table and advances the HWM; reads it for assets downstream.",
+    )
+    def definition() -> DeltaIOManager:
+        return DeltaIOManager(project)
+
+    return definition

@@ -1,0 +1,129 @@
+"""Nodes as software-defined assets.
+
+Annotations are evaluated here, for Dagster reads the one of a step's ``config`` as it stands.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import dagster as dg
+from pydantic import Field
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import NodeConfig
+from odi_assets.nodes.code_version import code_version
+from odi_assets.nodes.execution.materialize import Computed, compute
+from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, StepOutput
+from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
+from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.assets.suppress_materialization import PLANNED
+from odi_assets.orchestration.metadata import definition_metadata, description
+from odi_assets.orchestration.naming import asset_key, op_name
+from odi_assets.orchestration.resources import SparkResource, StateResource
+from odi_assets.orchestration.runs.history import RunHistory
+from odi_assets.orchestration.runs.request import FROM_TAG, TO_TAG, request_of
+from odi_assets.orchestration.runs.selection import skipped_with
+
+
+class NodeRunConfig(dg.Config):
+    """What can be set for a node in the launchpad."""
+
+    full_refresh: bool = Field(
+        default=False, description="Read the sources from the beginning and replace the table, in one commit."
+    )
+
+
+class NodeResources(Protocol):
+    """The resources a node's step asks for."""
+
+    spark: SparkResource
+    state: StateResource
+    run_history: RunHistory
+
+
+def node_asset(project: Project, key: NodeKey, sources: Sources) -> dg.AssetsDefinition:
+    """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline."""
+    node = project.node(key)
+    with warnings.catch_warnings():
+        # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return dg.asset(
+            name=None,
+            key=asset_key(key),
+            op_tags=None,
+            group_name=key.pipeline,
+            kinds=_kinds(node),
+            owners=_owners(project, key),
+            tags=dict.fromkeys(_tags(project, key), ""),
+            description=description(project, key),
+            metadata=definition_metadata(project, key),
+            code_version=code_version(project, key),
+            deps=[*map(asset_key, project.graph.upstream(key)), *sources.of(key)],
+            partitions_def=partitions_definition(node.partition) if node.partition else None,
+            backfill_policy=dg.BackfillPolicy.single_run() if node.partition else None,
+            io_manager_key=IO_MANAGER,
+            required_resource_keys={SPARK, STATE, HISTORY},
+            pool=key.pipeline,
+            dagster_type=dg.Any,
+        )(_step(project, key))
+
+
+def _step(project: Project, key: NodeKey) -> Any:
+    def step(context: dg.AssetExecutionContext, config: NodeRunConfig) -> Iterator[dg.Output[StepOutput]]:
+        yield dg.Output(_computed(project, key, context, config), metadata=PLANNED)
+
+    step.__name__ = op_name(key)
+    return step
+
+
+def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext, config: NodeRunConfig) -> StepOutput:
+    resources: NodeResources = context.resources
+    partition = _partition_label(context)
+    run = resources.run_history.start(key, context.retry_number, partition)
+    plan = None
+    try:
+        partitions = run_bounds(context, project.node(key).partition)
+        wanted = request_of(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
+        if wanted.resume and resources.run_history.left_out(key, run) is not None:
+            return StepOutput(None, run, partition)
+        plan = plan_node(project, resources.state.backend, key, full_refresh=wanted.full_refresh, bounds=wanted.bounds)
+        context.log.info("%s: %s", key, plan.summary)
+        # Without anything new there is no reason to start Spark.
+        computed = (
+            Computed(plan, None, RowCounts()) if plan.nothing_new else compute(plan, resources.spark.spark_session)
+        )
+    except BaseException as error:
+        skipped = skipped_with(key, project.graph, context.job_def)
+        resources.run_history.fail(plan or key, run, error, skipped, partition)
+        raise
+    return StepOutput(computed, run, partition)
+
+
+def _partition_label(context: dg.AssetExecutionContext) -> str | None:
+    if context.has_partition_key:
+        return str(context.partition_key)
+    if context.has_partition_key_range:
+        return f"{context.partition_key_range.start}...{context.partition_key_range.end}"
+    tags = context.run.tags
+    return f"{tags[FROM_TAG]}...{tags[TO_TAG]}" if FROM_TAG in tags and TO_TAG in tags else None
+
+
+def _kinds(node: NodeConfig) -> set[str]:
+    kinds = {"spark", "delta"}
+    return kinds | {node.read.format.value} if node.read else kinds
+
+
+def _owners(project: Project, key: NodeKey) -> list[str]:
+    pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
+    owner = project.node(key).owner or pipeline.owner or project.config.owner
+    return [owner] if owner else []
+
+
+def _tags(project: Project, key: NodeKey) -> list[str]:
+    pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
+    return [*pipeline.tags, *project.node(key).tags]

@@ -1,0 +1,65 @@
+"""Partitions of a node as Dagster's: definitions, the range a run is bounded to, and the keys of what was written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+
+import dagster as dg
+
+from odi_assets.config.models import PartitionConfig
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.planning.time_range import Bounds
+
+_KEY_FORMAT = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
+
+
+def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDefinition:
+    """The time windows of a partitioned node, in UTC; ``end`` is the first day that has none any more."""
+    if config.every == "hour":
+        return dg.HourlyPartitionsDefinition(_midnight(config.start), _midnight(config.end) if config.end else None)
+    kind = dg.DailyPartitionsDefinition if config.every == "day" else dg.MonthlyPartitionsDefinition
+    return kind(config.start.isoformat(), end_date=config.end.isoformat() if config.end else None)
+
+
+def run_bounds(context: dg.AssetExecutionContext, config: PartitionConfig | None) -> Bounds | None:
+    """The half-open range of the partition column that this run is bounded to; None for a run without partitions."""
+    if config is None:
+        return None
+    if context.has_partition_key:
+        first = last = str(context.partition_key)
+    elif context.has_partition_key_range:
+        first, last = context.partition_key_range
+    else:
+        return None
+    # Not by the context's own window: a pipeline's job has assets without partitions (see ``jobs``).
+    definition = partitions_definition(config)
+    start, end = (definition.time_window_for_partition_key(key) for key in (first, last))
+    return Bounds.of(start.start, end.end)
+
+
+def partition_keys(values: Iterable[str | None], config: PartitionConfig) -> list[str]:
+    """Dagster's keys of the partitions with these column values; NULL and values outside the definition have none."""
+    definition = partitions_definition(config)
+    keys = {_key(datetime.fromisoformat(value), config) for value in values if value is not None}
+    return sorted(key for key in keys if definition.has_partition_key(key))
+
+
+def rows_by_partition(table: TableHandle, config: PartitionConfig) -> dict[str, int]:
+    """Rows in each partition of the table that has any, by Dagster's key; those of files without statistics missing."""
+    counts: dict[str, int] = defaultdict(int)
+    for file in table.live_files:
+        value = file.partition.get(config.column)
+        if value is not None:
+            counts[_key(datetime.fromisoformat(value), config)] += file.rows or 0
+    return counts
+
+
+def _key(moment: datetime, config: PartitionConfig) -> str:
+    # A month is named after its first day.
+    return (moment.replace(day=1) if config.every == "month" else moment).strftime(_KEY_FORMAT[config.every])
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

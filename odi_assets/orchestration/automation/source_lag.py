@@ -1,0 +1,100 @@
+"""How far the sources of a pipeline are ahead of their HWMs, without Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import IncrementalMode, NodeConfig
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.project import Project
+from odi_assets.state.values import encode
+
+_WATCHED = {IncrementalMode.FILES, IncrementalMode.VERSION}
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """What one look at the sources found.
+
+    Attributes:
+        ahead: nodes whose source is ahead, with what is new in words.
+        current: nodes whose source is not, with their HWM in words.
+        errors: nodes whose source could not be looked at, and why.
+        unseen: nodes that there was no time left for.
+        fingerprint: stands for the positions of the sources that are ahead; the same while nothing moves.
+    """
+
+    ahead: dict[NodeKey, str] = field(default_factory=dict)
+    current: dict[NodeKey, str] = field(default_factory=dict)
+    errors: dict[NodeKey, str] = field(default_factory=dict)
+    unseen: tuple[NodeKey, ...] = ()
+    fingerprint: str = ""
+
+
+def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
+    """The nodes of a pipeline whose source tells its position without being read: new files, new table versions."""
+    return tuple(key for key in project.graph.order(pipeline) if _is_watched(project.node(key)))
+
+
+def _is_watched(node: NodeConfig) -> bool:
+    increments = [node.read.incremental if node.read else None, *(item.incremental for item in node.inputs.values())]
+    return any(increment is not None and increment.mode in _WATCHED for increment in increments)
+
+
+def look(project: Project, pipeline: str, seconds: float) -> Positions:
+    """Compare the watched sources of a pipeline with their HWMs; begins with no node once ``seconds`` have passed."""
+    deadline = time.monotonic() + seconds
+    state = project.open_state()
+    marks: dict[str, list[str]] = {}
+    found = Positions()
+    waiting = list(watched_nodes(project, pipeline))
+    while waiting and time.monotonic() < deadline:
+        key = waiting.pop(0)
+        try:
+            missing = [above for above in project.graph.upstream(key) if not _exists(project, above)]
+            if missing:
+                _wait_for(key, missing, found, marks)
+                continue
+            plan = plan_node(project, state, key)
+        except Exception as error:
+            # One source that is down must not keep the others from being read.
+            logger.exception("%s: its source cannot be looked at", key)
+            found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
+            continue
+        if plan.nothing_new:
+            found.current[key] = hwm_text(plan.hwm_before) or "nothing to read"
+        else:
+            found.ahead[key] = plan.summary
+            marks[str(key)] = [_mark(read.hwm_after) for read in plan.reads]
+    return Positions(found.ahead, found.current, found.errors, tuple(waiting), _fingerprint(marks))
+
+
+def _exists(project: Project, key: NodeKey) -> bool:
+    return TableHandle.open(project.target(key)).exists
+
+
+def _wait_for(key: NodeKey, missing: Sequence[NodeKey], found: Positions, marks: dict[str, list[str]]) -> None:
+    names = ", ".join(str(above) for above in missing)
+    if any(above.pipeline == key.pipeline for above in missing):
+        # A run of the pipeline makes them first, and then this node.
+        found.ahead[key] = f"follows the first run of {names}"
+        marks[str(key)] = [names]
+    else:
+        found.current[key] = f"nothing: {names} has not been run"
+
+
+def _fingerprint(marks: Mapping[str, Sequence[str]]) -> str:
+    return hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()[:16] if marks else ""
+
+
+def _mark(position: object) -> str:
+    return str(position) if not isinstance(position, dict | str | int) else encode(position).json

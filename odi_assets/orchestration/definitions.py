@@ -1,0 +1,82 @@
+"""Dagster definitions of a project file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from odi_assets.config.models import PipelineConfig
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, delta_io_manager
+from odi_assets.orchestration.assets.nodes import node_asset
+from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
+from odi_assets.orchestration.automation.sensors import new_data_sensor
+from odi_assets.orchestration.resources import SparkResource, StateResource
+from odi_assets.orchestration.runs.history import Listener, RunHistory
+from odi_assets.orchestration.runs.liveness import stamp_process
+from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, mend_history
+
+
+def build_definitions(
+    project: Project,
+    *,
+    listener: Listener | None = None,
+    loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+) -> dg.Definitions:
+    """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
+
+    Starts no JVM. Merge it with ``Definitions`` of your own to add assets beside the nodes.
+
+    Args:
+        listener: told of each node of a run that starts or ends, in the process of the run.
+        loggers: loggers of the jobs, instead of Dagster's.
+
+    Raises:
+        ConfigError: the project file asks for something that Dagster cannot show.
+    """
+    sources = Sources(project)
+    nodes = [node_asset(project, key, sources) for key in project.graph.order(None)]
+    shared = resources(project, listener)
+    jobs = pipeline_jobs(project, nodes, sources.specs(), shared, loggers)
+    sensors = [new_data_sensor(project, name, job) for name, job in jobs.items()]
+    return dg.Definitions(
+        assets=[*sources.specs(), *nodes],
+        jobs=list(jobs.values()),
+        schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in _scheduled(project)],
+        sensors=[sensor for sensor in sensors if sensor is not None],
+        resources=shared,
+        # Assets that are picked in the UI run outside of a pipeline's job; they share one JVM too.
+        executor=dg.in_process_executor,
+        loggers=loggers,
+    )
+
+
+def resources(project: Project, listener: Listener | None = None) -> dict[str, object]:
+    """The resources that nodes use, by the keys they use them under."""
+    return {
+        SPARK: SparkResource(project_file=str(project.path)),
+        STATE: StateResource(project_file=str(project.path)),
+        HISTORY: _run_history(project, listener),
+        IO_MANAGER: delta_io_manager(project),
+    }
+
+
+def _run_history(project: Project, listener: Listener | None) -> dg.ResourceDefinition:
+    @dg.resource(required_resource_keys={STATE}, description="Writes a row of run history for each node of a run.")
+    def run_history(context: dg.InitResourceContext) -> RunHistory:
+        run, instance = context.run, context.instance
+        if run is None or instance is None:
+            raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
+        stamp_process(instance, run)
+        instance.add_run_tags(run.run_id, {PROJECT_TAG: project.config.project})
+        state: StateResource = getattr(context.resources, STATE)
+        mend_history(project, instance, state.backend)
+        return RunHistory(project, state.backend, run, listener)
+
+    return run_history
+
+
+def _scheduled(project: Project) -> list[PipelineConfig]:
+    return [pipeline for pipeline in project.config.pipelines if pipeline.schedule]

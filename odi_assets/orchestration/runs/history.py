@@ -1,0 +1,143 @@
+"""One run's rows of ``meta_runs``, and its progress for whoever listens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+import dagster as dg
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.code_version import code_version
+from odi_assets.nodes.execution.outcomes import failure, record
+from odi_assets.nodes.history.attempts import begin
+from odi_assets.nodes.history.resume import last_rows, left_out, verdict
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo
+from odi_assets.orchestration.naming import asset_key
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunRecord, RunStatus
+
+TRIGGER_TAG = "odi/trigger"
+BACKFILL_TAG = "dagster/backfill"
+_TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", BACKFILL_TAG: "backfill"}
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    """A node of a run started, or came to its end with ``result``. A resumed run decides, for a ``reason``, that a node
+    runs again."""
+
+    kind: Literal["started", "decided", "finished"]
+    key: NodeKey
+    result: NodeResult | None = None
+    reason: str | None = None
+
+
+Listener = Callable[[NodeEvent], None]
+
+
+def run_trigger(run: dg.DagsterRun) -> str:
+    """What started a run: ``cli``, ``schedule``, ``sensor``, ``backfill``, or ``manual`` from the UI or from Python."""
+    if TRIGGER_TAG in run.tags:
+        return run.tags[TRIGGER_TAG]
+    return next((trigger for tag, trigger in _TRIGGERS.items() if tag in run.tags), "manual")
+
+
+def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
+    """Whether a run is of some of the pipeline's nodes only."""
+    chosen = run.asset_selection
+    return chosen is not None and any(asset_key(key) not in chosen for key in project.graph.order(pipeline))
+
+
+@dataclass
+class RunHistory:
+    """Records each node of one run once it has ended.
+
+    Attributes:
+        results: the nodes that ended, in the order they did.
+    """
+
+    project: Project
+    state: StateBackend
+    run: dg.DagsterRun
+    listener: Listener | None = None
+    results: dict[NodeKey, NodeResult] = field(default_factory=dict)
+    _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
+
+    def start(self, key: NodeKey, retry_number: int = 0, partition_key: str | None = None) -> RunInfo:
+        """A node begins; ``retry_number`` counts the retries of its step within the run."""
+        run_retries = int(self.run.tags.get("dagster/retry_number", 0))
+        info = RunInfo(
+            run_id=self.run.run_id,
+            trigger=run_trigger(self.run),
+            attempt=1 + retry_number + run_retries,
+            code_version=code_version(self.project, key),
+            started_at=datetime.now(UTC),
+            partial=is_partial(self.run, self.project, key.pipeline),
+        )
+        begin(self.project, key, info, partition_key)
+        self._tell(NodeEvent("started", key))
+        return info
+
+    def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
+        """A node has ended, with data or without."""
+        if is_partial(self.run, self.project, result.key.pipeline):
+            result = replace(result, metrics={**result.metrics, PARTIAL: True})
+        record(self.project, self.state, result, info, partition_key)
+        self._keep(result)
+
+    def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
+        """The result of a node that a resumed run leaves out, recorded; None if the node has to run, which is told.
+
+        Raises:
+            SourceError, TableError: a source cannot be looked at.
+        """
+        if key.pipeline not in self._before:
+            rows = last_rows(self.state, self.project, key.pipeline, self.run.run_id)
+            self._before[key.pipeline] = rows
+        found = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
+        if not found.skip:
+            self._tell(NodeEvent("decided", key, reason=found.reason))
+            return None
+        result = left_out(self.project, key, found)
+        self.finish(result, info)
+        return result
+
+    def fail(
+        self,
+        node: NodeKey | NodePlan,
+        info: RunInfo,
+        error: BaseException,
+        skipped: Iterable[NodeKey],
+        partition_key: str | None = None,
+    ) -> None:
+        """A node has failed, and with it those of ``skipped`` that have not ended. Never hides ``error``."""
+        key = node.key if isinstance(node, NodePlan) else node
+        try:
+            self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
+            self.skip(skipped, f"{key} failed")
+        except Exception:
+            logger.exception("the failure of %s could not be recorded in the run history", key)
+
+    def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
+        """Nodes that this run does not come to."""
+        for key in keys:
+            if key in self.results:
+                continue
+            info = RunInfo(self.run.run_id, run_trigger(self.run), code_version=code_version(self.project, key))
+            uri = self.project.target(key).uri
+            self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
+
+    def _keep(self, result: NodeResult) -> None:
+        self.results[result.key] = result
+        self._tell(NodeEvent("finished", result.key, result))
+
+    def _tell(self, event: NodeEvent) -> None:
+        if self.listener is not None:
+            self.listener(event)

@@ -1,0 +1,130 @@
+"""Runs a pipeline's job in this process, as ``odi run`` does."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.planning.range_support import require_ranges
+from odi_assets.nodes.planning.time_range import Bounds
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult
+from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.orchestration.naming import asset_key
+from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
+from odi_assets.orchestration.runs.instance import open_instance
+from odi_assets.orchestration.runs.liveness import run_in_flight
+from odi_assets.orchestration.runs.logger import quiet_logger
+from odi_assets.orchestration.runs.request import Request
+
+__all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline"]
+
+
+LOGGER = "odi"
+_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError"}
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run of a pipeline; ``results`` in the order of the nodes, ``seconds`` from start to end."""
+
+    run_id: str
+    success: bool
+    results: list[NodeResult]
+    seconds: float
+
+
+def run_pipeline(
+    project: Project,
+    pipeline: str,
+    *,
+    nodes: Sequence[str] | None = None,
+    full_refresh: bool = False,
+    resume: bool = False,
+    bounds: Bounds | None = None,
+    instance: dg.DagsterInstance | None = None,
+    on_event: Listener | None = None,
+) -> RunSummary:
+    """Run the job of ``pipeline`` in this process and wait for it.
+
+    Args:
+        nodes: names of the nodes to run; all of the pipeline if None.
+        full_refresh: read sources from the beginning and replace tables.
+        resume: leave out the nodes that succeeded in the pipeline's last run and for which nothing changed since.
+        bounds: run this range only; HWMs stay where they are.
+        instance: where Dagster records the run. Else ``$DAGSTER_HOME``, or the project's folder if it holds a
+            dagster.yaml; else nowhere.
+        on_event: told of each node that starts or ends.
+
+    Raises:
+        ConfigError: there is no such pipeline or node, the options do not go together, or a node takes no range.
+        KeyboardInterrupt: the run was interrupted. What was committed stays, and the next run goes on from there.
+    """
+    keys = project.pipeline_nodes(pipeline, nodes or ())
+    request = Request(full_refresh, resume, bounds)
+    if bounds is not None:
+        require_ranges(project, keys, bounds)
+    if instance is not None:
+        return _run(project, pipeline, keys, request, instance, on_event)
+    with open_instance(project.root) as opened:
+        return _run(project, pipeline, keys, request, opened, on_event)
+
+
+def _run(
+    project: Project,
+    pipeline: str,
+    keys: Sequence[NodeKey],
+    request: Request,
+    instance: dg.DagsterInstance,
+    on_event: Listener | None,
+) -> RunSummary:
+    results: dict[NodeKey, NodeResult] = {}
+
+    def listen(event: NodeEvent) -> None:
+        if event.result is not None:
+            results[event.key] = event.result
+        if on_event is not None:
+            on_event(event)
+
+    # A state backend that does not open is no matter of one node: its error is the caller's.
+    state = project.open_state()
+    # A run that was killed would stand before this one in the UI as if it were still running.
+    run_in_flight(instance, pipeline, [asset_key(key) for key in keys])
+    run_id, started = str(uuid.uuid4()), time.monotonic()
+    job = build_definitions(project, listener=listen, loggers={LOGGER: quiet_logger}).resolve_job_def(pipeline)
+    failure: dg.DagsterEvent | None = None
+    try:
+        outcome = job.execute_in_process(
+            instance=instance,
+            asset_selection=[asset_key(key) for key in keys],
+            run_config={"loggers": {LOGGER: {}}},
+            tags={TRIGGER_TAG: "cli", **request.tags},
+            run_id=run_id,
+            raise_on_error=False,
+        )
+        failure = next((event for event in outcome.all_events if event.is_run_failure), None)
+    finally:
+        run = instance.get_run_by_id(run_id)
+        if run is not None and len(results) < len(keys):
+            RunHistory(project, state, run, listen, results).skip(keys, _reason(failure))
+    if failure is not None and _is_interrupt(failure):
+        # Dagster ends the run and returns; whoever pressed the keys expects more to end than that.
+        raise KeyboardInterrupt
+    return RunSummary(run_id, outcome.success, [results[key] for key in keys], time.monotonic() - started)
+
+
+def _reason(failure: dg.DagsterEvent | None) -> str:
+    if failure is None or _is_interrupt(failure):
+        return "the run was interrupted"
+    error = failure.job_failure_data.error
+    return (error.message if error else failure.message or "the run failed").strip()
+
+
+def _is_interrupt(failure: dg.DagsterEvent) -> bool:
+    error = failure.job_failure_data.error
+    return error is not None and error.cls_name in _INTERRUPTS

@@ -1,0 +1,246 @@
+"""Cursors as Spark columns: windows over them, their upper bound, and rows that are known already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import DateFormat
+from odi_assets.errors import IncrementError
+from odi_assets.sources.model import Window
+from odi_assets.tables.reader import quoted
+from odi_assets.tables.row_text import row_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG = 2**63
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+_TIMES = {"date", "timestamp", "timestamp_ntz"}
+_HASH = "__odi_hash"
+_NUMBER = "__odi_number"
+
+_TIME = "[ H:mm[:ss[.SSSSSSSSS]]]"
+DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
+    # Oracle's DD-MON-RR HH24:MI:SS.FF, as Odibi has it; the century of RR is put right in `parsed_date`.
+    DateFormat.ORACLE: (f"d-MMM-yy{_TIME}", f"d-MMM-yyyy{_TIME}"),
+    # Style 120 of SQL Server's CONVERT, and 121, which has a fraction.
+    DateFormat.SQL_SERVER: (f"yyyy-MM-dd{_TIME}",),
+    DateFormat.US: (f"M/d/yyyy{_TIME}",),
+    DateFormat.EU: (f"d/M/yyyy{_TIME}",),
+    DateFormat.ISO: ("yyyy-MM-dd['T'HH:mm[:ss[.SSSSSSSSS]][XXX]]",),
+}
+"""Spark's patterns of each format. The time may be left out, and so may its seconds and their fraction."""
+
+
+@dataclass(frozen=True)
+class SparkBound:
+    """What a pass over a source found.
+
+    Attributes:
+        upper: the greatest cursor that is not below the window's lower bound; None if there is none.
+        without_cursor: rows whose cursor is NULL, NaN or endless.
+    """
+
+    upper: Any
+    without_cursor: int
+
+
+def require_times(rows: DataFrame, column: str, label: str) -> None:
+    """Raises IncrementError unless ``column`` is a date or a time, as rolling windows count back."""
+    kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    if column not in kinds:
+        raise IncrementError(
+            f"{label} has no column `{column}`; it has {', '.join(kinds)}",
+            fix="correct `incremental.column` in the project file",
+            column=column,
+        )
+    if kinds[column] not in _TIMES:
+        raise IncrementError(
+            f"`{column}` of {label} is {kinds[column]}, and a rolling window is one of dates or times",
+            fix="choose a column of dates or times; dates written as text are followed by mode: stateful with a "
+            "`date_format`",
+            column=column,
+        )
+
+
+def window_condition(rows: DataFrame, window: Window) -> Column:
+    """``lower < cursor <= upper``; rows without a cursor are in the window only if it says so."""
+    cursor = cursor_column(rows, window)
+    condition = cursor.isNotNull()
+    if window.lower is not None:
+        low = literal(_lower_of(rows, window))
+        condition &= cursor >= low if window.lower_inclusive else cursor > low
+    if window.upper is not None:
+        upper = literal(window.upper)
+        condition &= cursor <= upper if window.upper_inclusive else cursor < upper
+    return condition | cursor.isNull() if window.nulls else condition
+
+
+def _lower_of(rows: DataFrame, window: Window) -> Any:
+    from pyspark.sql.types import DateType
+
+    is_day = isinstance(rows.schema[window.column].dataType, DateType)
+    # A rolling window begins at a time of day; of a column of dates, that day is in it.
+    return window.lower.date() if is_day and isinstance(window.lower, datetime) else window.lower
+
+
+def cursor_column(rows: DataFrame, window: Window) -> Column:
+    """The cursor of a window: its column, or its fallback where that is NULL. NaN and infinity place no row."""
+    from pyspark.sql import functions as F
+
+    columns = [_position(rows, name, window.date_format) for name in (window.column, window.fallback) if name]
+    return F.coalesce(*columns) if len(columns) > 1 else columns[0]
+
+
+def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DoubleType, FloatType
+
+    column = F.col(quoted(name))
+    if date_format is not None:
+        return parsed_date(column, date_format)
+    if isinstance(rows.schema[name].dataType, DoubleType | FloatType):
+        # Spark sorts NaN above all numbers: as an HWM, it would end the increments.
+        return F.when(~F.isnan(column) & (column != F.lit(float("inf"))), column)
+    return column
+
+
+def parsed_date(column: Column, date_format: DateFormat) -> Column:
+    """A date written as text, as an instant; text without an offset is UTC. NULL where it does not parse."""
+    from pyspark.sql import functions as F
+
+    trimmed = F.trim(column)
+    found = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
+    if date_format is DateFormat.ORACLE:
+        # RR: two digits from 50 on are years of the last century (Oracle, "The RR Datetime Format Element").
+        last_century = found[0] - F.make_ym_interval(F.lit(100), F.lit(0))
+        found[0] = F.when(F.year(found[0]) >= 2050, last_century).otherwise(found[0])
+    return F.coalesce(*found)
+
+
+def literal(value: Any) -> Column:
+    """A value of the state layer as a constant, whatever the zone of this machine and of the session."""
+    from pyspark.sql import functions as F
+
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+        return F.timestamp_micros(F.lit((value - _EPOCH) // timedelta(microseconds=1)))
+    if isinstance(value, date):
+        return F.lit(value.isoformat()).cast("date")
+    if isinstance(value, int) and not -_LONG <= value < _LONG:
+        return F.lit(Decimal(value))
+    return F.lit(value)
+
+
+def spark_bound(rows: DataFrame, window: Window, label: str) -> SparkBound:
+    """The upper bound of a window over ``rows``, in one pass.
+
+    A TIMESTAMP comes back as an instant in UTC: collected as it is, it would take on this machine's zone.
+
+    Raises:
+        IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
+    cursor = cursor_column(rows, window)
+    above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
+    if window.lower is not None and not window.lower_inclusive:
+        above = F.when(cursor > literal(window.lower), cursor)
+    kind = rows.select(cursor.alias("c")).schema["c"].dataType
+    is_instant, greatest = isinstance(kind, TimestampType), F.max(above)
+    is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
+    beyond = ~F.year(greatest).between(_FIRST_YEAR, _LAST_YEAR) if is_time else F.lit(False)
+    found = rows.agg(
+        F.when(~beyond, F.unix_micros(greatest) if is_instant else greatest).alias("upper"),
+        F.when(beyond, greatest.cast("string")).alias("beyond"),
+        F.count_if(cursor.isNull()).alias("nulls"),
+        *_misfits(window),
+    ).collect()[0]
+    if window.date_format is not None and found["misfits"]:
+        raise IncrementError(
+            f"{found['misfits']:,} rows of {label} have text that is no date of the format "
+            f"`{window.date_format}`, as {found['example']!r}",
+            fix="correct `incremental.date_format`, or the source; a row that is not read would be lost",
+            column=window.column,
+            count=int(found["misfits"]),
+        )
+    if found["beyond"] is not None:
+        raise IncrementError(
+            f"the greatest `{window.column}` of {label} is {found['beyond']}, and no HWM holds a year like that",
+            fix="correct it at the source, or choose another cursor: an HWM that stands for `never` would end the "
+            "increments",
+            column=window.column,
+        )
+    upper = found["upper"]
+    if is_instant and upper is not None:
+        upper = _EPOCH + timedelta(microseconds=upper)
+    return SparkBound(bytes(upper) if isinstance(upper, bytearray) else upper, int(found["nulls"]))
+
+
+def least(rows: DataFrame, column: str) -> Any:
+    """The least value of a column, a TIMESTAMP as an instant in UTC; None if there is none, or some rows have none."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    name = F.col(quoted(column))
+    is_instant = isinstance(rows.schema[column].dataType, TimestampType)
+    value = F.min(F.unix_micros(name) if is_instant else name)
+    found = rows.agg(F.when(F.count_if(name.isNull()) == 0, value).alias("least")).collect()[0]["least"]
+    return _EPOCH + timedelta(microseconds=found) if is_instant and found is not None else found
+
+
+def _misfits(window: Window) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    if window.date_format is None:
+        return []
+    bad = F.lit(False)
+    example = []
+    for name in filter(None, (window.column, window.fallback)):
+        column = F.col(quoted(name))
+        wrong = column.isNotNull() & parsed_date(column, window.date_format).isNull()
+        bad = bad | wrong
+        example.append(F.min(F.when(wrong, column)))
+    return [
+        F.count_if(bad).alias("misfits"),
+        (F.coalesce(*example) if len(example) > 1 else example[0]).alias("example"),
+    ]
+
+
+def ties_at(rows: DataFrame, window: Window, value: Any, most: int) -> dict[str, int] | None:
+    """The rows whose cursor is ``value``: how many there are of each hash; None if there are more than ``most``."""
+    from pyspark.sql import functions as F
+
+    at = rows.where(cursor_column(rows, window) == literal(value)).select(_row_hash(rows).alias(_HASH))
+    found = at.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
+    return None if len(found) > most else {row[_HASH]: int(row[_NUMBER]) for row in found}
+
+
+def without_ties(rows: DataFrame, window: Window) -> DataFrame:
+    """``rows`` less those at the lower bound that are known: of equal rows, as many as were loaded."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    if not window.ties or window.lower is None:
+        return rows
+    known = rows.sparkSession.createDataFrame(list(window.ties.items()), f"{_HASH} STRING, known BIGINT")
+    is_tied = cursor_column(rows, window).eqNullSafe(literal(window.lower))
+    at = rows.where(is_tied).withColumn(_HASH, _row_hash(rows))
+    numbered = at.withColumn(_NUMBER, F.row_number().over(Over.partitionBy(_HASH).orderBy(_HASH)))
+    fresh = numbered.join(F.broadcast(known), _HASH, "left").where(F.col(_NUMBER) > F.coalesce("known", F.lit(0)))
+    return rows.where(~is_tied).unionByName(fresh.select(*[F.col(quoted(name)) for name in rows.columns]))
+
+
+def _row_hash(rows: DataFrame) -> Column:
+    """128 bits over the text of a row. Spark's hash of the row itself skips NULLs in nested values."""
+    from pyspark.sql import functions as F
+
+    text = row_text(rows.columns)
+    return F.concat(F.hex(F.xxhash64(text)), F.hex(F.xxhash64(F.lit(1), text)))

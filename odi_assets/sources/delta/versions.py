@@ -1,0 +1,108 @@
+"""Version increments: what an upstream Delta table gained since the version last read."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import fsspec
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.changes import TableChanges, changes
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import IncrementError
+
+_READERS = 8
+Extent = Literal["nothing", "rows", "partitions", "table"]
+
+
+@dataclass(frozen=True)
+class VersionStep:
+    """From the HWM to the table's version.
+
+    Attributes:
+        extent: how much has to be read: nothing, the changed rows, whole partitions, the whole table.
+        changes: the commits in between; None where the table is read whole anyway.
+        reason: the step in words.
+    """
+
+    extent: Extent
+    hwm_after: dict[str, Any]
+    reason: str
+    changes: TableChanges | None = None
+
+
+def step(handle: TableHandle, hwm: Any, label: str, *, replaced: bool = False) -> VersionStep:
+    """What to read of the table at ``handle``, which stands at the version to read up to.
+
+    Compaction and other commits that change no row are nothing new. A table that was rewritten, restored, or had rows
+    deleted by others is read whole; so is one that was dropped and made again, which has another id, and one whose
+    changed rows stand in files that were vacuumed since.
+
+    Args:
+        replaced: the rows that changes replaced will be read too, as they were before.
+
+    Raises:
+        IncrementError: the HWM is not a version, or lies ahead of the table.
+        TableError: a commit in between is no longer in the log.
+    """
+    upto = int(handle.version or 0)
+    after = {"version": upto, "table_id": handle.table_id}
+    if hwm is None:
+        return VersionStep("table", after, f"whole, at version {upto}")
+    version, table_id = _parse(hwm, label)
+    if table_id is not None and table_id != handle.table_id:
+        return VersionStep("table", after, f"whole, at version {upto}: {label} was dropped and made again")
+    if version > upto:
+        raise IncrementError(
+            f"{label} stands at version {upto}, and it was read up to version {version} before",
+            fix="if the table was put back from a copy, read it whole once: odi run --node NODE --full-refresh",
+            label=label,
+        )
+    if version == upto:
+        return VersionStep("nothing", after, f"nothing after version {version}")
+    gained = changes(handle, version, upto)
+    span = f"version {upto}" if upto == version + 1 else f"versions {version + 1} to {upto}"
+    if gained.kind == "none":
+        return VersionStep("nothing", after, f"{span}: no row changed")
+    if gained.kind == "table":
+        return VersionStep("table", after, f"whole, at version {upto}: rewritten in {span}")
+    lost = _vacuumed(handle, gained, replaced=replaced)
+    if lost:
+        count = f"{lost:,} file{'' if lost == 1 else 's'}"
+        return VersionStep("table", after, f"whole, at version {upto}: {count} of {span} were vacuumed")
+    extent: Extent = "rows" if gained.kind == "rows" else "partitions"
+    return VersionStep(extent, after, span, gained)
+
+
+def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> int:
+    """How many files with changed rows left the table since, and its storage too."""
+    live = {file.path for file in handle.live_files}
+    wanted = {file.path for file in gained.files} if gained.kind == "rows" else set()
+    if replaced:
+        wanted |= {path for commit in gained.commits if commit.updated for path, _ in commit.removed}
+    left = sorted(wanted - live)
+    if not left:
+        return 0
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(left))) as pool:
+        return sum(not found for found in pool.map(lambda path: _is_there(handle.location.child(path)), left))
+
+
+def _is_there(place: Location) -> bool:
+    if place.is_local:
+        return place.local_path.exists()
+    filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
+    return bool(filesystem.exists(path))
+
+
+def _parse(hwm: Any, label: str) -> tuple[int, str | None]:
+    if isinstance(hwm, int) and not isinstance(hwm, bool):
+        return hwm, None
+    if isinstance(hwm, dict) and isinstance(hwm.get("version"), int):
+        return hwm["version"], hwm.get("table_id")
+    raise IncrementError(
+        f"the HWM of {label} is {hwm!r}, and that of a Delta table needs a `version`",
+        fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+        label=label,
+    )

@@ -1,0 +1,200 @@
+"""A files increment: what of a landing folder is new, decided against the ledger of files that were loaded.
+
+The HWM is ``{"mtime_ns", "path", "ledger"}``: the newest file that was loaded, for people to read, and the parts of
+the ledger, which decide. So a file that arrives with an old time of change is new, and no file is loaded twice.
+
+An HWM without a ledger (of old, or set by hand) says that all files up to it were loaded; the ledger is made from them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from odi_assets.config.models import OnChange
+from odi_assets.connections.location import Location
+from odi_assets.errors import IncrementError
+from odi_assets.sources.files import fingerprint as content
+from odi_assets.sources.files import ledger
+from odi_assets.sources.files.ledger import LoadedFile, NewPart, Part
+from odi_assets.sources.files.listing import SourceFile
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What one look at a landing folder found.
+
+    Attributes:
+        new: files to load, oldest first; rewritten ones that are to be loaded again included.
+        known: files that are loaded and still there, as they are now.
+        changed: those of ``new`` that were loaded before and have other content now.
+        ignored: loaded files with other content now, which ``on_change: ignore`` leaves alone.
+        moved: files that were loaded under another name.
+        gone: loaded files that are not there any more, or have not got a byte; their rows stay.
+        empty: files without a byte; they are new once they have content.
+        unsettled: files that changed less than the settling time ago; they belong to a later increment.
+        hwm: the HWM once ``new`` is in the target.
+        part: the part of the ledger that this HWM needs, not written yet.
+    """
+
+    new: tuple[SourceFile, ...]
+    known: tuple[SourceFile, ...]
+    changed: tuple[str, ...]
+    ignored: tuple[str, ...]
+    moved: tuple[str, ...]
+    gone: tuple[str, ...]
+    empty: tuple[str, ...]
+    unsettled: tuple[str, ...]
+    hwm: dict[str, Any] | None
+    part: NewPart | None
+
+    @property
+    def notes(self) -> str:
+        """What else was seen, in words; empty if nothing."""
+        told = {
+            "rewritten, loaded again": self.changed,
+            "rewritten and ignored": self.ignored,
+            "moved, known already": self.moved,
+            "gone, their rows stay": self.gone,
+            "empty, skipped": self.empty,
+            "not settled yet": self.unsettled,
+        }
+        return "; ".join(f"{len(paths):,} {what} ({_some(paths)})" for what, paths in told.items() if paths)
+
+
+def arrivals(
+    base: Location,
+    table: Location,
+    listed: Sequence[SourceFile],
+    hwm: Any,
+    label: str,
+    *,
+    on_change: OnChange,
+    settle: timedelta = timedelta(0),
+    now_ns: int | None = None,
+) -> Arrivals:
+    """Compare what is ``listed`` below ``base`` with what ``hwm`` says is in ``table``.
+
+    Args:
+        settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
+
+    Raises:
+        IncrementError: the HWM is not one of files, its ledger cannot be read, or a loaded file was rewritten and
+            ``on_change`` is ``raise``.
+        SourceError: a new file cannot be read.
+    """
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    files = [file for file in listed if file.size]
+    loaded, parts, adopted = _loaded(base, table, files, hwm, label)
+    unsettled = {file.path for file in files if _is_fresh(file, settle, now_ns)}
+    differing = [file for file in files if _differs(file, loaded.get(file.path))]
+    looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
+    other = {f.path for f in looked_at if f.path in loaded and not content.same_content(loaded[f.path], f)}
+    gone = loaded.keys() - {file.path for file in files}
+    touched = [file for file in looked_at if file.path not in unsettled]
+    fresh = {file.path for file in touched if file.path not in loaded}
+    moved = _moved([f for f in touched if f.path in fresh | other], [loaded[path] for path in sorted(gone | other)])
+    # A name that was given to another file once its own was moved away holds a new file.
+    left_behind = set(moved.values())
+    rewritten = [f.path for f in touched if f.path in other - left_behind - moved.keys()]
+    if rewritten and on_change is OnChange.RAISE:
+        raise _rewritten(rewritten, label)
+    reload = rewritten if on_change is OnChange.RELOAD else []
+    ignored = set(rewritten) - set(reload)
+    take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
+    new = tuple(file for file in files if file.path in take)
+    entries = [*adopted, *(file for file in touched if file.path not in ignored)]
+    vacant = left_behind - {file.path for file in touched}
+    after, part = ledger.extend(table, parts, [*entries, *map(ledger.vacated, sorted(vacant))], label)
+    known_now = (loaded.keys() - vacant) | moved.keys()
+    return Arrivals(
+        new=new,
+        known=tuple(file for file in files if file.path in known_now and file.path not in take),
+        changed=tuple(reload),
+        ignored=tuple(sorted(ignored)),
+        moved=tuple(sorted(moved)),
+        gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
+        empty=tuple(file.path for file in listed if not file.size and file.path not in loaded),
+        unsettled=tuple(file.path for file in files if file.path in unsettled),
+        hwm=_mark(hwm, new, after),
+        part=part,
+    )
+
+
+def _loaded(
+    base: Location, table: Location, files: Sequence[SourceFile], hwm: Any, label: str
+) -> tuple[dict[str, LoadedFile], tuple[Part, ...], list[LoadedFile]]:
+    """Loaded files by path, the parts they come from, and those that no part holds yet."""
+    if hwm is None:
+        return {}, (), []
+    mark = _cursor_of(hwm, label)
+    parts = ledger.parts_of(hwm, label)
+    if parts is not None:
+        return {path: file for path, file in ledger.read_parts(table, parts, label).items() if file.size}, parts, []
+    adopted = content.with_digests(base, [file for file in files if file.cursor <= mark])
+    return {file.path: file for file in adopted}, (), adopted
+
+
+def _cursor_of(hwm: Any, label: str) -> tuple[int, str]:
+    try:
+        return int(hwm["mtime_ns"]), str(hwm["path"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise IncrementError(
+            f"the HWM of {label} is {hwm!r}, and that of files needs `mtime_ns` and `path`",
+            fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+        ) from error
+
+
+def _is_fresh(file: SourceFile, settle: timedelta, now_ns: int) -> bool:
+    # A time far ahead of ours is a wrong clock, not a file that is being written.
+    return abs(now_ns - file.mtime_ns) < settle.total_seconds() * 1_000_000_000
+
+
+def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
+    return before is None or (file.mtime_ns, file.size, file.etag) != (before.mtime_ns, before.size, before.etag)
+
+
+def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str, str]:
+    """New path to old path of files that only have another name; ``gone`` are those no longer found under their own."""
+    # Several files may be alike to the nanosecond: unpacked from one archive, for example.
+    alike: dict[tuple[int, int, str], list[LoadedFile]] = defaultdict(list)
+    for file in gone:
+        alike[file.mtime_ns, file.size, file.digest].append(file)
+    found: dict[str, str] = {}
+    for file in fresh:
+        before = alike.get((file.mtime_ns, file.size, file.digest))
+        if before and content.is_moved(before[-1], file):
+            found[file.path] = before.pop().path
+    return found
+
+
+def _mark(hwm: Any, new: Sequence[SourceFile], parts: Sequence[Part]) -> dict[str, Any] | None:
+    cursors = [file.cursor for file in new[-1:]]
+    if hwm is not None:
+        cursors.append((int(hwm["mtime_ns"]), str(hwm["path"])))
+    if not cursors:
+        return None
+    mtime_ns, path = max(cursors)
+    return {"mtime_ns": mtime_ns, "path": path, "ledger": [[part.name, part.files] for part in parts]}
+
+
+def _rewritten(paths: Sequence[str], label: str) -> IncrementError:
+    count = len(paths)
+    return IncrementError(
+        f"{count:,} file{'' if count == 1 else 's'} of {label} {'was' if count == 1 else 'were'} loaded and "
+        f"{'has' if count == 1 else 'have'} other content now: {_some(paths)}",
+        fix="land changed data under a new name; or set `incremental.on_change` to `reload` (loads the file again as "
+        "it is now) or `ignore` (keeps what was loaded); or load everything anew with odi run --full-refresh",
+        paths=tuple(paths),
+    )
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return ", ".join(paths[:_SHOWN]) + more

@@ -1,0 +1,92 @@
+"""Finds the Java that Spark will start, and says in one message what to do when there is none or one too old.
+
+``python -m odi_assets.spark.java`` checks and exits 0 or 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from odi_assets.errors import JavaError
+
+MINIMUM_JAVA = 17
+"""Spark 4 runs on Java 17 and later (https://spark.apache.org/docs/latest/)."""
+
+_GET_JAVA = (
+    f"install Java {MINIMUM_JAVA} or later and run the command again:\n"
+    "      Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless\n"
+    "      macOS            brew install openjdk@17\n"
+    "      conda            conda install -c conda-forge openjdk=17\n"
+    "    If it is installed already, point JAVA_HOME at it."
+)
+
+
+def find_java() -> Path | None:
+    """The ``java`` that Spark's launcher takes: ``$JAVA_HOME/bin/java`` if JAVA_HOME is set, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        candidate = Path(home) / "bin" / "java"
+        return candidate if candidate.exists() else None
+    found = shutil.which("java")
+    return Path(found) if found else None
+
+
+def java_version(java: Path) -> str:
+    """The version ``java -version`` reports, such as ``17.0.15`` or ``1.8.0_402``.
+
+    Raises:
+        JavaError: the program cannot be run or prints no version.
+    """
+    try:
+        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaError(f"{java} cannot be run: {error}", fix=_GET_JAVA, java=str(java)) from error
+    # The JVM prints its version on stderr; options picked up from the environment may come first.
+    match = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
+    if not match:
+        raise JavaError(f"{java} does not say which version it is (exit code {done.returncode}).", fix=_GET_JAVA)
+    return match[1]
+
+
+def major_version(version: str) -> int:
+    """17 for ``17.0.15``; 8 for ``1.8.0_402``, as Java counted before 9."""
+    parts = re.split(r"[._+-]", version)
+    return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
+
+
+def require_java() -> str:
+    """The version of the Java that Spark will start.
+
+    Raises:
+        JavaError: none was found, or it is older than :data:`MINIMUM_JAVA`.
+    """
+    java = find_java()
+    if java is None:
+        home = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on PATH"
+        raise JavaError(f"Spark needs Java {MINIMUM_JAVA} or later, and none was found: {where}.", fix=_GET_JAVA)
+    version = java_version(java)
+    if major_version(version) < MINIMUM_JAVA:
+        raise JavaError(
+            f"Spark needs Java {MINIMUM_JAVA} or later; {java} is Java {version}.", fix=_GET_JAVA, version=version
+        )
+    return version
+
+
+def main() -> int:
+    """Check, and print the message of :class:`JavaError` on stderr if it fails."""
+    try:
+        require_java()
+    except JavaError as error:
+        print(f"odi: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,160 @@
+"""Spark sessions as this project needs them: in UTC, and stopped only by whoever started them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import SparkConfig
+from odi_assets.errors import OdiError
+from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, debugging, quiet_conf, quiet_query_errors, start_jvm
+from odi_assets.spark.java import require_java
+from odi_assets.spark.progress import watch_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REQUIRED_CONF: Mapping[str, str] = {
+    # Stored instants must not depend on the machine's zone.
+    "spark.sql.session.timeZone": "UTC",
+    # INT96, the default, carries no minimum and maximum in the footer.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Filters are pushed down to files as java.sql.Date and Timestamp otherwise, whose calendar has no 5 to 14 October
+    # 1582: files with such days are left out.
+    "spark.sql.datetime.java8API.enabled": "true",
+}
+"""Settings without which a table or a checkpoint is read or written wrongly; a project cannot override them."""
+
+DEFAULT_CONF: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A landing of thousands of small files is the common case here; the default makes a task of each.
+    "spark.sql.files.openCostInBytes": "262144",
+    "spark.sql.shuffle.partitions": "16",
+}
+"""Settings of a classic session; ``spark.conf`` of the project file overrides each."""
+
+LOCAL_CONF: Mapping[str, str] = {
+    # The driver and its executors of a local master share a machine; no name look-up, no listening on other networks.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""Further settings of a local master only: the executors of a cluster could not reach a driver that listens so."""
+
+LOCAL_MASTER = "local[*]"
+
+
+@dataclass
+class SessionHandle:
+    """A session and whether this process started it: only then does :meth:`stop` stop it."""
+
+    spark: SparkSession
+    started_here: bool
+
+    def stop(self) -> None:
+        """Stop the session if it was started through this handle."""
+        if self.started_here:
+            self.spark.stop()
+            self.started_here = False
+
+
+def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_assets") -> SessionHandle:
+    """The active session if there is one, else a new one: Spark Connect if ``config.remote`` is set, classic otherwise.
+
+    Raises:
+        JavaError: a classic session is wanted and no Java that Spark can use was found.
+        OdiError: the session cannot be started or the Connect server does not answer.
+    """
+    config = config or SparkConfig()
+    active = _active_session()
+    if active is not None:
+        _apply(active, REQUIRED_CONF)
+        return SessionHandle(active, started_here=False)
+    quiet_query_errors()
+    spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
+    _apply(spark, REQUIRED_CONF)
+    return SessionHandle(spark, started_here=True)
+
+
+def _active_session() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    # A session whose JVM was stopped by its owner stays "active"; asking it for its version tells.
+    if active is not None and _is_stopped(active):
+        return None
+    return active
+
+
+def _is_stopped(spark: Any) -> bool:
+    stopped = getattr(spark, "is_stopped", None)
+    if isinstance(stopped, bool):
+        return stopped
+    context = getattr(spark, "_sc", None)
+    return context is not None and getattr(context, "_jsc", None) is None
+
+
+def _classic(config: SparkConfig, app_name: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    require_java()
+    master = config.master or LOCAL_MASTER
+    conf = quiet_conf({**classic_defaults(master), **_log_level(), **config.conf, **REQUIRED_CONF})
+    conf |= {"spark.app.name": app_name, "spark.master": master}
+    builder = SparkSession.builder
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    try:
+        start_jvm(conf)
+        return builder.getOrCreate()
+    except Exception as error:
+        raise OdiError(
+            f"Spark did not start (master {master}): {error}",
+            fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
+        ) from error
+
+
+def classic_defaults(master: str) -> dict[str, str]:
+    """Settings that a session on ``master`` has unless the project file says otherwise."""
+    return {**DEFAULT_CONF, **(LOCAL_CONF if master.startswith("local") else {})}
+
+
+def _log_level() -> dict[str, str]:
+    # Set at run time too: the JVM of an earlier session keeps the level that it was started with.
+    if debugging():
+        return {}
+    return {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
+
+
+def _connect(config: SparkConfig, app_name: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.appName(app_name)
+    try:
+        session: SparkSession = builder.remote(config.remote).getOrCreate()
+        session.version  # noqa: B018  the first call that goes to the server
+    except Exception as error:
+        raise OdiError(
+            f"the Spark Connect server at {config.remote} does not answer: {error}",
+            fix="check `spark.remote` in the project file, or remove it to run Spark in this process",
+            remote=config.remote,
+        ) from error
+    watch_remote(session)
+    _apply(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
+    return session
+
+
+def _is_static(spark: SparkSession, key: str) -> bool:
+    if spark.conf.isModifiable(key):
+        return False
+    logging.getLogger(__name__).warning("%s belongs to the Spark Connect server and is not set by this project", key)
+    return True
+
+
+def _apply(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    for key, value in conf.items():
+        if spark.conf.get(key, None) != value:
+            spark.conf.set(key, value)

@@ -1,0 +1,176 @@
+"""State in two Delta tables, ``meta_state`` and ``meta_runs``: for many machines, and without a JVM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from odi_assets.delta.errors import CommitConflict, StateUnreachableError, UnsupportedFeatureError
+from odi_assets.state.base import Change, KeyedBackend
+from odi_assets.state.delta.compaction import Folding
+from odi_assets.state.delta.hwms import HwmLog
+from odi_assets.state.delta.runs import RunLog
+from odi_assets.state.delta.table_opening import Handle
+from odi_assets.state.delta.via_spark import OrSpark, SparkHwmLog, SparkRunLog
+from odi_assets.state.records import HwmEntry, RunRecord, check_key
+from odi_assets.state.retry import Retry
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_RUN_FILE = 20_000
+
+
+class CatalogStateBackend(KeyedBackend):
+    """State in Delta tables, made with their first write; Odibi's own tables are taken on as they are.
+
+    Args:
+        meta_runs_path: path or URI of the run history.
+        meta_state_path: path or URI of the high-water marks.
+        spark_session: for tables with Delta features that deltalake cannot handle; it needs Delta's connector. Not
+            used otherwise: deltalake reads and writes the tables without it, and faster.
+        storage_options: deltalake's options for the store; never shown.
+        environment: whose keys and runs; None is the environment without a name.
+        retry: how conflicts and passing faults of the store are retried.
+        connection: the name under which errors tell where the storage options come from.
+        keep_runs_for: runs that ended longer ago are dropped when files are folded, but for the newest of each node;
+            None: none are.
+    """
+
+    def __init__(
+        self,
+        meta_runs_path: str,
+        meta_state_path: str,
+        spark_session: Any = None,
+        storage_options: Mapping[str, str] | None = None,
+        environment: str | None = None,
+        retry: Retry | None = None,
+        connection: str | None = None,
+        keep_runs_for: timedelta | None = None,
+    ) -> None:
+        super().__init__(environment)
+        self.meta_runs_path = str(meta_runs_path)
+        self.meta_state_path = str(meta_state_path)
+        self.spark = spark_session
+        self._storage_options = storage_options
+        self._connection = connection
+        self._retry = retry or Retry()
+        self.keep_runs_for = keep_runs_for
+        hwms = HwmLog(self.meta_state_path, storage_options, environment, connection)
+        runs = RunLog(self.meta_runs_path, storage_options, environment, connection, keep_runs_for)
+        self._hwms = OrSpark(hwms, self._hwms_through_spark if spark_session is not None else None)
+        self._runs = OrSpark(runs, self._runs_through_spark if spark_session is not None else None)
+        self._fold_hwms = Folding(hwms.table, hwms.rows_to_keep)
+        self._fold_runs = Folding(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+
+    def __repr__(self) -> str:
+        return (
+            f"CatalogStateBackend({self.meta_runs_path!r}, {self.meta_state_path!r}, environment={self.environment!r})"
+        )
+
+    def in_environment(self, environment: str | None) -> CatalogStateBackend:
+        return CatalogStateBackend(
+            self.meta_runs_path,
+            self.meta_state_path,
+            self.spark,
+            self._storage_options,
+            environment,
+            self._retry,
+            self._connection,
+            self.keep_runs_for,
+        )
+
+    def environments(self) -> list[str | None]:
+        what = "listing environments"
+        of_hwms = self._retry.call(lambda: self._hwms.call(lambda log: log.table.environments()), what)
+        of_runs = self._retry.call(lambda: self._runs.call(lambda log: log.table.environments()), what)
+        return sorted(of_hwms | of_runs, key=lambda name: name or "")
+
+    def _latest(self, key: str) -> HwmEntry | None:
+        return self._retry.call(lambda: self._hwms.call(lambda log: log.latest(key)), f"get_hwm of `{key}`")
+
+    def _latest_of_all(self) -> list[HwmEntry]:
+        return self._retry.call(lambda: self._hwms.call(lambda log: log.latest_of_all()), "list_hwms")
+
+    def history(self, key: str) -> list[HwmEntry]:
+        check_key(key)
+        return self._retry.call(lambda: self._hwms.call(lambda log: log.history(key)), f"history of `{key}`")
+
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        return self._retry.call(lambda: self._hwms.call(lambda log: log.histories()), "histories")
+
+    def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+        what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
+        attempt = self._hwms.log.table.once(lambda: self._attempt(changes))
+        # A check that finds another revision is final: only a commit that met another one is made again.
+        handle, entries = self._retry.call(attempt, what, again=_commit_may_succeed)
+        if handle is not None:
+            self._fold_hwms.if_needed(handle)
+        return entries
+
+    def _attempt(self, changes: Sequence[Change]) -> tuple[Handle | None, list[HwmEntry]]:
+        try:
+            return self._hwms.call(lambda log: log.append(changes))
+        except CommitConflict:
+            # Waiting is for changes that may still be made: what the winner wrote may refuse this one for good.
+            self._hwms.call(lambda log: log.check(changes))
+            raise
+
+    def record_runs(self, records: Iterable[RunRecord]) -> None:
+        kept = list(records)
+        handle = self._retry.call(
+            self._runs.log.table.once(lambda: self._runs.call(lambda log: log.append(kept))),
+            f"record_runs of {len(kept)} runs",
+        )
+        if handle is not None:
+            self._fold_runs.if_needed(handle)
+
+    def list_runs(
+        self,
+        *,
+        pipeline: str | None = None,
+        node: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        return self._retry.call(
+            lambda: self._runs.call(lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit)),
+            "list_runs",
+        )
+
+    def find_run_ids(self, prefix: str) -> list[str]:
+        return self._retry.call(lambda: self._runs.call(lambda log: log.find_ids(prefix)), "find_run_ids")
+
+    def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
+        keep_runs_for = keep_runs_for or self.keep_runs_for
+        dropped = 0
+        if keep_runs_for is not None:
+            oldest = datetime.now(UTC) - keep_runs_for
+            dropped = self._retry.call(lambda: self._drop(oldest, dry_run), "dropping old runs")
+        hwms = self._retry.call(lambda: self._folded(self._hwms, self._fold_hwms, dry_run), "folding meta_state")
+        runs = self._retry.call(lambda: self._folded(self._runs, self._fold_runs, dry_run), "folding meta_runs")
+        return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
+
+    def _drop(self, oldest: datetime, dry_run: bool) -> int:
+        return self._runs.call(lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest))
+
+    def _folded(self, log: OrSpark[Any], folding: Folding, dry_run: bool) -> dict[str, int]:
+        nothing = {"files_folded": 0, "files_removed": 0}
+        try:
+            return nothing if log.is_spark else folding.now(dry_run=dry_run)
+        except UnsupportedFeatureError as error:
+            if self.spark is None:
+                raise
+            _log.info("%s; it is Spark's to maintain", error.message)
+            return nothing
+
+    def _hwms_through_spark(self) -> HwmLog:
+        return SparkHwmLog(self.meta_state_path, self._storage_options, self._environment, self.spark)
+
+    def _runs_through_spark(self) -> RunLog:
+        return SparkRunLog(self.meta_runs_path, self._storage_options, self._environment, self.spark)
+
+
+def _commit_may_succeed(error: BaseException) -> bool:
+    return isinstance(error, CommitConflict | StateUnreachableError)

@@ -1,0 +1,144 @@
+"""State as one JSON document: written by an export, checked as a whole before an import changes anything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from odi_assets.errors import ConfigError
+from odi_assets.state import values
+from odi_assets.state.odibi_runs import plain
+from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.transfer.document_models import FORMAT, VERSION, Document
+from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.util import exact_json as json_text
+
+_MAX_DEPTH = 200
+"""Values may be nested 64 deep, and each dict with keys that are not text takes two levels of JSON."""
+
+
+def to_document(snapshot: Snapshot, *, history: bool, runs: bool) -> dict[str, Any]:
+    """The document of a snapshot, as JSON-ready data."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "project": snapshot.project,
+        "exported_at": datetime.now(UTC).isoformat(),
+        "environments": [_environment(state, history, runs) for state in snapshot.environments],
+    }
+
+
+def to_text(document: dict[str, Any]) -> str:
+    """The document as text that any JSON reader takes."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    return text if values.is_utf8(text) else json.dumps(document, indent=2, allow_nan=False)
+
+
+def parse(text: str, source: str) -> Snapshot:
+    """The snapshot of a document.
+
+    Args:
+        text: the document.
+        source: what it is called in messages: a file's name.
+
+    Raises:
+        ConfigError: everything that is wrong with it, each with line, column and path. Field: problems.
+    """
+    try:
+        exact = json_text.read(text, max_depth=_MAX_DEPTH)
+    except json_text.JsonSyntaxError as error:
+        raise _refused(source, [f"{source}:{error.line}:{error.column}: not JSON: {error}"]) from None
+    found = [(path, message) for path, message, _ in json_text.faults(exact)]
+    document = None
+    if not found:
+        try:
+            document = Document.model_validate(json.loads(text))
+        except ValidationError as error:
+            found = [(tuple(e["loc"]), _message(e)) for e in error.errors(include_url=False, include_input=False)]
+    if document is None:
+        raise _refused(source, _placed(text, source, found))
+    return _snapshot(document)
+
+
+def _environment(state: EnvironmentState, history: bool, runs: bool) -> dict[str, Any]:
+    return {
+        "environment": state.environment,
+        "keys": [_key(key, history) for key in state.keys],
+        **({"runs": [_run(record) for record in state.runs]} if runs else {}),
+    }
+
+
+def _key(key: KeyState, history: bool) -> dict[str, Any]:
+    older = {"older": [_revision(entry) for entry in key.older]} if history else {}
+    return {"key": key.entry.key, **_revision(key.entry), **older}
+
+
+def _revision(entry: HwmEntry) -> dict[str, Any]:
+    data, kind = values.to_json(entry.value)
+    # A value of Odibi's has no type, unless JSON as the standard has it could not hold it: NaN.
+    typed = entry.value_type is not None or (not entry.deleted and data != entry.value)
+    return {
+        "value_type": (entry.value_type or kind) if typed else None,
+        "value": data,
+        "revision": entry.revision,
+        "updated_at": entry.updated_at.isoformat(),
+        "deleted": entry.deleted,
+        "target_commit": entry.target_commit,
+        "run_id": entry.run_id,
+    }
+
+
+def _run(record: RunRecord) -> dict[str, Any]:
+    found = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "environment"}
+    moments = {name: value.isoformat() for name, value in found.items() if isinstance(value, datetime)}
+    return {name: values.to_json(plain(value))[0] for name, value in {**found, **moments}.items()}
+
+
+def _snapshot(document: Document) -> Snapshot:
+    return Snapshot(document.project, tuple(_state(item) for item in document.environments))
+
+
+def _state(item: Any) -> EnvironmentState:
+    keys = []
+    for key in item.keys:
+        older = tuple(entry.to_entry(key.key, item.environment) for entry in key.older)
+        keys.append(KeyState(key.to_entry(key.key, item.environment), older))
+    return EnvironmentState(item.environment, tuple(keys), tuple(run.to_record(item.environment) for run in item.runs))
+
+
+# -- what is wrong, and where ------------------------------------------------------------------------------------------
+
+
+def _placed(text: str, source: str, found: list[tuple[tuple[str | int, ...], str]]) -> list[str]:
+    places = json_text.places(text)
+    lines = []
+    for path, message in found:
+        known = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in places)
+        line, column = places[known]
+        where = json_text.key_text(path)
+        lines.append((line, column, f"{source}:{line}:{column}: {where + ': ' if where else ''}{message}"))
+    return [text for _, _, text in sorted(lines)]
+
+
+def _message(error: Any) -> str:
+    kind = error["type"]
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "is not a part of such a document"
+    if kind == "model_type":
+        return "is not a JSON object"
+    text = str(error["msg"])
+    return text.removeprefix("Value error, ").removeprefix("Input ")
+
+
+def _refused(source: str, problems: list[str]) -> ConfigError:
+    fix = "nothing was changed; correct the document, or export it again"
+    if len(problems) == 1:
+        return ConfigError(problems[0], fix=fix, problems=tuple(problems))
+    listing = "\n".join(f"  {problem}" for problem in problems)
+    return ConfigError(f"{source} has {len(problems)} mistakes:\n{listing}", fix=fix, problems=tuple(problems))

@@ -1,0 +1,162 @@
+"""Delta tables as Spark DataFrames, by file list."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.protocol import require_readable
+from odi_assets.delta.table import LiveFile, TableHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_NOT_ASCII = re.compile("%[89A-Fa-f][0-9A-Fa-f]")
+"""Other writers escape the bytes of UTF-8; Spark takes each for a character of its own."""
+
+_GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
+
+
+def reader_options(location: Location) -> dict[str, str]:
+    """Credentials of a location as data source options."""
+    return {key.removeprefix("spark.hadoop."): value for key, value in location.spark_options.items()}
+
+
+def spark_path(location: Location, path: str = "") -> str:
+    """A path that Spark takes to the letter, characters of its globs included."""
+    uri = location.child(path).uri if path else location.uri
+    return str(uri).translate(_GLOB)
+
+
+def spark_schema(schema_json: str) -> StructType:
+    """A Delta schema as Spark's."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_json))
+
+
+def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
+    """The rows of the handle's version.
+
+    Raises:
+        TableError: there is no table, or its files alone do not tell its rows.
+    """
+    require_readable(handle)
+    return read_files(spark, handle, handle.live_files)
+
+
+def read_files(
+    spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile], *, file_as: str | None = None
+) -> DataFrame:
+    """The rows of some of the table's files, with the table's columns in the table's order.
+
+    Args:
+        file_as: name of a column to be added at the end: the URI of the file that a row is in, as Spark spells it.
+    """
+    from pyspark.sql.types import StringType
+
+    schema = spark_schema(handle.schema_json)
+    chosen = list(files)
+    if not chosen:
+        return spark.createDataFrame([], schema.add(file_as, StringType()) if file_as else schema)
+    if not handle.partition_columns:
+        return _parquet(spark, handle.location, [file.path for file in chosen], schema, file_as=file_as)
+    if all(_is_hive_style(file) for file in chosen) and len({file.path.count("/") for file in chosen}) == 1:
+        frame = _parquet(
+            spark, handle.location, [file.path for file in chosen], schema, base_path=True, file_as=file_as
+        )
+        return frame.select(*[quoted(name) for name in [*schema.fieldNames(), *filter(None, [file_as])]])
+    return _read_by_partition(spark, handle, chosen, schema, file_as)
+
+
+def read_staged(
+    spark: SparkSession,
+    table: Location,
+    files: Sequence[WrittenFile],
+    schema_json: str,
+    partition_by: Sequence[str],
+) -> DataFrame:
+    """Rows of files that were written into the table's folder and are not committed yet."""
+    schema = spark_schema(schema_json)
+    if not files:
+        return spark.createDataFrame([], schema)
+    frame = _parquet(spark, table, [file.path for file in files], schema, base_path=bool(partition_by))
+    return frame.select(*[quoted(name) for name in schema.fieldNames()])
+
+
+def _parquet(
+    spark: SparkSession,
+    location: Location,
+    paths: Sequence[str],
+    schema: StructType,
+    *,
+    base_path: bool = False,
+    file_as: str | None = None,
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    reader = spark.read.schema(schema).options(**reader_options(location))
+    if base_path:
+        reader = reader.option("basePath", location.uri)
+    rows = reader.parquet(*[spark_path(location, path) for path in paths])
+    return rows.withColumn(file_as, F.col("_metadata.file_path")) if file_as else rows
+
+
+def _is_hive_style(file: LiveFile) -> bool:
+    folders = file.path.split("/")[:-1]
+    return all(any(folder.startswith(f"{name}=") for folder in folders) for name in file.partition) and all(
+        "=" in folder and not _NOT_ASCII.search(folder) for folder in folders
+    )
+
+
+def _read_by_partition(
+    spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType, file_as: str | None
+) -> DataFrame:
+    # Folders of other writers need not be named after partitions; the log knows the values, so they are put in by hand.
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    stored = StructType([field for field in schema if field.name not in handle.partition_columns])
+    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = defaultdict(list)
+    for file in files:
+        groups[tuple(file.partition.items())].append(file.path)
+    frames = []
+    for partition, paths in groups.items():
+        values: Mapping[str, str | None] = dict(partition)
+        frame = _parquet(spark, handle.location, paths, stored, file_as=file_as)
+        frames.append(
+            frame.select(
+                *[
+                    F.lit(values[field.name]).cast(field.dataType).alias(field.name)
+                    if field.name in values
+                    else F.col(quoted(field.name))
+                    for field in schema
+                ],
+                *filter(None, [file_as]),
+            )
+        )
+    return reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def quoted(name: str) -> str:
+    """``name`` as a part of a column expression, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, LiveFile]:
+    """Files under the URI that Spark's ``_metadata.file_path`` gives them (percent-encoded)."""
+    return {file_uri_key(quote(location.child(file.path).uri, safe="/:@=")): file for file in files}
+
+
+def file_uri_key(uri: str) -> str:
+    """A form of a file URI in which Spark's and ours agree: no ``file:`` scheme, no difference in encoding."""
+    text = unquote(uri)
+    return "/" + text.removeprefix("file:").lstrip("/") if text.startswith(("file:", "/")) else text

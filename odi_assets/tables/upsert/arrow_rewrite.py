@@ -1,0 +1,206 @@
+"""Small upserts finished on the driver: rows that only have to move out of a touched file are copied by Arrow.
+
+Spark takes three jobs for it (duplicate keys, touched files, rows that stay) and encodes Parquet at half of Arrow's
+speed. What is held at a time is bounded: the keys of the batch, a share of the table's keys, and one piece of each file
+that is copied. Whatever might be copied otherwise than Spark would do it is left to Spark, and so is whatever is large.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import Schema
+
+from odi_assets.delta.footers import WrittenFile, written_files
+from odi_assets.delta.json_types import plain_type
+from odi_assets.delta.partition_values import same_spelling
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.tables.upsert.key_search import rows_with_keys
+from odi_assets.tables.upsert.matching import Touched
+
+MOST_KEYS = 1_000_000
+"""Rows of a batch whose keys the driver holds."""
+
+MOST_BYTES = 512 * 2**20
+"""Size of all the files that may have to be rewritten; beyond, Spark's executors share the work."""
+
+_PIECE_ROWS, _PIECE_BYTES = 65_536, 8 * 2**20
+_ROW_GROUP_BYTES = 32 * 2**20
+_BUFFER = 2**20
+# Each holds a piece of a file, and a row group of its copy as far as it is encoded.
+_WORKERS = 2
+_KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
+"""Types whose equality is the same in Arrow and in Spark: floats know NaN and two zeros, text may have collations."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """Files that hold rows with keys of the batch, and the files that their other rows were copied to."""
+
+    touched: Touched
+    carried: list[WrittenFile]
+
+
+def rewritten(
+    handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str], among: Sequence[LiveFile], folder: str
+) -> Rewritten | None:
+    """Find the rows of the files ``among`` that have keys of the staged rows, and copy the others into ``folder``.
+
+    None, with nothing written, where Spark has to do it: too much of it, a table that is not on a local disk, keys
+    that do not compare the same here, two staged rows with the same keys (which Spark names), or a file that Arrow
+    would not copy as it is.
+    """
+    if not handle.exists or not handle.location.is_local:
+        return None
+    if not _is_small(staged, among) or not _are_comparable(handle, keys):
+        return None
+    root = handle.location.local_path
+    wanted = pa.concat_tables([pq.ParquetFile(root / file.path).read(columns=list(keys)) for file in staged])
+    if any(column.null_count for column in wanted.columns) or _has_duplicates(wanted):
+        return None
+    if not all(_is_copied_exactly(handle, file, keys) for file in among):
+        return None
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        found = rows_with_keys([root / file.path for file in among], wanted, pool)
+        hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.true_count]
+        codec = _codec(root / staged[0].path)
+        copies = [
+            pool.submit(_copy, root / file.path, root / folder / _place(handle, file, number), pc.invert(rows), codec)
+            for number, (file, rows) in enumerate(hits)
+            if rows.true_count < len(rows)
+        ]
+        for copy in copies:
+            copy.result()
+    touched = Touched(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
+    return Rewritten(touched, _with_partitions(written_files(handle.location, folder, keys), handle))
+
+
+def _is_small(staged: Sequence[WrittenFile], among: Sequence[LiveFile]) -> bool:
+    return sum(file.rows for file in staged) <= MOST_KEYS and sum(file.size for file in among) <= MOST_BYTES
+
+
+def _are_comparable(handle: TableHandle, keys: Sequence[str]) -> bool:
+    return all(key not in handle.partition_columns and _is_comparable(key, handle.columns.get(key)) for key in keys)
+
+
+def _is_comparable(name: str, kind: object) -> bool:
+    # Arrow takes a dot in a column's name for a path into a struct.
+    return isinstance(kind, str) and kind in _KEY_TYPES and "." not in name
+
+
+def _has_duplicates(wanted: pa.Table) -> bool:
+    return bool(wanted.group_by(wanted.column_names).aggregate([]).num_rows < wanted.num_rows)
+
+
+def _is_copied_exactly(handle: TableHandle, file: LiveFile, keys: Sequence[str]) -> bool:
+    """Whether the file holds the keys (one may have joined the table later), and the table's types, in columns that
+    Arrow writes as it read them, where Spark looks."""
+    if _hive_folder(handle, file) is None:
+        return False
+    parquet = pq.ParquetFile(handle.location.local_path / file.path)
+    if not set(keys) <= set(parquet.schema_arrow.names):
+        return False
+    if any(_holds_views(field.type) for field in parquet.schema_arrow):
+        return False
+    # Arrow has no INT96 to write: such times would become nanoseconds, which Spark does not read.
+    if any(parquet.schema.column(i).physical_type == "INT96" for i in range(len(parquet.schema))):
+        return False
+    kinds = {name: plain_type(kind) for name, kind in handle.columns.items()}
+    fields = json.loads(Schema.from_arrow(parquet.schema_arrow.remove_metadata()).to_json())["fields"]
+    return all(kinds.get(field["name"]) == plain_type(field["type"]) for field in fields)
+
+
+def _holds_views(kind: pa.DataType) -> bool:
+    if not pa.types.is_nested(kind):
+        return False
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return any(pa.types.is_string_view(one) or pa.types.is_binary_view(one) or _holds_views(one) for one in inner)
+
+
+def _place(handle: TableHandle, file: LiveFile, number: int) -> str:
+    """Where the copy of a file goes: to the folder of the same partition."""
+    return f"{_hive_folder(handle, file)}part-{number:05}.parquet"
+
+
+def _hive_folder(handle: TableHandle, file: LiveFile) -> str | None:
+    """The folders of the file that are named after its partition, as they are spelled; None if one is missing."""
+    named = {folder.partition("=")[0]: folder for folder in file.path.split("/")[:-1]}
+    folders = [named.get(name) for name in handle.partition_columns]
+    return None if None in folders else "".join(f"{folder}/" for folder in folders)
+
+
+def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Without a buffer, the chunk of each column of a row group would be read into memory as a whole.
+    parquet = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+    schema = _without_views(parquet.schema_arrow)
+    with pq.ParquetWriter(
+        target,
+        schema,
+        compression=codec,
+        use_dictionary=_dictionary_columns(parquet.metadata) or False,
+        store_decimal_as_integer=True,
+        store_schema=False,
+    ) as writer:
+        # It tells Spark which version wrote the values, and so which calendar old dates are in.
+        noted = parquet.metadata.metadata or {}
+        writer.add_key_value_metadata({key: noted[key] for key in noted if key.startswith(b"org.apache.spark.")})
+        offset = 0
+        for piece in parquet.iter_batches(min(_rows_of(parquet, _PIECE_BYTES), _PIECE_ROWS)):
+            kept = piece.cast(schema).filter(stays[offset : offset + len(piece)])
+            offset += len(piece)
+            if len(kept):
+                writer.write_batch(kept, row_group_size=_rows_of(parquet, _ROW_GROUP_BYTES))
+
+
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    """``schema`` with types that Arrow can filter by: it has no such function for views, which deltalake writes."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
+
+
+def _rows_of(parquet: pq.ParquetFile, size: int) -> int:
+    """How many rows of a file take ``size`` bytes, or a little more."""
+    footer = parquet.metadata
+    whole: int = sum(footer.row_group(g).total_byte_size for g in range(footer.num_row_groups))
+    return int(max(size * footer.num_rows // max(whole, 1), 1))
+
+
+def _dictionary_columns(footer: pq.FileMetaData) -> list[str]:
+    """Columns that a dictionary was good for when the file was written; trying it again takes most of the time."""
+    chunks = [footer.row_group(g).column(i) for g in range(footer.num_row_groups) for i in range(footer.num_columns)]
+    return sorted({chunk.path_in_schema for chunk in chunks if _has_dictionary(chunk.encodings)})
+
+
+def _has_dictionary(encodings: Sequence[str]) -> bool:
+    if "PLAIN_DICTIONARY" in encodings:
+        # Spark's writer: pages in plain encoding are those it gave the dictionary up for.
+        return "PLAIN" not in encodings
+    return "RLE_DICTIONARY" in encodings
+
+
+def _codec(staged: Path) -> str:
+    """What Spark is set to compress with."""
+    name = str(pq.read_metadata(staged).row_group(0).column(0).compression)
+    return "NONE" if name == "UNCOMPRESSED" else name
+
+
+def _with_partitions(files: Sequence[WrittenFile], handle: TableHandle) -> list[WrittenFile]:
+    return [
+        WrittenFile(
+            file.path,
+            file.size,
+            file.modified_ms,
+            file.rows,
+            {name: same_spelling(file.partition[name], handle.columns[name]) for name in handle.partition_columns},
+            file.stats,
+        )
+        for file in files
+    ]

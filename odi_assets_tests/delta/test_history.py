@@ -1,0 +1,48 @@
+"""Commits and stamps keep their own numbers, whichever version a handle is opened at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.history import METADATA_KEY
+from odi_assets.delta.table import TableHandle
+
+
+def write(folder: Path, number: int) -> None:
+    facts = {"fence": {"app_id": "app", "number": number}, "hwm": number}
+    write_deltalake(
+        str(folder),
+        pa.table({"a": [number]}),
+        mode="append",
+        commit_properties=CommitProperties(
+            custom_metadata={METADATA_KEY: facts}, app_transactions=[Transaction("app", number)]
+        ),
+    )
+
+
+def test_a_handle_sees_the_stamps_up_to_its_version_and_none_that_came_later(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    for number in range(3):
+        write(table, number)
+    stale = TableHandle.open(Location(str(table)))
+    old = TableHandle.open(Location(str(table)), version=1)
+    write(table, 3)
+    assert [(stamp.version, stamp.facts["hwm"]) for stamp in stale.stamps()] == [(2, 2), (1, 1), (0, 0)]
+    assert [(stamp.version, stamp.facts["hwm"]) for stamp in old.stamps()] == [(1, 1), (0, 0)]
+    last = stale.last_stamp("app", carrying="hwm")
+    assert last is not None
+    assert last.facts["hwm"] == 2
+    assert stale.last_stamp("app", carrying="nothing") is None
+
+
+def test_the_history_ends_where_the_log_was_cleaned(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    for number in range(3):
+        write(table, number)
+    handle = TableHandle.open(Location(str(table)))
+    (table / "_delta_log" / f"{0:020d}.json").unlink()
+    assert [commit.version for commit in handle.commits()] == [2, 1]

@@ -1,0 +1,76 @@
+"""Partition values are compared by value, however Spark, this package or another writer spells them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from odi_assets.config.models import WriteMode
+from odi_assets.connections.location import Location
+from odi_assets.delta.changes import changes
+from odi_assets.delta.partition_values import same_spelling
+from odi_assets.tables.reader import read_table
+from odi_assets_tests.tables.support import ENGINE, Write, rows_of
+
+
+@pytest.mark.parametrize(
+    ("kind", "spelled", "expected"),
+    [
+        ("timestamp", ["2024-01-01 12:00:00.5", "2024-01-01T12:00:00.500000Z"], "2024-01-01 12:00:00.500000"),
+        ("timestamp", ["2024-01-01 00:00:00", "2024-01-01T01:00:00+01:00"], "2024-01-01 00:00:00"),
+        ("timestamp_ntz", ["2024-01-01 12:00:00.5", "2024-01-01T12:00:00.500000"], "2024-01-01 12:00:00.500000"),
+        ("double", ["1.0E20", "1e20", "100000000000000000000"], "1e+20"),
+        ("double", ["NaN", "nan"], "NaN"),
+        ("double", ["-Infinity", "-inf"], "-Infinity"),
+        ("float", ["0.1", "0.10000000149011612"], "0.10000000149011612"),
+        ("decimal(10,7)", ["1E-7", "0.0000001"], "0.0000001"),
+        ("decimal(20,3)", ["0E-3", "0.000", "0"], "0.000"),
+        ("decimal(38,0)", ["12345678901234567890123456789012345678"], "12345678901234567890123456789012345678"),
+        ("boolean", ["true", "True"], "true"),
+        ("integer", ["7", "007"], "7"),
+        ("date", ["2024-02-29"], "2024-02-29"),
+        ("date", ["+12345-01-01"], "+12345-01-01"),
+        ("string", ["007"], "007"),
+        ("string", ["", None], None),
+        ("integer", ["", None], None),
+    ],
+)
+def test_each_value_has_one_spelling(kind: str, spelled: list[str | None], expected: str | None) -> None:
+    assert {same_spelling(text, kind) for text in spelled} == {expected}
+
+
+VALUES = """
+    timestamp_micros(id * 500000) AS instant, TIMESTAMP_NTZ'2024-01-01 00:00:00.5' AS wall_clock,
+    cast(id * 1e20 AS DOUBLE) AS large, cast('NaN' AS DOUBLE) AS nothing, cast(id AS FLOAT) / 10 AS small,
+    cast(0 AS DECIMAL(20,10)) AS zero, cast(id AS DECIMAL(10,7)) / 10000000 AS tiny
+"""
+COLUMNS = ("instant", "wall_clock", "large", "nothing", "small", "zero", "tiny")
+
+
+def test_partitions_that_spark_spells_otherwise_than_python_are_replaced_and_upserted(
+    spark: SparkSession, table: Location, write: Write
+) -> None:
+    rows = spark.sql(f"SELECT id, {VALUES} FROM range(1, 3)").coalesce(1)
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=COLUMNS)
+    before = rows_of(spark, table)
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=COLUMNS)
+    assert str(rows_of(spark, table)) == str(before)
+    known = [name for name in COLUMNS if name != "nothing"]
+    write(rows, mode=WriteMode.UPSERT, keys=tuple(known), partition_by=COLUMNS)
+    assert str(rows_of(spark, table)) == str(before)
+    live = {tuple(file.partition.values()) for file in ENGINE.open(table).live_files}
+    handle = ENGINE.open(table)
+    assert {tuple(values[name] for name in COLUMNS) for values in changes(handle, 0, 1).commits[0].partitions} == live
+
+
+def test_text_that_another_writer_escaped_is_read_as_it_is_and_replaced(
+    spark: SparkSession, table: Location, write: Write
+) -> None:
+    names = ["é/ü=100% 日本", "plain"]
+    write_deltalake(table.uri, pa.table({"id": [1, 2], "name": names}), partition_by=["name"])
+    assert rows_of(spark, table) == list(zip([1, 2], names, strict=True))
+    rows = read_table(spark, ENGINE.open(table)).localCheckpoint()
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=("name",))
+    assert rows_of(spark, table) == list(zip([1, 2], names, strict=True))

@@ -1,0 +1,275 @@
+"""What of a landing folder is new: every file once, whatever its time of change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odi_assets.config.models import LocalConnection, OnChange
+from odi_assets.connections.location import resolve
+from odi_assets.errors import IncrementError, SourceError
+from odi_assets.sources.files import ledger
+from odi_assets.sources.files.arrivals import Arrivals, arrivals
+from odi_assets.sources.files.listing import list_files
+
+SECOND = 1_000_000_000
+
+
+class Landing:
+    """A landing folder and the table that its files go to; a load is a look whose HWM is kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.table = resolve(LocalConnection(base_path="table"), "", root)
+        self.base = resolve(LocalConnection(base_path="landing"), "", root)
+        self.hwm: Any = None
+
+    def land(self, name: str, text: str = "x", at: int = 1_000) -> Path:
+        path = self.root / "landing" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, ns=(at, at))
+        return path
+
+    def look(self, rule: OnChange = OnChange.RAISE, **how: Any) -> Arrivals:
+        listed = list_files(self.base, "**/*.csv")
+        return arrivals(self.base, self.table, listed, self.hwm, "landing:x", on_change=rule, **how)
+
+    def load(self, rule: OnChange = OnChange.RAISE, **how: Any) -> list[str]:
+        found = self.look(rule, **how)
+        if found.part is not None:
+            ledger.write(self.table, found.part)
+        self.hwm = found.hwm
+        return [file.path for file in found.new]
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Landing:
+    return Landing(tmp_path)
+
+
+def test_a_file_that_lands_with_an_older_time_than_those_loaded_is_loaded_once(landing: Landing) -> None:
+    landing.land("new.csv", at=9 * SECOND)
+    assert landing.load() == ["new.csv"]
+    landing.land("copied.csv", at=2 * SECOND)
+    assert landing.load() == ["copied.csv"]
+    assert landing.load() == []
+    assert (landing.hwm["mtime_ns"], landing.hwm["path"]) == (9 * SECOND, "new.csv")
+
+
+def test_two_looks_at_the_same_files_find_the_same_hwm(landing: Landing) -> None:
+    landing.land("a.csv", at=1)
+    landing.land("b.csv", at=2)
+    assert landing.look().hwm == landing.look().hwm
+
+
+def test_files_of_one_time_come_in_the_order_of_their_names_to_the_nanosecond(landing: Landing) -> None:
+    for name, at in (("b.csv", SECOND + 1), ("a.csv", SECOND + 1), ("z.csv", SECOND)):
+        landing.land(name, at=at)
+    assert landing.load() == ["z.csv", "a.csv", "b.csv"]
+    assert landing.hwm["path"] == "b.csv"
+
+
+def test_an_hwm_of_old_stands_for_the_files_up_to_it_and_grows_a_ledger(landing: Landing) -> None:
+    landing.land("a.csv", at=1)
+    landing.land("b.csv", at=2)
+    landing.land("c.csv", at=3)
+    landing.hwm = {"mtime_ns": 2, "path": "b.csv"}
+    assert landing.load() == ["c.csv"]
+    landing.land("late.csv", at=1)
+    assert landing.load() == ["late.csv"]
+
+
+def test_an_hwm_of_old_grows_its_ledger_even_when_nothing_is_new(landing: Landing) -> None:
+    landing.land("b.csv", at=2)
+    landing.hwm = {"mtime_ns": 2, "path": "b.csv"}
+    assert landing.load() == []
+    landing.land("late.csv", at=1)
+    assert landing.load() == ["late.csv"]
+
+
+def test_an_hwm_that_is_not_one_of_files_is_an_error(landing: Landing) -> None:
+    landing.land("a.csv")
+    landing.hwm = 7
+    with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7, and that of files needs `mtime_ns`"):
+        landing.look()
+
+
+def test_files_that_changed_a_moment_ago_belong_to_a_later_increment(landing: Landing) -> None:
+    landing.land("a.csv", at=100 * SECOND)
+    landing.land("b.csv", at=120 * SECOND)
+    landing.land("clock-is-wrong.csv", at=900 * SECOND)
+    settle: dict[str, Any] = {"settle": timedelta(seconds=30), "now_ns": 131 * SECOND}
+    assert landing.look(**settle).unsettled == ("b.csv",)
+    assert landing.load(**settle) == ["a.csv", "clock-is-wrong.csv"]
+    assert landing.load(settle=timedelta(seconds=30), now_ns=150 * SECOND) == ["b.csv"]
+
+
+def test_a_file_that_was_rewritten_is_an_error_or_loaded_again_or_left_as_it_was(landing: Landing) -> None:
+    landing.land("a.csv", "one", at=1)
+    landing.load()
+    landing.land("a.csv", "two", at=2)
+    with pytest.raises(IncrementError, match=r"1 file of landing:x was loaded and has other content now: a\.csv") as e:
+        landing.look()
+    assert "on_change" in str(e.value.fix)
+    ignored = landing.look(OnChange.IGNORE)
+    assert (ignored.new, ignored.ignored) == ((), ("a.csv",))
+    assert "1 rewritten and ignored (a.csv)" in ignored.notes
+    assert landing.load(OnChange.RELOAD) == ["a.csv"]
+    assert landing.load() == []
+
+
+def test_a_file_that_was_only_touched_is_not_loaded_again(landing: Landing) -> None:
+    landing.land("a.csv", "one", at=1)
+    landing.load()
+    landing.land("a.csv", "one", at=5)
+    assert landing.load() == []
+
+
+def test_a_change_in_the_middle_of_a_large_file_is_noticed_by_its_time(landing: Landing) -> None:
+    text = "x" * 300_000
+    landing.land("a.csv", text, at=1)
+    landing.load()
+    landing.land("a.csv", text[:150_000] + "y" + text[150_001:], at=2)
+    with pytest.raises(IncrementError, match="other content now"):
+        landing.look()
+
+
+def test_a_file_that_was_moved_is_known_and_a_copy_of_it_is_not(landing: Landing) -> None:
+    path = landing.land("a.csv", "one", at=1)
+    landing.load()
+    shutil.move(path, landing.root / "landing" / "moved.csv")
+    assert landing.look().moved == ("moved.csv",)
+    assert landing.load() == []
+    landing.land("copy.csv", "one", at=7)
+    assert landing.load() == ["copy.csv"]
+
+
+@pytest.mark.parametrize("settle", [0, 60])
+def test_files_that_rotate_through_their_names_are_each_loaded_once(landing: Landing, settle: int) -> None:
+    now, how = 1_000 * SECOND, {"settle": timedelta(seconds=settle)}
+    rotated = []
+    for number in range(1, 6):
+        for old in range(number - 1, 0, -1):
+            name = "log.csv" if old == 1 else f"log.{old - 1}.csv"
+            shutil.move(landing.root / "landing" / name, landing.root / "landing" / f"log.{old}.csv")
+        landing.land("log.csv", f"line {number}", at=now)
+        rotated += landing.load(now_ns=now + SECOND, **how)
+        now += 100 * SECOND
+        rotated += landing.load(now_ns=now - SECOND, **how)
+    assert rotated == ["log.csv"] * 5
+    assert landing.load(now_ns=now, **how) == []
+
+
+def test_the_name_of_a_file_that_was_moved_away_is_free_for_another_in_a_later_run(landing: Landing) -> None:
+    path = landing.land("a.csv", "one", at=1)
+    landing.load()
+    shutil.move(path, landing.root / "landing" / "b.csv")
+    assert landing.load() == []
+    landing.land("a.csv", "two", at=2)
+    assert landing.load() == ["a.csv"]
+    landing.land("a.csv", "three", at=3)
+    with pytest.raises(IncrementError, match=r"other content now: a\.csv"):
+        landing.look()
+
+
+def test_files_that_change_places_are_known_and_one_that_is_moved_over_another_leaves_that_one_gone(
+    landing: Landing,
+) -> None:
+    here, there = landing.land("a.csv", "one", at=1), landing.land("b.csv", "two", at=2)
+    landing.load()
+    shutil.move(here, here.with_name("c"))
+    shutil.move(there, here)
+    shutil.move(here.with_name("c"), there)
+    assert landing.look().moved == ("a.csv", "b.csv")
+    assert landing.load() == []
+    shutil.move(here, there)
+    found = landing.look()
+    assert (found.new, found.moved, found.gone) == ((), ("b.csv",), ("b.csv",))
+
+
+def test_files_alike_to_the_nanosecond_are_all_known_when_they_are_moved(landing: Landing) -> None:
+    for name in ("a", "b", "c"):
+        landing.land(f"{name}.csv", "same", at=1)
+    landing.load()
+    for name in ("a", "b"):
+        shutil.move(landing.root / "landing" / f"{name}.csv", landing.root / "landing" / f"moved {name}.csv")
+    assert landing.load() == []
+    assert [file.path for file in landing.look().known] == ["c.csv", "moved a.csv", "moved b.csv"]
+
+
+def test_a_loaded_file_that_lost_its_content_is_gone(landing: Landing) -> None:
+    landing.land("a.csv", "one", at=1)
+    landing.load()
+    landing.land("a.csv", "", at=2)
+    found = landing.look()
+    assert (found.gone, found.empty, found.known, found.new) == (("a.csv",), (), (), ())
+
+
+def test_another_file_of_the_same_time_and_size_is_no_move(landing: Landing) -> None:
+    landing.land("a.csv", "one", at=1).unlink()
+    path = landing.land("a.csv", "one", at=1)
+    landing.load()
+    path.unlink()
+    landing.land("b.csv", "two", at=1)
+    assert landing.load() == ["b.csv"]
+
+
+def test_deleted_files_are_listed_and_stay_known(landing: Landing) -> None:
+    path = landing.land("a.csv", at=1)
+    landing.land("b.csv", at=2)
+    landing.load()
+    path.unlink()
+    assert landing.look().gone == ("a.csv",)
+    assert "1 gone, their rows stay (a.csv)" in landing.look().notes
+    landing.load()
+    landing.land("a.csv", at=1)
+    assert landing.load() == []
+
+
+def test_a_file_without_a_byte_is_skipped_and_loaded_once_it_has_content(landing: Landing) -> None:
+    landing.land("a.csv", "", at=5)
+    landing.land("b.csv", at=3)
+    assert landing.look().empty == ("a.csv",)
+    assert landing.load() == ["b.csv"]
+    landing.land("a.csv", "x", at=2)
+    assert landing.load() == ["a.csv"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_an_error_with_its_name(landing: Landing) -> None:
+    landing.land("a.csv").chmod(0)
+    with pytest.raises(SourceError, match=r"a\.csv cannot be read: Permission denied"):
+        landing.look()
+
+
+def test_a_ledger_that_is_gone_is_an_error_that_names_the_ways_out(landing: Landing) -> None:
+    landing.land("a.csv")
+    landing.load()
+    shutil.rmtree(landing.root / "table")
+    with pytest.raises(IncrementError, match=r"list of files that were loaded[\s\S]*odi state set[\s\S]*full-refresh"):
+        landing.look()
+
+
+def test_an_hwm_stays_small_however_many_files_came_one_by_one(landing: Landing) -> None:
+    parts: tuple[ledger.Part, ...] = ()
+    written = 0
+    for number in range(300):
+        file = ledger.LoadedFile(f"{number}.csv", number, 1)
+        parts, new = ledger.extend(landing.table, parts, [file], "x")
+        assert new is not None
+        ledger.write(landing.table, new)
+        written += new.part.files
+    assert len(parts) <= 9
+    assert written <= 300 * 9
+    assert len(ledger.read_parts(landing.table, parts, "x")) == 300
+    changed, new = ledger.extend(landing.table, parts, [ledger.LoadedFile("7.csv", 999, 1)], "x")
+    assert new is not None
+    ledger.write(landing.table, new)
+    assert ledger.read_parts(landing.table, changed, "x")["7.csv"] == replace(file, path="7.csv", mtime_ns=999)

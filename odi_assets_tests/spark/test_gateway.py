@@ -1,0 +1,57 @@
+"""The JVM's start and what Spark is seen to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.spark.gateway import quiet_conf
+from odi_assets.spark.progress import running_stages
+
+OPTIONS = "spark.driver.extraJavaOptions"
+LOG_CONFIG = "-Dlog4j2.configurationFile="
+
+
+def test_sparks_log_is_configured_beside_the_projects_own_java_options() -> None:
+    options = quiet_conf({OPTIONS: "-Xss4m", "spark.app.name": "a"})
+    assert options[OPTIONS].startswith(f"-Xss4m {LOG_CONFIG}file:///")
+    assert options["spark.app.name"] == "a"
+
+
+def test_a_project_may_bring_its_own_log_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {OPTIONS: f"{LOG_CONFIG}mine.properties"}
+    assert quiet_conf(own) == own
+    monkeypatch.setenv("ODI_DEBUG", "1")
+    assert quiet_conf({"spark.app.name": "a"}) == {"spark.app.name": "a"}
+
+
+def test_running_stages_are_seen_while_a_job_runs(spark: SparkSession) -> None:
+    assert running_stages() is None
+    slow = spark.range(0, 4, 1, 4).selectExpr("java_method('java.lang.Thread', 'sleep', 300L + id * 0)")
+    job = threading.Thread(target=slow.collect)
+    job.start()
+    seen = []
+    while job.is_alive():
+        seen.append(running_stages())
+        job.join(0.05)
+    assert any(stages is not None and (stages.stages, stages.tasks) == (1, 4) for stages in seen)
+    assert running_stages() is None
+
+
+def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
+    script = (
+        "from odi_assets.config.models import SparkConfig\n"
+        "from odi_assets.spark.session import open_session\n"
+        "open_session(SparkConfig(master='local[1]', conf={'spark.driver.memory': 'plenty'}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    assert "-Xmxplenty" in done.stderr
+    assert "Spark did not start" in done.stderr

@@ -1,0 +1,74 @@
+"""Finding Java: one clear message, and no stack trace, on a machine that has none or one too old."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odi_assets.errors import JavaError
+from odi_assets.spark.java import major_version, require_java
+
+
+def fake_java(folder: Path, banner: str, code: int = 0) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{banner}\nEND\nexit {code}\n")
+    java.chmod(0o755)
+    return java
+
+
+def test_the_java_of_this_machine_is_accepted() -> None:
+    assert major_version(require_java()) >= 17
+
+
+@pytest.mark.parametrize(
+    ("version", "major"),
+    [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("17-ea", 17), ("11.0.2+9", 11), ("9.0.4", 9), ("25.0.1_1", 25)],
+)
+def test_versions_are_counted_as_java_counts_them(version: str, major: int) -> None:
+    assert major_version(version) == major
+
+
+def test_a_java_that_is_too_old_is_named_with_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, 'openjdk version "1.8.0_402"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaError, match=r"Java 1\.8\.0_402"):
+        require_java()
+
+
+def test_options_that_java_repeats_before_its_version_do_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_java(tmp_path, 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21.0.2" 2024-01-16')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert require_java() == "21.0.2"
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    with pytest.raises(JavaError, match=r"JAVA_HOME is .*gone, and there is no bin/java in it"):
+        require_java()
+
+
+def test_the_java_stub_of_macos_is_an_error_and_not_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, "The operation couldn’t be completed. Unable to locate a Java Runtime.", code=1)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaError, match="does not say which version it is"):
+        require_java()
+
+
+def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "odi_assets.spark.java"],
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    for way in ("none was found", "apt-get install", "brew install", "conda install"):
+        assert way in done.stderr
