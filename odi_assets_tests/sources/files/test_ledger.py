@@ -17,8 +17,8 @@ FILES = (LoadedFile("a.csv", 1, 10, digest="x"), LoadedFile("b.csv", 2, 20, dige
 WRITER_THAT_DIES = """
 import io, os, signal, sys
 from odi_assets.connections.location import Location
-from odi_assets.increments import ledger
-from odi_assets.increments.ledger import LoadedFile
+from odi_assets.sources.files import ledger
+from odi_assets.sources.files.ledger import LoadedFile
 
 def half(table, stream, **options):
     whole = io.BytesIO()
