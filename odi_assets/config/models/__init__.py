@@ -44,8 +44,8 @@ from odi_assets.config.models.project import (
 from odi_assets.config.models.writes import (
     SchemaPolicy,
     WriteConfig,
-    WriteMode,
 )
+from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
     "AccountKeyAuth",

@@ -10,14 +10,7 @@ from pydantic import Field, model_validator
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes
 from odi_assets.config.models.fields import Columns, Strict, Text
 from odi_assets.config.models.shorthand import fold_keys
-
-
-class WriteMode(StrEnum):
-    APPEND = "append"
-    APPEND_ONCE = "append_once"
-    OVERWRITE = "overwrite"
-    UPSERT = "upsert"
-    PARTITION_OVERWRITE = "partition_overwrite"
+from odi_assets.config.write_modes import WriteMode
 
 
 class SchemaPolicy(StrEnum):

@@ -1,0 +1,92 @@
+"""Write modes: how a node's rows join its table. Everything that depends on the mode reads its traits here.
+
+The checks of the project file, planning, writing and docs/project-file.md are fed from this one table. A new mode is
+a row here and a module in ``tables/modes/``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class WriteTraits:
+    """What is true of every write in one mode.
+
+    Attributes:
+        description: what becomes of the rows, for the documentation.
+        keyed: rows are identified by ``write.keys``, which the mode needs; the write finds stored rows by them.
+        increment: what has to be computed anew where a source gained rows: the gained ``rows`` alone, the
+            ``partitions`` they belong to, or the whole ``table``.
+        takes_rows_again: a row that is written twice is stored once. Without it, rows that are read again have to be
+            found by ``write.keys`` before they are written.
+        keeps_stored_rows: rows that are in the table stay as they are.
+        stores_every_row: as many rows are stored as are written, but for options that choose among them.
+        replaces_columns: the table takes the columns of the rows, so ``write.schema`` has no say.
+        edits_rows: ``delete_when`` and ``only_if_newer`` are for this mode.
+        computed_from: what of the table the commit is computed from: a concurrent change of it is a conflict.
+    """
+
+    description: str
+    increment: Literal["rows", "partitions", "table"]
+    computed_from: Literal["nothing", "partitions", "table"]
+    keyed: bool = False
+    takes_rows_again: bool = True
+    keeps_stored_rows: bool = False
+    stores_every_row: bool = True
+    replaces_columns: bool = False
+    edits_rows: bool = False
+
+
+class WriteMode(StrEnum):
+    """The modes by their names in the project file."""
+
+    APPEND = "append"
+    APPEND_ONCE = "append_once"
+    OVERWRITE = "overwrite"
+    UPSERT = "upsert"
+    PARTITION_OVERWRITE = "partition_overwrite"
+
+    @property
+    def traits(self) -> WriteTraits:
+        """What is true of every write in this mode."""
+        return TRAITS[self]
+
+
+TRAITS: dict[WriteMode, WriteTraits] = {
+    WriteMode.APPEND: WriteTraits(
+        description="Rows are added to those that are there.",
+        increment="rows",
+        computed_from="nothing",
+        takes_rows_again=False,
+        keeps_stored_rows=True,
+    ),
+    WriteMode.APPEND_ONCE: WriteTraits(
+        description="Rows whose keys are not in the table are added; the others are left out.",
+        increment="rows",
+        computed_from="table",
+        keyed=True,
+        keeps_stored_rows=True,
+        stores_every_row=False,
+    ),
+    WriteMode.OVERWRITE: WriteTraits(
+        description="The rows, and their columns, replace the table.",
+        increment="table",
+        computed_from="nothing",
+        replaces_columns=True,
+    ),
+    WriteMode.UPSERT: WriteTraits(
+        description="Rows replace those with the same keys; the others are added.",
+        increment="rows",
+        computed_from="table",
+        keyed=True,
+        edits_rows=True,
+    ),
+    WriteMode.PARTITION_OVERWRITE: WriteTraits(
+        description="The partitions that the rows belong to are replaced as a whole.",
+        increment="partitions",
+        computed_from="partitions",
+    ),
+}
