@@ -100,6 +100,38 @@ def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChang
     return found
 
 
+def table_position(handle: TableHandle) -> dict[str, Any]:
+    """Where a table stands: its id and its version; of one that does not exist, that it does not."""
+    if not handle.exists:
+        return {"version": None}
+    return {"table_id": handle.table_id, "version": handle.version}
+
+
+def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:
+    """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
+    now = table_position(handle)
+    if then == now:
+        return None
+    if then is None or "version" not in then:
+        return "what it held was not recorded"
+    before, after = then["version"], now["version"]
+    if before is None or after is None:
+        return "it did not exist then" if before is None else "it is gone"
+    if then.get("table_id") != now["table_id"]:
+        return "it was dropped and made again"
+    if after > before and not _rows_changed(handle, before, after):
+        return None
+    return f"version {before} then, version {after} now"
+
+
+def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:
+    try:
+        return changes(handle, after, upto).kind != "none"
+    except TableError:
+        # The log of that time is gone: nobody can say that nothing changed.
+        return True
+
+
 def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
     """The actions of one commit, as the log has them.
 

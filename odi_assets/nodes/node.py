@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
 from odi_assets.connections.location import Location
-from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.marks import Mark, node_value, value_of_source
-from odi_assets.sources.registry import source_of
+from odi_assets.sources.registry import source_of, table_source
 from odi_assets.sources.source import Source, Target
 
 if TYPE_CHECKING:
@@ -80,15 +79,7 @@ class Node:
         found = [] if config.read is None else [source_of(config.read, self.target, project.location)]
         for name, given in config.inputs.items():
             upstream = project.graph.resolve(self.key, given.node)
-            found.append(
-                DeltaTableSource(
-                    name=name,
-                    label=str(upstream),
-                    target=self.target,
-                    increment=given.incremental,
-                    location=project.target(upstream),
-                )
-            )
+            found.append(table_source(name, str(upstream), self.target, given.incremental, project.target(upstream)))
         return tuple(found)
 
     @cached_property

@@ -21,11 +21,29 @@ DEFAULT_PROJECT_FILE = "odibi.yaml"
 PROJECT_VARIABLE = "ODI_PROJECT"
 
 
+_shared: dict[Path, Project] = {}
+
+
 @dataclass(frozen=True)
 class Project:
     """A loaded project file with its graph of nodes."""
 
     loaded: LoadedProject
+
+    @classmethod
+    def shared(cls, path: str | Path) -> Project:
+        """The project of this process that was loaded from ``path``: a run and its resources have one.
+
+        Raises:
+            ConfigErrors: it was not loaded yet, and the file has mistakes.
+        """
+        found = _shared.get(Path(path))
+        return found if found is not None else cls.load(path).share()
+
+    def share(self) -> Project:
+        """Make this the project of the process for its path, and return it."""
+        _shared[self.path] = self
+        return self
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Project:

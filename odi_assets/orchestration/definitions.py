@@ -12,7 +12,6 @@ from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPAR
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
-from odi_assets.orchestration.automation.sensors import new_data_sensor
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory
 from odi_assets.orchestration.runs.liveness import stamp_process
@@ -36,13 +35,19 @@ def build_definitions(
     Raises:
         ConfigError: the project file asks for something that Dagster cannot show.
     """
+
+    from odi_assets.orchestration.automation.sensors import new_data_sensor
+
     sources = Sources(project)
-    nodes = [node_asset(project, key, sources) for key in project.graph.order(None)]
+    assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
+        *sources.specs(),
+        *(node_asset(project, key, sources) for key in project.graph.order(None)),
+    ]
     shared = resources(project, listener)
-    jobs = pipeline_jobs(project, nodes, sources.specs(), shared, loggers)
+    jobs = pipeline_jobs(project, project.config.pipelines, assets, shared, loggers)
     sensors = [new_data_sensor(project, name, job) for name, job in jobs.items()]
     return dg.Definitions(
-        assets=[*sources.specs(), *nodes],
+        assets=assets,
         jobs=list(jobs.values()),
         schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in _scheduled(project)],
         sensors=[sensor for sensor in sensors if sensor is not None],
@@ -53,8 +58,26 @@ def build_definitions(
     )
 
 
+def build_job(
+    project: Project,
+    pipeline: str,
+    *,
+    listener: Listener | None = None,
+    loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+) -> dg.JobDefinition:
+    """The job of one pipeline by itself, for a run from the shell: the other pipelines cost it nothing.
+
+    Args as of :func:`build_definitions`.
+    """
+    sources = Sources(project)
+    nodes = [node_asset(project, key, sources) for key in project.graph.order(pipeline)]
+    config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
+    return pipeline_jobs(project, [config], nodes, resources(project, listener), loggers)[pipeline]
+
+
 def resources(project: Project, listener: Listener | None = None) -> dict[str, object]:
     """The resources that nodes use, by the keys they use them under."""
+    project.share()
     return {
         SPARK: SparkResource(project_file=str(project.path)),
         STATE: StateResource(project_file=str(project.path)),

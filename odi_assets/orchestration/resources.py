@@ -44,7 +44,7 @@ class SparkResource(LazyPySparkResource):
             self._spark_session = self._handle.spark
 
     def _config(self) -> SparkConfig:
-        base = Project.load(self.project_file).config.spark if self.project_file else SparkConfig()
+        base = Project.shared(self.project_file).config.spark if self.project_file else SparkConfig()
         own = {key: str(value) for key, value in flatten_dict(self.spark_config)}  # type: ignore[no-untyped-call]
         return SparkConfig(
             master=self.master or base.master, remote=self.remote or base.remote, conf={**base.conf, **own}
@@ -73,10 +73,10 @@ class StateResource(dg.ConfigurableResource[Any]):
     def backend(self) -> StateBackend:
         """The state backend, opened at first use."""
         if self._backend is None:
-            self._backend = Project.load(self.project_file).open_state()
+            self._backend = Project.shared(self.project_file).open_state()
         return self._backend
 
     @property
     def manager(self) -> StateManager:
         """The documented face of the state backend."""
-        return StateManager(project_root=str(Project.load(self.project_file).root), backend=self.backend)
+        return StateManager(project_root=str(Project.shared(self.project_file).root), backend=self.backend)

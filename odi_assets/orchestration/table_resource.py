@@ -28,7 +28,7 @@ class NodeTableResource(DeltaTableResource):
 
     def load(self) -> DeltaTable:
         """The table at ``version``, or as it stands now."""
-        location = Project.load(self.project_file).target(NodeKey.parse(self.node))
+        location = Project.shared(self.project_file).target(NodeKey.parse(self.node))
         client = self.client_options.str_dict() if self.client_options else {}
         options = {**self.storage_options.str_dict(), **location.storage_options, **client}
         return DeltaTable(self.url, version=self.version, storage_options=options)

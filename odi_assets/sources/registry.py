@@ -1,13 +1,11 @@
-"""Which kind of source a node's ``read`` and ``inputs`` are."""
+"""Which kind of source a node's ``read`` and ``inputs`` are. A kind is loaded when a node has one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from odi_assets.config.models import FileFormat, ReadConfig
+from odi_assets.config.models import FileFormat, Increment, ReadConfig
 from odi_assets.connections.location import Location
-from odi_assets.sources.delta.source import DeltaTableSource
-from odi_assets.sources.files.source import LandingFiles
 from odi_assets.sources.marks import READ
 from odi_assets.sources.source import Source, Target
 
@@ -19,8 +17,9 @@ def source_of(read: ReadConfig, target: Target, locate: Locate) -> Source:
     """The source that a node's ``read`` names."""
     label = f"{read.connection}:{read.path}"
     if read.format is FileFormat.DELTA:
-        location = locate(read.connection, read.path)
-        return DeltaTableSource(name=READ, label=label, target=target, increment=read.incremental, location=location)
+        return table_source(READ, label, target, read.incremental, locate(read.connection, read.path))
+    from odi_assets.sources.files.source import LandingFiles
+
     return LandingFiles(
         name=READ,
         label=label,
@@ -32,3 +31,10 @@ def source_of(read: ReadConfig, target: Target, locate: Locate) -> Source:
         schema_ddl=read.schema_ddl,
         options=read.options,
     )
+
+
+def table_source(name: str, label: str, target: Target, increment: Increment | None, location: Location) -> Source:
+    """A Delta table as a source: one on a connection, or that of an upstream node."""
+    from odi_assets.sources.delta.source import DeltaTableSource
+
+    return DeltaTableSource(name=name, label=label, target=target, increment=increment, location=location)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.sources.cursor.types import TypeName
 from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from odi_assets.config.models import StatefulIncrement
     from odi_assets.sources.cursor.bounds import Bound
+    from odi_assets.sources.cursor.types import TypeName
     from odi_assets.sources.cursor.window import Window
     from odi_assets.sources.reads import Partitions
 

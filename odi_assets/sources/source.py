@@ -12,10 +12,12 @@ from odi_assets.config.models import Increment, RollingWindowIncrement, Stateful
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
-from odi_assets.sources.cursor.read import ByColumn, plan_loaded, plan_range, plan_window
 from odi_assets.sources.marks import CursorMark, Identity, Mark
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
+
+ByColumn = StatefulIncrement | RollingWindowIncrement
+"""Increments that follow a cursor column; what they do is in ``cursor``, which is loaded for nodes that have one."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ class Source(ABC):
         """
         if not isinstance(self.increment, ByColumn):
             return self.whole()
+        from odi_assets.sources.cursor.read import plan_window
+
         above = mark if isinstance(mark, CursorMark) else None
         return plan_window(self.snapshot(), self.increment, above, rows_are_known=self.target.rows_are_known)
 
@@ -123,6 +127,8 @@ class Source(ABC):
         """
         if not isinstance(self.increment, ByColumn):
             raise ConfigError(f"{self.label} has no cursor column to take a range of", node=self.target.node)
+        from odi_assets.sources.cursor.read import plan_range
+
         return plan_range(self.snapshot(), self.increment, start, end, self.target.node)
 
     def why_unreachable(self, mark: Mark) -> str | None:
@@ -137,5 +143,7 @@ class Source(ABC):
             ConfigError: some of them are gone.
         """
         if isinstance(self.increment, StatefulIncrement) and isinstance(mark, CursorMark):
+            from odi_assets.sources.cursor.read import plan_loaded
+
             return plan_loaded(self.snapshot(), self.increment, mark)
         return self.whole()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.changes import table_change
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, REWIND, NodeResult
-from odi_assets.sources.delta.source import table_change
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
+from odi_assets.delta.changes import table_position
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id, range_app_id
@@ -16,7 +17,6 @@ from odi_assets.nodes.planning.start import Start, marks_of, require_memory, sta
 from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.sources.delta.source import table_position
 from odi_assets.state.backend import StateBackend
 
 NEW_DATA = RunRequest()

@@ -15,21 +15,24 @@ from odi_assets.orchestration.naming import asset_key
 
 def pipeline_jobs(
     project: Project,
-    nodes: Iterable[dg.AssetsDefinition],
-    sources: Iterable[dg.AssetSpec],
+    pipelines: Iterable[PipelineConfig],
+    assets: Iterable[dg.AssetsDefinition | dg.AssetSpec],
     resources: Mapping[str, object],
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dict[str, dg.JobDefinition]:
-    """The job of each pipeline, by the name of both: all its nodes in one process, so with one JVM.
+    """The job of each of ``pipelines``, by the name of both: all its nodes in one process, so with one JVM.
+
+    Args:
+        assets: the nodes of these pipelines, and the sources that are to be seen beside them.
 
     The jobs have the nodes' assets without their partitions. A run of a pipeline reads what is new and writes to
     whichever partitions that belongs to, and Dagster 1.13 does not run a partitioned asset below another one unless
     the run names partitions. Backfills do name them; they run the partitioned assets, outside of these jobs. It also
     lets nodes of different partitions run in one job.
     """
-    unpartitioned = dg.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=None), list(nodes))
+    pipelines = list(pipelines)
     definitions = dg.Definitions(
-        assets=[*sources, *unpartitioned],
+        assets=dg.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=None), list(assets)),
         jobs=[
             dg.define_asset_job(
                 pipeline.pipeline,
@@ -38,13 +41,13 @@ def pipeline_jobs(
                 executor_def=dg.in_process_executor,
                 tags=dict.fromkeys(pipeline.tags, ""),
             )
-            for pipeline in project.config.pipelines
+            for pipeline in pipelines
         ],
         resources=resources,
         executor=dg.in_process_executor,
         loggers=loggers,
     )
-    return {p.pipeline: definitions.resolve_job_def(p.pipeline) for p in project.config.pipelines}
+    return {p.pipeline: definitions.resolve_job_def(p.pipeline) for p in pipelines}
 
 
 def _description(project: Project, pipeline: PipelineConfig) -> str:

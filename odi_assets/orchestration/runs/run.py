@@ -16,7 +16,7 @@ from odi_assets.nodes.planning.range import require_ranges
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult
-from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
 from odi_assets.orchestration.runs.instance import open_instance
@@ -114,7 +114,7 @@ def _run(
     # A run that was killed would stand before this one in the UI as if it were still running.
     run_in_flight(instance, pipeline, [asset_key(key) for key in keys])
     run_id, started = str(uuid.uuid4()), time.monotonic()
-    job = build_definitions(project, listener=listen, loggers={LOGGER: quiet_logger}).resolve_job_def(pipeline)
+    job = build_job(project, pipeline, listener=listen, loggers={LOGGER: quiet_logger})
     failure: dg.DagsterEvent | None = None
     try:
         outcome = job.execute_in_process(

@@ -17,14 +17,13 @@ from odi_assets.sources.cursor.window import Window, range_window, require_time_
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, Overlap, Partitions, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Snapshot
+from odi_assets.sources.source import ByColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_TIES = 1_000
 """Distinct rows that one mark remembers as tied with it."""
-
-ByColumn = StatefulIncrement | RollingWindowIncrement
 
 
 def plan_window(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
-from odi_assets.delta.changes import changes
+from odi_assets.delta.changes import table_change, table_position
 from odi_assets.delta.file_pruning import files_in_partitions, values_of
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, IncrementError, SourceError, TableError
+from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.delta.bounds import table_bound
@@ -197,35 +197,3 @@ class NewVersions(Read):
     @property
     def _by_rows(self) -> bool:
         return self.step.extent == "rows"
-
-
-def table_position(handle: TableHandle) -> dict[str, Any]:
-    """Where a table stands: its id and its version; of one that does not exist, that it does not."""
-    if not handle.exists:
-        return {"version": None}
-    return {"table_id": handle.table_id, "version": handle.version}
-
-
-def table_change(then: Position | None, handle: TableHandle) -> str | None:
-    """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
-    now = table_position(handle)
-    if then == now:
-        return None
-    if then is None or "version" not in then:
-        return "what it held was not recorded"
-    before, after = then["version"], now["version"]
-    if before is None or after is None:
-        return "it did not exist then" if before is None else "it is gone"
-    if then.get("table_id") != now["table_id"]:
-        return "it was dropped and made again"
-    if after > before and not _rows_changed(handle, before, after):
-        return None
-    return f"version {before} then, version {after} now"
-
-
-def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:
-    try:
-        return changes(handle, after, upto).kind != "none"
-    except TableError:
-        # The log of that time is gone: nobody can say that nothing changed.
-        return True

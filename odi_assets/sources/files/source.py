@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, SourceError
-from odi_assets.sources.cursor.bounds import Bound
-from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.listing import SourceFile, list_files
@@ -22,6 +20,8 @@ from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.sources.cursor.bounds import Bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +184,8 @@ class FilesSnapshot(Snapshot):
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:
             return None, UNRESOLVED
+        from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
+
         bounds = column_bounds(self.base, [file.path for file in self.chosen], increment.column)
         if bounds is None or bounds.type_name is None:
             return None, UNRESOLVED
