@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.execution.transform import sql_text
 from odi_assets.nodes.project import Project
 
 _LENGTH = 12
@@ -26,7 +25,7 @@ def code_version(project: Project, key: NodeKey) -> str:
         source = _module_file(node.transform.function.partition(":")[0], project.root)
         digest.update(source.read_bytes() if source else b"")
     elif node.transform is not None:
-        digest.update(sql_text(node.transform, project.root).encode())
+        digest.update(node.transform.sql_text(project.root).encode())
     return digest.hexdigest()[:_LENGTH]
 
 

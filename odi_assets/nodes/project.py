@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from odi_assets.config.graph import Graph, NodeKey
-from odi_assets.config.loader import LoadedProject, load_project_file
+from odi_assets.config.loader import load_project_file
 from odi_assets.config.models import NodeConfig, ProjectConfig
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
@@ -26,9 +26,28 @@ _shared: dict[Path, Project] = {}
 
 @dataclass(frozen=True)
 class Project:
-    """A loaded project file with its graph of nodes."""
+    """A loaded project file with its graph of nodes.
 
-    loaded: LoadedProject
+    Attributes:
+        path: the file, absolute.
+        root: its folder, which relative paths start from.
+        warnings: what is not wrong in the file and worth a word.
+    """
+
+    config: ProjectConfig
+    path: Path
+    root: Path
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> Project:
+        """Load ``path``, else the file that ``$ODI_PROJECT`` names, else ``odibi.yaml`` of the current folder.
+
+        Raises:
+            ConfigErrors: all mistakes of the file.
+        """
+        loaded = load_project_file(path or os.environ.get(PROJECT_VARIABLE) or DEFAULT_PROJECT_FILE)
+        return cls(loaded.config, loaded.path, loaded.root, loaded.warnings)
 
     @classmethod
     def shared(cls, path: str | Path) -> Project:
@@ -44,31 +63,6 @@ class Project:
         """Make this the project of the process for its path, and return it."""
         _shared[self.path] = self
         return self
-
-    @classmethod
-    def load(cls, path: str | Path | None = None) -> Project:
-        """Load ``path``, else the file that ``$ODI_PROJECT`` names, else ``odibi.yaml`` of the current folder.
-
-        Raises:
-            ConfigErrors: all mistakes of the file.
-        """
-        return cls(load_project_file(path or os.environ.get(PROJECT_VARIABLE) or DEFAULT_PROJECT_FILE))
-
-    @property
-    def config(self) -> ProjectConfig:
-        return self.loaded.config
-
-    @property
-    def root(self) -> Path:
-        return self.loaded.root
-
-    @property
-    def path(self) -> Path:
-        return self.loaded.path
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return self.loaded.warnings
 
     @cached_property
     def graph(self) -> Graph:

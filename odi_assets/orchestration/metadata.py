@@ -10,7 +10,6 @@ import sqlglot
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
-from odi_assets.nodes.execution.transform import sql_text
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.sources.marks import hwm_text
@@ -26,7 +25,7 @@ def description(project: Project, key: NodeKey) -> str:
     if node.transform is not None and node.transform.function is not None:
         parts.append(f"Computed by the function `{node.transform.function}`.")
     elif node.transform is not None:
-        parts.append(f"```sql\n{sql_text(node.transform, project.root).strip()}\n```")
+        parts.append(f"```sql\n{node.transform.sql_text(project.root).strip()}\n```")
     return "\n\n".join(parts)
 
 

@@ -13,36 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Mark, Unresolved, hwm_text
+from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from odi_assets.sources.snapshot import Snapshot
-
-
-@dataclass(frozen=True)
-class Partitions:
-    """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL."""
-
-    column: str
-    values: tuple[str | None, ...] = ()
-
-    @classmethod
-    def of(cls, column: str, values: Iterable[str | None]) -> Partitions:
-        """The partitions of ``values``, each once, in order, NULL first."""
-        return cls(column, tuple(sorted(set(values), key=lambda value: (value is not None, value or ""))))
-
-    def condition(self, rows: DataFrame) -> Column:
-        """Whether a row is in one of them."""
-        from pyspark.sql import functions as F
-
-        from odi_assets.tables.reader import quoted
-
-        kind = rows.schema[self.column].dataType
-        filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
-        name = F.col(quoted(self.column))
-        condition = name.isin(filled) if filled else F.lit(False)
-        return condition | name.isNull() if None in self.values else condition
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

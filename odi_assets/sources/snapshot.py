@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from odi_assets.config.models import StatefulIncrement
     from odi_assets.sources.cursor.bounds import Bound
     from odi_assets.sources.cursor.types import TypeName
     from odi_assets.sources.cursor.window import Window
-    from odi_assets.sources.reads import Partitions
 
 Position = Mapping[str, Any]
 """Where a source stands, JSON-ready: what tells, without reading a row, whether it is still as it was."""
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL."""
+
+    column: str
+    values: tuple[str | None, ...] = ()
+
+    @classmethod
+    def of(cls, column: str, values: Iterable[str | None]) -> Partitions:
+        """The partitions of ``values``, each once, in order, NULL first."""
+        return cls(column, tuple(sorted(set(values), key=lambda value: (value is not None, value or ""))))
+
+    def condition(self, rows: DataFrame) -> Column:
+        """Whether a row is in one of them."""
+        from pyspark.sql import functions as F
+
+        from odi_assets.tables.reader import quoted
+
+        kind = rows.schema[self.column].dataType
+        filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
+        name = F.col(quoted(self.column))
+        condition = name.isin(filled) if filled else F.lit(False)
+        return condition | name.isNull() if None in self.values else condition
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from odi_assets.config.models import Increment, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models import CursorIncrement, Increment, RollingWindowIncrement, StatefulIncrement
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.sources.marks import CursorMark, Identity, Mark
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
-
-ByColumn = StatefulIncrement | RollingWindowIncrement
-"""Increments that follow a cursor column; what they do is in ``cursor``, which is loaded for nodes that have one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Source(ABC):
     @property
     def cursor(self) -> str | None:
         """The column that orders the source, if it is followed or ranged by one."""
-        return self.increment.column if isinstance(self.increment, ByColumn) else None
+        return self.increment.column if isinstance(self.increment, CursorIncrement) else None
 
     @property
     def follows(self) -> bool:
@@ -107,7 +104,7 @@ class Source(ABC):
             IncrementError: the mark does not fit the source.
             TableError: a table cannot be read as asked.
         """
-        if not isinstance(self.increment, ByColumn):
+        if not isinstance(self.increment, CursorIncrement):
             return self.whole()
         from odi_assets.sources.cursor.read import plan_window
 
@@ -125,7 +122,7 @@ class Source(ABC):
         Raises:
             ConfigError: the source has no cursor column, or it is not one of dates or times.
         """
-        if not isinstance(self.increment, ByColumn):
+        if not isinstance(self.increment, CursorIncrement):
             raise ConfigError(f"{self.label} has no cursor column to take a range of", node=self.target.node)
         from odi_assets.sources.cursor.read import plan_range
 

@@ -15,6 +15,7 @@ from odi_assets.config.models.fields import (
 )
 from odi_assets.config.models.increments import (
     Boundary,
+    CursorIncrement,
     DateFormat,
     FilesIncrement,
     Increment,
@@ -53,6 +54,7 @@ __all__ = [
     "AzureBlobConnection",
     "Boundary",
     "Connection",
+    "CursorIncrement",
     "DateFormat",
     "FileFormat",
     "FilesIncrement",

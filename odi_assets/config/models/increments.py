@@ -108,6 +108,9 @@ class VersionIncrement(Strict):
     state_key: Text | None = Field(default=None, description=_STATE_KEY)
 
 
+CursorIncrement = StatefulIncrement | RollingWindowIncrement
+"""Increments that follow a cursor column."""
+
 Increment = Annotated[
     StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement,
     Field(discriminator="mode"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -26,6 +27,7 @@ from odi_assets.config.models.fields import (
 from odi_assets.config.models.increments import Increment, InputIncrement
 from odi_assets.config.models.shorthand import named_inputs, node_only
 from odi_assets.config.models.writes import WriteConfig
+from odi_assets.errors import ConfigError
 
 
 class FileFormat(StrEnum):
@@ -78,6 +80,23 @@ class TransformConfig(Strict):
         if len(given) > 1:
             raise mistake(f"has `{'` and `'.join(given)}`: give one of them", at=(given[-1],))
         return self
+
+    def sql_text(self, root: Path) -> str:
+        """The query, from the project file or from the file that it names.
+
+        Args:
+            root: the project file's folder.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        if self.sql is not None:
+            return self.sql
+        path = root / str(self.sql_file)
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"`sql_file` {path} cannot be read: {error.strerror}", fix="correct the path") from error
 
 
 class PartitionConfig(Strict):

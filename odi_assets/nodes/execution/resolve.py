@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
-from odi_assets.sources.reads import Partitions, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions
 from odi_assets.tables.reader import quoted
 
 if TYPE_CHECKING:

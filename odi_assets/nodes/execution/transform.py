@@ -30,7 +30,7 @@ def transformed(
         return _only_source(sources, label)
     if transform.function is not None:
         return _call(load_function(transform.function, root, label), spark, transform, sources, label)
-    return _sql(spark, sql_text(transform, root), sources, label)
+    return _sql(spark, transform.sql_text(root), sources, label)
 
 
 def _only_source(sources: Mapping[str, DataFrame], label: str) -> DataFrame:
@@ -41,21 +41,6 @@ def _only_source(sources: Mapping[str, DataFrame], label: str) -> DataFrame:
             node=label,
         )
     return next(iter(sources.values()))
-
-
-def sql_text(transform: TransformConfig, root: Path) -> str:
-    """The SQL of a node, from the project file or from the file it names.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    if transform.sql is not None:
-        return transform.sql
-    path = root / str(transform.sql_file)
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"`sql_file` {path} cannot be read: {error.strerror}", fix="correct the path") from error
 
 
 def _sql(spark: SparkSession, sql: str, sources: Mapping[str, DataFrame], label: str) -> DataFrame:

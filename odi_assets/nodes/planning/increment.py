@@ -9,7 +9,8 @@ from operator import or_
 from odi_assets.config.models import WriteMode
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.sources.reads import Affected, Partitions, PlannedRead
+from odi_assets.sources.reads import Affected, PlannedRead
+from odi_assets.sources.snapshot import Partitions
 
 
 def planned_increment(plan: NodePlan) -> NodePlan:

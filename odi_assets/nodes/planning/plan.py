@@ -15,7 +15,8 @@ from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text
-from odi_assets.sources.reads import Partitions, PlannedRead, Read
+from odi_assets.sources.reads import PlannedRead, Read
+from odi_assets.sources.snapshot import Partitions
 
 
 @dataclass(frozen=True)

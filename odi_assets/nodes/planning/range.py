@@ -15,7 +15,8 @@ from odi_assets.nodes.planning.start import hwm_in_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import Bounds
 from odi_assets.sources.marks import Mark
-from odi_assets.sources.reads import Partitions, PlannedRead
+from odi_assets.sources.reads import PlannedRead
+from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source
 
 _LIMIT = 100_000

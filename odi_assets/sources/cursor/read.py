@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import Boundary, OnNull, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models import Boundary, CursorIncrement, OnNull, RollingWindowIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import cursor_type, fitting
 from odi_assets.sources.cursor.window import Window, range_window, require_time_cursor, shown, window_above
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, Overlap, Partitions, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Snapshot
-from odi_assets.sources.source import ByColumn
+from odi_assets.sources.reads import Affected, NothingNew, Overlap, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +26,7 @@ MOST_TIES = 1_000
 
 
 def plan_window(
-    snapshot: Snapshot, increment: ByColumn, mark: CursorMark | None, *, rows_are_known: bool
+    snapshot: Snapshot, increment: CursorIncrement, mark: CursorMark | None, *, rows_are_known: bool
 ) -> PlannedRead:
     """The rows of ``snapshot`` that ``increment`` wants, as far as they can be told without Spark.
 
@@ -67,7 +66,7 @@ def plan_window(
     return found
 
 
-def plan_range(snapshot: Snapshot, increment: ByColumn, start: datetime, end: datetime, node: str) -> Read:
+def plan_range(snapshot: Snapshot, increment: CursorIncrement, start: datetime, end: datetime, node: str) -> Read:
     """The rows whose cursor lies in ``start <= cursor < end``, whatever was loaded. Moves no mark.
 
     Raises:

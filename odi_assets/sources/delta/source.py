@@ -17,8 +17,8 @@ from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
 from odi_assets.sources.marks import Identity, Mark, Unresolved, VersionMark
-from odi_assets.sources.reads import Affected, NothingNew, Partitions, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
 from odi_assets.tables.reader import read_files, read_table
 

@@ -14,8 +14,8 @@ from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, Partitions, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
