@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+ComputedFrom = Literal["nothing", "partitions", "table"]
+"""What of a table a commit is computed from: nothing of it, the partitions it replaces, or any of its rows."""
+
 
 @dataclass(frozen=True)
 class WriteTraits:
@@ -31,7 +34,7 @@ class WriteTraits:
 
     description: str
     increment: Literal["rows", "partitions", "table"]
-    computed_from: Literal["nothing", "partitions", "table"]
+    computed_from: ComputedFrom
     keyed: bool = False
     takes_rows_again: bool = True
     keeps_stored_rows: bool = False

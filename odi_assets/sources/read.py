@@ -12,8 +12,8 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.columns import require_times, window_condition, without_ties
 from odi_assets.sources.model import PartitionFilter, ReadPlan
-from odi_assets.tables.reader import quoted, read_files, read_table, reader_options, spark_path
-from odi_assets.tables.upsert.matching import same_keys
+from odi_assets.tables.columns import quoted, same_keys
+from odi_assets.tables.reader import read_files, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -53,14 +53,14 @@ def _whole(spark: SparkSession, plan: ReadPlan) -> DataFrame:
 def _files(spark: SparkSession, plan: ReadPlan) -> DataFrame:
     from pyspark.errors import AnalysisException
 
-    reader = spark.read.format(plan.format).options(**reader_options(plan.location))
+    reader = spark.read.format(plan.format).options(**plan.location.reader_options)
     options = {**STRICT_OPTIONS.get(plan.format, {}), **plan.options}
     if plan.schema_ddl:
         reader = reader.schema(plan.schema_ddl)
     else:
         # Names of columns only make sense against a schema; inferring one takes Spark a pass of its own.
         options = {**options, "enforceSchema": "true"} if plan.format == "csv" else options
-    paths = [spark_path(plan.location, file.path) for file in plan.files or ()]
+    paths = [plan.location.child(file.path).spark_path for file in plan.files or ()]
     if not paths:
         if not plan.schema_ddl:
             raise SourceError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,8 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,26 +22,6 @@ if TYPE_CHECKING:
 
 _NOT_ASCII = re.compile("%[89A-Fa-f][0-9A-Fa-f]")
 """Other writers escape the bytes of UTF-8; Spark takes each for a character of its own."""
-
-_GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
-
-
-def reader_options(location: Location) -> dict[str, str]:
-    """Credentials of a location as data source options."""
-    return {key.removeprefix("spark.hadoop."): value for key, value in location.spark_options.items()}
-
-
-def spark_path(location: Location, path: str = "") -> str:
-    """A path that Spark takes to the letter, characters of its globs included."""
-    uri = location.child(path).uri if path else location.uri
-    return str(uri).translate(_GLOB)
-
-
-def spark_schema(schema_json: str) -> StructType:
-    """A Delta schema as Spark's."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(schema_json))
 
 
 def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
@@ -78,18 +59,22 @@ def read_files(
 
 
 def read_staged(
-    spark: SparkSession,
-    table: Location,
-    files: Sequence[WrittenFile],
-    schema_json: str,
-    partition_by: Sequence[str],
+    spark: SparkSession, table: Location, files: Sequence[WrittenFile], schema_json: str, flag: str | None = None
 ) -> DataFrame:
-    """Rows of files that were written into the table's folder and are not committed yet."""
+    """The rows of files that are in the table's folder and not committed yet.
+
+    Args:
+        schema_json: the table's schema.
+        flag: name of a BOOLEAN column that the files hold beside those of the table.
+    """
     schema = spark_schema(schema_json)
+    if flag:
+        schema = schema.add(flag, "boolean")
     if not files:
         return spark.createDataFrame([], schema)
-    frame = _parquet(spark, table, [file.path for file in files], schema, base_path=bool(partition_by))
-    return frame.select(*[quoted(name) for name in schema.fieldNames()])
+    paths = [file.path for file in files]
+    frame = _parquet(spark, table, paths, schema, base_path=any(file.partition for file in files))
+    return frame.select(*map(quoted, schema.fieldNames()))
 
 
 def _parquet(
@@ -103,10 +88,10 @@ def _parquet(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    reader = spark.read.schema(schema).options(**reader_options(location))
+    reader = spark.read.schema(schema).options(**location.reader_options)
     if base_path:
         reader = reader.option("basePath", location.uri)
-    rows = reader.parquet(*[spark_path(location, path) for path in paths])
+    rows = reader.parquet(*[location.child(path).spark_path for path in paths])
     return rows.withColumn(file_as, F.col("_metadata.file_path")) if file_as else rows
 
 
@@ -144,11 +129,6 @@ def _read_by_partition(
             )
         )
     return reduce(lambda left, right: left.unionAll(right), frames)
-
-
-def quoted(name: str) -> str:
-    """``name`` as a part of a column expression, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, LiveFile]:

@@ -13,7 +13,8 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.sources.cursor.columns import least
 from odi_assets.sources.cursor.window import reads_again
 from odi_assets.sources.model import ReadPlan
-from odi_assets.tables.reader import quoted, read_files
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.reader import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

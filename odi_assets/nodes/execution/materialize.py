@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from odi_assets.delta.types import Stamp, TableEngine, WriteSpec
+from odi_assets.delta.types import Stamp
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.nodes.execution.commit_facts import commit_facts
 from odi_assets.nodes.execution.deduplicate import without_loaded
@@ -28,7 +28,8 @@ from odi_assets.sources.errors import unreadable_files_named
 from odi_assets.sources.files import ledger
 from odi_assets.sources.read import load, partition_condition
 from odi_assets.state.backend import StateBackend
-from odi_assets.tables.writer import EmbeddedEngine
+from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.engine import TableEngine, WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

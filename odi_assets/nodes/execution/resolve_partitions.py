@@ -11,7 +11,7 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.read_scope import read_whole
 from odi_assets.sources.model import PartitionFilter, ReadPlan
 from odi_assets.sources.read import changed_rows, load, replaced_rows
-from odi_assets.tables.reader import quoted
+from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
