@@ -1,7 +1,7 @@
 """Write modes: how a node's rows join its table. Everything that depends on the mode reads its traits here.
 
 The checks of the project file, planning, writing and docs/project-file.md are fed from this one table. A new mode is
-a row here and a module in ``tables/modes/``.
+a row here, a module of its name in ``tables/modes/``, and a row of the documentation.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class WriteTraits:
     stores_every_row: bool = True
     replaces_columns: bool = False
     edits_rows: bool = False
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether a table written in this mode needs partition columns."""
+        return "partitions" in (self.increment, self.computed_from)
 
 
 class WriteMode(StrEnum):
