@@ -49,52 +49,63 @@ class WriteTraits:
 
 
 class WriteMode(StrEnum):
-    """The modes by their names in the project file."""
+    """How a node's rows join its table."""
 
-    APPEND = "append"
-    APPEND_ONCE = "append_once"
-    OVERWRITE = "overwrite"
-    UPSERT = "upsert"
-    PARTITION_OVERWRITE = "partition_overwrite"
+    traits: WriteTraits
 
-    @property
-    def traits(self) -> WriteTraits:
-        """What is true of every write in this mode."""
-        return TRAITS[self]
+    def __new__(cls, name: str, traits: WriteTraits) -> WriteMode:
+        """A member whose value is its name alone."""
+        mode = str.__new__(cls, name)
+        mode._value_ = name
+        mode.traits = traits
+        return mode
 
-
-TRAITS: dict[WriteMode, WriteTraits] = {
-    WriteMode.APPEND: WriteTraits(
-        description="Rows are added to those that are there.",
-        increment="rows",
-        computed_from="nothing",
-        takes_rows_again=False,
-        keeps_stored_rows=True,
-    ),
-    WriteMode.APPEND_ONCE: WriteTraits(
-        description="Rows whose keys are not in the table are added; the others are left out.",
-        increment="rows",
-        computed_from="table",
-        keyed=True,
-        keeps_stored_rows=True,
-        stores_every_row=False,
-    ),
-    WriteMode.OVERWRITE: WriteTraits(
-        description="The rows, and their columns, replace the table.",
-        increment="table",
-        computed_from="nothing",
-        replaces_columns=True,
-    ),
-    WriteMode.UPSERT: WriteTraits(
-        description="Rows replace those with the same keys; the others are added.",
-        increment="rows",
-        computed_from="table",
-        keyed=True,
-        edits_rows=True,
-    ),
-    WriteMode.PARTITION_OVERWRITE: WriteTraits(
-        description="The partitions that the rows belong to are replaced as a whole.",
-        increment="partitions",
-        computed_from="partitions",
-    ),
-}
+    APPEND = (
+        "append",
+        WriteTraits(
+            description="Rows are added to those that are there.",
+            increment="rows",
+            computed_from="nothing",
+            takes_rows_again=False,
+            keeps_stored_rows=True,
+        ),
+    )
+    APPEND_ONCE = (
+        "append_once",
+        WriteTraits(
+            description="Rows whose keys are not in the table are added; the others are left out.",
+            increment="rows",
+            computed_from="table",
+            keyed=True,
+            keeps_stored_rows=True,
+            stores_every_row=False,
+        ),
+    )
+    OVERWRITE = (
+        "overwrite",
+        WriteTraits(
+            description="The rows, and their columns, replace the table.",
+            increment="table",
+            computed_from="nothing",
+            replaces_columns=True,
+        ),
+    )
+    UPSERT = (
+        "upsert",
+        WriteTraits(
+            description="Rows replace those with the same keys; the others are added. "
+            "Two rows with the same keys in one increment are refused.",
+            increment="rows",
+            computed_from="table",
+            keyed=True,
+            edits_rows=True,
+        ),
+    )
+    PARTITION_OVERWRITE = (
+        "partition_overwrite",
+        WriteTraits(
+            description="The partitions that the rows belong to are replaced as a whole.",
+            increment="partitions",
+            computed_from="partitions",
+        ),
+    )
