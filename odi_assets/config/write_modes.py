@@ -29,6 +29,7 @@ class WriteTraits:
         stores_every_row: as many rows are stored as are written, but for options that choose among them.
         replaces_columns: the table takes the columns of the rows, so ``write.schema`` has no say.
         edits_rows: ``delete_when`` and ``only_if_newer`` are for this mode.
+        partitioned: the table needs partition columns.
         computed_from: what of the table the commit is computed from: a concurrent change of it is a conflict.
     """
 
@@ -41,11 +42,7 @@ class WriteTraits:
     stores_every_row: bool = True
     replaces_columns: bool = False
     edits_rows: bool = False
-
-    @property
-    def partitioned(self) -> bool:
-        """Whether a table written in this mode needs partition columns."""
-        return "partitions" in (self.increment, self.computed_from)
+    partitioned: bool = False
 
 
 class WriteMode(StrEnum):
@@ -107,5 +104,6 @@ class WriteMode(StrEnum):
             description="The partitions that the rows belong to are replaced as a whole.",
             increment="partitions",
             computed_from="partitions",
+            partitioned=True,
         ),
     )

@@ -15,7 +15,7 @@ from odi_assets.delta.features import with_features
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.schema_evolution import SchemaPlan, plan_schema
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import PartitionValues, Stamp
+from odi_assets.delta.types import Stamp
 from odi_assets.errors import TableConflictError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Outcome, Write, mode_of
@@ -110,19 +110,15 @@ def _file_changes(write: Write, outcome: Outcome) -> FileChanges:
         rows_deleted=outcome.deleted,
         keys=write.spec.keys,
         basis=write.spec.mode.traits.computed_from,
-        partitions=_distinct([*(file.partition for file in outcome.new), *outcome.partitions]),
+        partitions=[*(file.partition for file in outcome.new), *outcome.partitions],
     )
-
-
-def _distinct(partitions: list[PartitionValues]) -> tuple[PartitionValues, ...]:
-    """The partitions sorted by their values, NULL first; the whole of an unpartitioned table is none."""
-    unique = {tuple(sorted(values.items(), key=lambda item: item[0])): values for values in partitions if values}
-    return tuple(unique[key] for key in sorted(unique, key=lambda items: [(v is not None, v or "") for _, v in items]))
 
 
 def _result(write: Write, outcome: Outcome, changes: FileChanges, plan: SchemaPlan, version: int) -> WriteResult:
     added = [*outcome.new, *outcome.moved]
     stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
+    partitions = {tuple(sorted(values.items())): values for values in changes.partitions if values}
+    null_first = sorted(partitions, key=lambda items: [(value is not None, value or "") for _, value in items])
     return WriteResult(
         version=version,
         rows_written=changes.rows_written,
@@ -131,7 +127,7 @@ def _result(write: Write, outcome: Outcome, changes: FileChanges, plan: SchemaPl
         files_added=len(added),
         files_removed=len(outcome.removed),
         bytes_written=sum(file.size for file in added),
-        partitions=tuple(changes.partitions),
+        partitions=tuple(partitions[items] for items in null_first),
         rows_deleted=outcome.deleted,
         columns=tuple((field.name, field.dataType.simpleString()) for field in stored.schema),
         columns_added=tuple(plan.added),

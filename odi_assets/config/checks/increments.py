@@ -18,8 +18,6 @@ from odi_assets.config.models import (
 )
 from odi_assets.config.yaml.document import Path
 
-_BY_PARTITIONS = one_of(mode for mode in WriteMode if mode.traits.increment == "partitions")
-
 Increment = StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement
 
 
@@ -63,7 +61,8 @@ def several_increments(outline: Outline) -> Iterator[Finding]:
         for path, _ in remembered[1:]:
             if mode is not None and mode.traits.increment == "rows":
                 text = f"a second increment: `{mode}` would miss new rows that meet old ones of the other source; read"
-                message = f"{text} one of them whole, or write with {_BY_PARTITIONS}"
+                others = one_of(other for other in WriteMode if other.traits.increment == "partitions")
+                message = f"{text} one of them whole, or write with {others}"
                 yield Finding(path, Mistake(message))
         named = [(path, increment.state_key) for path, increment in remembered if increment.state_key]
         for path, key in named[1:]:

@@ -17,19 +17,18 @@ class PartitionOverwrite(Mode):
 
     def stage(self, write: Write) -> Outcome:
         """Stage the rows in place of all files of their partitions."""
-        named = write.spec.replace
         _require_partition_columns(write)
+        named = write.spec.replace
         new = write.stage(write.df)
         if named is not None:
             _require_within(new, named, write.uri)
-        replaced = [*(file.partition for file in new), *(named or ())]
-        is_replaced = membership(replaced)
+        is_replaced = membership([*(file.partition for file in new), *(named or ())])
         removed = [file for file in write.handle.live_files if is_replaced(file.partition)]
         if not removed or not write.adds_columns:
-            return Outcome("partitions", new, removed=removed, partitions=replaced)
+            return Outcome("partitions", new, removed=removed, partitions=named or ())
         others = [file for file in write.handle.live_files if not is_replaced(file.partition)]
         moved = write.stage(read_files(write.spark, write.handle, others), "-moved") if others else []
-        return Outcome("partitions", new, moved, write.handle.live_files, partitions=replaced)
+        return Outcome("partitions", new, moved, write.handle.live_files, partitions=named or ())
 
 
 def _require_partition_columns(write: Write) -> None:
