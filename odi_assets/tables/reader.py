@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -48,14 +48,10 @@ def read_files(
     chosen = list(files)
     if not chosen:
         return spark.createDataFrame([], schema.add(file_as, StringType()) if file_as else schema)
-    if not handle.partition_columns:
-        return _parquet(spark, handle.location, [file.path for file in chosen], schema, file_as=file_as)
-    if all(_is_hive_style(file) for file in chosen) and len({file.path.count("/") for file in chosen}) == 1:
-        frame = _parquet(
-            spark, handle.location, [file.path for file in chosen], schema, base_path=True, file_as=file_as
-        )
-        return frame.select(*[quoted(name) for name in [*schema.fieldNames(), *filter(None, [file_as])]])
-    return _read_by_partition(spark, handle, chosen, schema, file_as)
+    partitioned = bool(handle.partition_columns)
+    if partitioned and not _have_hive_paths(chosen):
+        return _read_by_partition(spark, handle, chosen, schema, file_as)
+    return _parquet(spark, handle.location, chosen, schema, base_path=partitioned, file_as=file_as)
 
 
 def read_staged(
@@ -72,15 +68,13 @@ def read_staged(
         schema = schema.add(flag, "boolean")
     if not files:
         return spark.createDataFrame([], schema)
-    paths = [file.path for file in files]
-    frame = _parquet(spark, table, paths, schema, base_path=any(file.partition for file in files))
-    return frame.select(*map(quoted, schema.fieldNames()))
+    return _parquet(spark, table, files, schema, base_path=any(file.partition for file in files))
 
 
 def _parquet(
     spark: SparkSession,
     location: Location,
-    paths: Sequence[str],
+    files: Iterable[LiveFile | WrittenFile],
     schema: StructType,
     *,
     base_path: bool = False,
@@ -91,11 +85,18 @@ def _parquet(
     reader = spark.read.schema(schema).options(**location.reader_options)
     if base_path:
         reader = reader.option("basePath", location.uri)
-    rows = reader.parquet(*[location.child(path).spark_path for path in paths])
-    return rows.withColumn(file_as, F.col("_metadata.file_path")) if file_as else rows
+    rows = reader.parquet(*[location.child(file.path).spark_path for file in files])
+    # Spark puts the columns that it takes from folders last.
+    columns = [F.col(quoted(name)) for name in schema.fieldNames()]
+    return rows.select(*columns, *([F.col("_metadata.file_path").alias(file_as)] if file_as else []))
 
 
-def _is_hive_style(file: LiveFile) -> bool:
+def _have_hive_paths(files: Sequence[LiveFile]) -> bool:
+    """Whether Spark reads the partition values from the paths as the log has them."""
+    return all(map(_has_hive_path, files)) and len({file.path.count("/") for file in files}) == 1
+
+
+def _has_hive_path(file: LiveFile) -> bool:
     folders = file.path.split("/")[:-1]
     return all(any(folder.startswith(f"{name}=") for folder in folders) for name in file.partition) and all(
         "=" in folder and not _NOT_ASCII.search(folder) for folder in folders
@@ -105,29 +106,19 @@ def _is_hive_style(file: LiveFile) -> bool:
 def _read_by_partition(
     spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType, file_as: str | None
 ) -> DataFrame:
-    # Folders of other writers need not be named after partitions; the log knows the values, so they are put in by hand.
+    """The rows with their partition values from the log: other writers need not name folders after them."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     stored = StructType([field for field in schema if field.name not in handle.partition_columns])
-    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = defaultdict(list)
+    groups: dict[tuple[tuple[str, str | None], ...], list[LiveFile]] = defaultdict(list)
     for file in files:
-        groups[tuple(file.partition.items())].append(file.path)
+        groups[tuple(file.partition.items())].append(file)
     frames = []
-    for partition, paths in groups.items():
-        values: Mapping[str, str | None] = dict(partition)
-        frame = _parquet(spark, handle.location, paths, stored, file_as=file_as)
-        frames.append(
-            frame.select(
-                *[
-                    F.lit(values[field.name]).cast(field.dataType).alias(field.name)
-                    if field.name in values
-                    else F.col(quoted(field.name))
-                    for field in schema
-                ],
-                *filter(None, [file_as]),
-            )
-        )
+    for values, group in groups.items():
+        rows = _parquet(spark, handle.location, group, stored, file_as=file_as)
+        named = {name: F.lit(value).cast(schema[name].dataType) for name, value in values}
+        frames.append(rows.withColumns(named).select(*map(quoted, [*schema.fieldNames(), *filter(None, [file_as])])))
     return reduce(lambda left, right: left.unionAll(right), frames)
 
 

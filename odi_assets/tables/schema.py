@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.table import TableHandle
@@ -22,6 +22,7 @@ _STORABLE = re.compile(
 """Delta's primitive types (protocol, "Primitive Types"), and what Spark stores as text. Others need table features: a
 table that gets a VARIANT column without its feature cannot be opened afterwards."""
 
+# What of a column's description does not matter for its values, as Spark writes Parquet: every column is nullable.
 _RELAXED: dict[str, Any] = {"nullable": True, "containsNull": True, "valueContainsNull": True, "metadata": {}}
 
 
@@ -125,14 +126,17 @@ def spark_schema(schema_json: str) -> StructType:
 
 
 def aligned(df: DataFrame, schema_json: str, extra: str | None = None) -> DataFrame:
-    """``df`` with the columns of the plan's schema; ``extra`` names a column to keep beside them."""
+    """``df`` with the columns of a table: its names, its order, its types. Columns that ``df`` lacks are NULL.
+
+    Args:
+        extra: a column of ``df`` to keep beside them.
+    """
     from pyspark.sql import functions as F
 
     rows, table = df.schema.fields, spark_schema(schema_json).fields
     if extra is None and [_shape(field) for field in rows] == [_shape(field) for field in table]:
         return df
-    given = {field.name.lower(): field for field in rows}
-    columns = [_column(given.get(field.name.lower()), field) for field in table]
+    columns = _columns(rows, table, lambda name: F.col(quoted(name)))
     return df.select(*columns, *([F.col(quoted(extra))] if extra else []))
 
 
@@ -140,12 +144,18 @@ def _shape(field: StructField) -> tuple[str, str]:
     return field.name, field.dataType.simpleString()
 
 
-def _column(source: StructField | None, target: StructField) -> Column:
+def _columns(rows: list[StructField], table: list[StructField], value: Callable[[str], Column]) -> list[Column]:
+    """For each field of ``table``, the ``value`` of the one in ``rows`` that has its name, capitals aside."""
     from pyspark.sql import functions as F
 
-    if source is None:
-        return F.lit(None).cast(target.dataType).alias(target.name)
-    return _converted(F.col(quoted(source.name)), source.dataType, target.dataType).alias(target.name)
+    given = {field.name.lower(): field for field in rows}
+    columns = []
+    for field in table:
+        own = given.get(field.name.lower())
+        missing = F.lit(None).cast(field.dataType)
+        column = missing if own is None else _converted(value(own.name), own.dataType, field.dataType)
+        columns.append(column.alias(field.name))
+    return columns
 
 
 def _converted(value: Column, source: DataType, target: DataType) -> Column:
@@ -155,28 +165,15 @@ def _converted(value: Column, source: DataType, target: DataType) -> Column:
     if source.simpleString() == target.simpleString():
         return value
     if isinstance(source, StructType) and isinstance(target, StructType):
-        given = {field.name.lower(): field for field in source.fields}
-        members = []
-        for field in target.fields:
-            own = given.get(field.name.lower())
-            member = (
-                F.lit(None).cast(field.dataType)
-                if own is None
-                else _converted(value.getField(own.name), own.dataType, field.dataType)
-            )
-            members.append(member.alias(field.name))
-        return F.when(value.isNotNull(), F.struct(*members))
+        return F.when(value.isNotNull(), F.struct(*_columns(source.fields, target.fields, value.getField)))
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
         inner, wanted = source.elementType, target.elementType
         return F.transform(value, lambda item: _converted(item, inner, wanted))
     if isinstance(source, MapType) and isinstance(target, MapType):
         keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
-        return F.map_from_entries(
-            F.transform(
-                F.map_entries(value),
-                lambda entry: F.struct(
-                    _converted(entry.getField("key"), *keys), _converted(entry.getField("value"), *values)
-                ),
-            )
-        )
+
+        def entry(pair: Column) -> Column:
+            return F.struct(_converted(pair.getField("key"), *keys), _converted(pair.getField("value"), *values))
+
+        return F.map_from_entries(F.transform(F.map_entries(value), entry))
     return value.cast(target)
