@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.footers import WrittenFile
@@ -30,57 +32,48 @@ class Affected:
 
 
 def candidates(handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str]) -> list[LiveFile]:
-    """Live files whose statistics do not rule out that they hold a key of the staged rows."""
-    live = list(handle.live_files)
-    bounds = {key: _staged_bounds(staged, key) for key in keys if key not in handle.partition_columns}
-    actions = handle.add_actions if live else None
-    keep = [True] * len(live)
-    for key, bound in bounds.items():
-        if bound is None or actions is None or f"min.{key}" not in actions.column_names:
-            continue
-        low, high = actions[f"min.{key}"].to_pylist(), actions[f"max.{key}"].to_pylist()
-        keep = [kept and _overlaps(low[i], high[i], bound) for i, kept in enumerate(keep)]
+    """Live files that may hold a key of the staged rows, by their partitions and their statistics."""
     partition_keys = [key for key in keys if key in handle.partition_columns]
-    if partition_keys:
-        written = {tuple(file.partition[key] for key in partition_keys) for file in staged}
-        keep = [
-            kept and tuple(live[i].partition[key] for key in partition_keys) in written for i, kept in enumerate(keep)
-        ]
-    return [file for file, kept in zip(live, keep, strict=True) if kept]
+    written = {tuple(file.partition[key] for key in partition_keys) for file in staged}
+    keep = [tuple(file.partition[key] for key in partition_keys) in written for file in handle.live_files]
+    for key in keys:
+        bounds = None if key in partition_keys else _staged_bounds(staged, key)
+        if bounds is None or not any(keep) or f"min.{key}" not in handle.add_actions.column_names:
+            continue
+        low, high = (handle.add_actions[f"{kind}.{key}"].to_pylist() for kind in ("min", "max"))
+        keep = [kept and _overlaps(low[i], high[i], *bounds) for i, kept in enumerate(keep)]
+    return list(compress(handle.live_files, keep))
 
 
 def _staged_bounds(staged: Sequence[WrittenFile], key: str) -> tuple[Any, Any] | None:
-    lows, highs = [], []
-    for file in staged:
-        stats = json.loads(file.stats)
-        # A NULL key matches NULL keys, which statistics do not place.
-        if stats["nullCount"].get(key) != 0 or key not in stats["minValues"]:
-            return None
-        lows.append(stats["minValues"][key])
-        highs.append(stats["maxValues"][key])
-    return (min(lows), max(highs)) if lows else None
+    """The least and the greatest value of the key, as JSON has them; None if the statistics do not tell."""
+    every = [json.loads(file.stats) for file in staged]
+    # A NULL key matches NULL keys, which statistics do not place.
+    if not every or any(stats["nullCount"].get(key) != 0 or key not in stats["minValues"] for stats in every):
+        return None
+    return min(stats["minValues"][key] for stats in every), max(stats["maxValues"][key] for stats in every)
 
 
-def _overlaps(low: Any, high: Any, bound: tuple[Any, Any]) -> bool:
+def _overlaps(low: Any, high: Any, least: Any, greatest: Any) -> bool:
+    """Whether values from ``low`` to ``high``, a live file's, may be among those from ``least`` to ``greatest``."""
     if low is None or high is None:
         return True
+    if isinstance(low, Decimal):
+        # JSON has floats for decimals, and a float is seldom the decimal it was made of.
+        low, high = float(low), float(high)
+    if isinstance(high, datetime):
+        # Delta allows writers to cut timestamp bounds to milliseconds (protocol, "Per-file Statistics").
+        high += _MILLISECOND
     try:
-        return bool(_like(bound[0], high) <= _widened(high) and _like(bound[1], low) >= low)
+        return bool(_like(least, high) <= high and _like(greatest, low) >= low)
     except (TypeError, ValueError):
         return True
 
 
-def _widened(high: Any) -> Any:
-    # Delta allows writers to cut timestamp bounds to milliseconds (protocol, "Per-file Statistics").
-    return high + _MILLISECOND if isinstance(high, datetime) else high
-
-
 def _like(bound: Any, value: Any) -> Any:
     """A bound from JSON as the type of the table's statistics."""
-    if isinstance(value, datetime):
-        return datetime.fromisoformat(bound)
     if isinstance(value, date):
-        return date.fromisoformat(bound)
+        return type(value).fromisoformat(bound)
     return bound
 
 
