@@ -56,7 +56,7 @@ def list_(
 
 def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
     from odi_assets.cli.run.results import hwm_change
-    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.sources.marks import hwm_text
 
     return [
         f"{record.timestamp:%Y-%m-%d %H:%M:%S}",

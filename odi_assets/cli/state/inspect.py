@@ -32,7 +32,7 @@ def list_(
     context: typer.Context, as_json: JsonOption = False, config: ConfigOption = None, debug: DebugOption = False
 ) -> None:
     """List the high-water mark of each key."""
-    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.sources.marks import hwm_text
 
     entries = settings(context, config, debug).project().open_state().list_hwms()
     if as_json:
