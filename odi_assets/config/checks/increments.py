@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odi_assets.config.diagnostics.locations import Finding
-from odi_assets.config.diagnostics.mistakes import Mistake
+from odi_assets.config.diagnostics.mistakes import Mistake, one_of
 from odi_assets.config.diagnostics.partial_project import NodeView, Outline
 from odi_assets.config.models import (
     FileFormat,
@@ -59,9 +59,10 @@ def several_increments(outline: Outline) -> Iterator[Finding]:
         remembered = list(_remembered(node))
         mode = node.write.mode if node.write is not None else None
         for path, _ in remembered[1:]:
-            if mode in (WriteMode.APPEND, WriteMode.APPEND_ONCE, WriteMode.UPSERT):
+            if mode is not None and mode.traits.increment == "rows":
                 text = f"a second increment: `{mode}` would miss new rows that meet old ones of the other source; read"
-                message = f"{text} one of them whole, or write with `partition_overwrite`"
+                others = one_of(other for other in WriteMode if other.traits.increment == "partitions")
+                message = f"{text} one of them whole, or write with {others}"
                 yield Finding(path, Mistake(message))
         named = [(path, increment.state_key) for path, increment in remembered if increment.state_key]
         for path, key in named[1:]:
@@ -88,18 +89,18 @@ def formats(outline: Outline) -> Iterator[Finding]:
 def repeated_rows(outline: Outline) -> Iterator[Finding]:
     """Find increments that read rows again, where nothing tells which of them are in the target."""
     for node in outline.nodes:
-        if node.write is None or node.write.mode is not WriteMode.APPEND:
+        if node.write is None or node.write.mode.traits.takes_rows_again:
             continue
+        repeats = f"`{node.write.mode}` would repeat them: name `write.keys`, or use `upsert` or `append_once`"
         for path, increment in _increments(node):
             if isinstance(increment, RollingWindowIncrement):
-                message = "`append` repeats the rows of a rolling window at every run: use `upsert` or `append_once`"
-                yield Finding((*path, "mode"), Mistake(message))
+                message = f"`{node.write.mode}` repeats the rows of a rolling window at every run"
+                yield Finding((*path, "mode"), Mistake(f"{message}: use `upsert` or `append_once`"))
             if not isinstance(increment, StatefulIncrement) or node.write.keys:
                 continue
             if increment.watermark_lag:
-                yield Finding((*path, "watermark_lag"), Mistake(f"a lag reads rows again, {_NO_KEYS}"))
+                yield Finding((*path, "watermark_lag"), Mistake(f"a lag reads rows again, and {repeats}"))
             if increment.on_null is OnNull.INCLUDE:
-                yield Finding((*path, "on_null"), Mistake(f"rows without a cursor are read at every run, {_NO_KEYS}"))
-
-
-_NO_KEYS = "and `append` would repeat them: name `write.keys`, or use `upsert` or `append_once`"
+                yield Finding(
+                    (*path, "on_null"), Mistake(f"rows without a cursor are read at every run, and {repeats}")
+                )

@@ -15,7 +15,6 @@ from odi_assets.config.models import (
     LocalConnection,
     S3Connection,
     SystemConfig,
-    WriteMode,
 )
 from odi_assets.config.paths import SCHEME, inside, local_base
 from odi_assets.config.yaml.document import Path
@@ -119,13 +118,13 @@ def _paths(outline: Outline) -> Iterator[tuple[Path, str, str]]:
 
 
 def partitions(outline: Outline) -> Iterator[Finding]:
-    """Find ``partition_overwrite`` without partitions, and partition columns that contradict one another."""
+    """Find write modes that need partitions and have none, and partition columns that contradict one another."""
     for node in outline.nodes:
         write, partition = node.write, node.partition
         if write is None:
             continue
-        if write.mode is WriteMode.PARTITION_OVERWRITE and "partition" not in node.given and not write.partition_by:
-            message = "`partition_overwrite` needs `partition_by`, or `partition` on the node: what to overwrite"
+        if write.mode.traits.partitioned and "partition" not in node.given and not write.partition_by:
+            message = f"`{write.mode}` needs `partition_by`, or `partition` on the node: what to overwrite"
             yield Finding((*node.path, "write", "mode"), Mistake(message), absence=True)
         lower = [column.lower() for column in write.partition_by]
         if partition is not None and lower and partition.column.lower() not in lower:

@@ -9,7 +9,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
-from odi_assets.tables.reader import quoted
+from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
