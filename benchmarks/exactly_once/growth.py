@@ -54,7 +54,8 @@ def _filled(lab: Lab, sizes: Sizes, days: int) -> Pipeline:
     from pyspark.sql import functions as F
 
     from odi_assets.config.models import WriteMode
-    from odi_assets.delta.types import Stamp, WriteSpec
+    from odi_assets.delta.commit import Stamp
+    from odi_assets.delta.types import WriteSpec
     from odi_assets.tables.writer import EmbeddedEngine
 
     lab.say(f"a table of {days * sizes.increment:,} rows")

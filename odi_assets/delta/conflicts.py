@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from odi_assets.config.models import WriteMode
+from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import PartitionValues
 
 Basis = Literal["nothing", "partitions", "table"]
 """What a write was computed from: nothing of the table, the partitions it replaces, or any of its rows."""

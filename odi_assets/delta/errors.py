@@ -1,4 +1,8 @@
-"""What deltalake raises, as errors of ours: told apart by type, so that callers know what may be tried again."""
+"""Faults of Delta tables and their stores as errors of ours, told apart by type: callers see what may be tried again.
+
+deltalake raises ``OSError`` or ``DeltaError`` for whatever went wrong in a store and keeps no field of it: the HTTP
+status is in the text alone, in the words of Rust's ``object_store``. Nothing else is decided by words.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from deltalake import __version__ as VERSION
@@ -18,51 +24,144 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
-from odi_assets.delta.store_answers import Answer, answer, is_remote, plain
-from odi_assets.errors import OdiError, StateConflictError, StateError, Transient
-
-_PASSING = frozenset(
-    {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ESTALE}
-)
-# deltalake has no type for these: it says them as a failed commit, a failed read or a failed opening.
-_UNSUPPORTED = (
-    re.compile(r"Unsupported table features required: \[(?P<features>.*?)\]"),
-    re.compile(r"(?P<features>Column mapping) is not supported"),
-    re.compile(r"loading a (?P<features>catalog-managed) table"),
-)
-_used = False
-_forked = False
+from odi_assets.connections.location import Location
+from odi_assets.errors import OdiError, StateConflictError, StateError, TableConflictError, TableError, Transient
 
 
-class CommitConflict(StateConflictError):
-    """A commit met a concurrent one that it may not stand beside; after a fresh look it may be made again."""
+class TableUnreachableError(TableError, Transient):
+    """The store of a table did not answer this time. Fields: uri, connection."""
 
 
 class StateUnreachableError(StateError, Transient):
     """The store of the system tables did not answer this time. Fields: uri, connection."""
 
 
+class TableAccessError(TableError):
+    """The store of a table refused, and will again until its connection is repaired. Fields: uri, connection."""
+
+
 class StateAccessError(StateError):
-    """The store of the system tables refused, and will again until its connection is mended.
+    """The store of the system tables refused, and will again until its connection is repaired.
 
     Fields: uri, connection (None: the backend was given storage options and no name for them).
     """
 
 
-class OutcomeUnknown(StateUnreachableError):
+class OutcomeUnknown(OdiError, Transient):
     """A commit was sent, and neither its answer nor a look at the table could be had.
 
     Attributes:
-        landed: tells from the table, once it answers, whether the commit is there.
-        result: what the commit's caller gets if it is.
+        look: looks again, and returns what the commit's caller gets if it is in the table, None if it is not.
     """
 
-    landed: Callable[[Any], bool]
-    result: Any = None
+    look: Callable[[], Any]
+
+
+class TableOutcomeUnknownError(TableUnreachableError, OutcomeUnknown):
+    """See :class:`OutcomeUnknown`."""
+
+
+class StateOutcomeUnknownError(StateUnreachableError, OutcomeUnknown):
+    """See :class:`OutcomeUnknown`."""
+
+
+class CommitConflict(StateConflictError):
+    """A commit to a system table met a concurrent one; after a fresh look it may be made again."""
+
+
+class UnsupportedTableError(TableError):
+    """A table uses Delta features that deltalake cannot read or write. Fields: uri, features."""
 
 
 class UnsupportedFeatureError(StateError):
     """A system table uses Delta features that deltalake cannot read or write; Spark can. Fields: uri, features."""
+
+
+@dataclass(frozen=True)
+class ErrorTypes:
+    """The types that faults of a table are raised as, by who owns it.
+
+    Attributes:
+        noun: what messages call such a table.
+        other: neither waiting nor repairing the connection helps.
+        conflict: a concurrent commit came first; nothing was written.
+        unreachable: the store did not answer; nothing was written.
+        unknown: it did not answer at the commit, nor afterwards.
+        access: the store refused.
+        unsupported: the table has features that deltalake lacks; ``without_feature`` says what to do then.
+    """
+
+    noun: str
+    other: type[OdiError]
+    conflict: type[OdiError]
+    unreachable: type[OdiError]
+    unknown: type[TableOutcomeUnknownError | StateOutcomeUnknownError]
+    access: type[OdiError]
+    unsupported: type[OdiError]
+    without_feature: str
+
+
+OF_NODES = ErrorTypes(
+    "the Delta table",
+    TableError,
+    TableConflictError,
+    TableUnreachableError,
+    TableOutcomeUnknownError,
+    TableAccessError,
+    UnsupportedTableError,
+    "use Spark's own Delta connector for this table, or copy it into a table without that feature",
+)
+OF_STATE = ErrorTypes(
+    "a system table",
+    StateError,
+    CommitConflict,
+    StateUnreachableError,
+    StateOutcomeUnknownError,
+    StateAccessError,
+    UnsupportedFeatureError,
+    "give the backend a `spark_session` with Delta's connector, or copy the state to new tables (`odi state migrate`)",
+)
+
+
+class Answer(Enum):
+    """What a store answered, by what can be done about it."""
+
+    UNKNOWN = auto()
+    """The words are not those of an object store's client."""
+    SILENCE = auto()
+    """The store did not answer, or had too much to do: a later call may succeed."""
+    DENIED = auto()
+    """Key, token or signature are none, are wrong, have expired, or do not give the right."""
+    NO_BUCKET = auto()
+    """There is no such bucket or container."""
+    NO_OBJECT = auto()
+    """One object is not there; the store is."""
+    REFUSED = auto()
+    """The request was understood and refused: another region, a name that cannot be."""
+    UNUSABLE = auto()
+    """The options made no client: nothing was sent."""
+
+
+_TRANSIENT = frozenset(
+    {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ESTALE}
+)
+_BUSY = frozenset({408, 409, 412, 425, 429})
+# deltalake has no type for these: it says them as a failed commit, a failed read or a failed opening.
+_UNSUPPORTED = (
+    re.compile(r"Unsupported table features required: \[(?P<features>.*?)\]"),
+    re.compile(r"(?P<features>Column mapping) is not supported"),
+    re.compile(r"loading a (?P<features>catalog-managed) table"),
+)
+# What RUST_BACKTRACE adds.
+_STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_JOINT = re.compile(r"\s*\n\s*↳\s*")
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>([\w.]+)</Code>")
+_BODY = re.compile(r"(: )?\s*(<\?xml|<Error|<html|<!doctype).*", re.IGNORECASE | re.DOTALL)
+_NO_CLIENT = re.compile(r"Generic \w+ error: ")
+_used = False
+_forked = False
 
 
 def _after_fork() -> None:
@@ -74,106 +173,110 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def require_own_runtime() -> None:
+def require_own_runtime(types: ErrorTypes) -> None:
     """deltalake's threads do not survive a fork: say so before it panics.
 
     Raises:
-        StateError: this process was forked from one that had already used deltalake.
+        OdiError: this process was forked from one that had already used deltalake.
     """
     global _used
     _used = True
     if _forked:
-        raise StateError(
-            f"process {os.getpid()} was forked from one that had opened system tables; deltalake does not work there",
+        raise types.other(
+            f"process {os.getpid()} was forked from one that had opened Delta tables; deltalake does not work there",
             fix="start worker processes with the `spawn` or `forkserver` method",
         )
 
 
 @contextmanager
-def deltalake_calls(what: str, uri: str, connection: str | None = None) -> Iterator[None]:
-    """Run deltalake calls and raise its errors as ours.
+def deltalake_calls(what: str, location: Location, types: ErrorTypes = OF_NODES) -> Iterator[None]:
+    """Run deltalake calls on the table at ``location`` and raise its errors, panics included, as those of ``types``.
 
     Args:
         what: names the calls in messages.
-        uri: the table.
-        connection: the name of the connection that leads to it, if it is known.
-
-    Raises:
-        CommitConflict: a concurrent commit; transient.
-        StateUnreachableError: the store did not answer; transient.
-        StateAccessError: the store refused, or there is no such bucket.
-        StateError: anything else: permissions of files, a full disk, a schema that does not match, a damaged log.
     """
     try:
         yield
     except OdiError:
         raise
     except (DeltaError, OSError) as error:
-        raise typed(error, what, uri, connection) from error
+        raise translated(error, what, location, types) from error
     except BaseException as error:
         if type(error) is Exception:
             # A stream that breaks off while it is read: arro3 has no type for it.
-            raise typed(error, what, uri, connection) from error
+            raise translated(error, what, location, types) from error
         # deltalake's panics are no Exceptions, and have no public type.
         if type(error).__name__ != "PanicException":
             raise
-        raise StateError(f"{what}: deltalake broke down at {uri}: {plain(error)}", uri=uri) from error
+        message = f"{what}: deltalake broke down at {location.uri}: {plain(error)}"
+        raise types.other(message, uri=location.uri) from error
 
 
-def typed(error: Exception, what: str, uri: str, connection: str | None = None) -> StateError:
+def translated(error: Exception, what: str, location: Location, types: ErrorTypes = OF_NODES) -> OdiError:
     """The error of ours for what deltalake raised."""
+    uri, connection = location.uri, location.connection
     message = f"{what} failed at {uri}: {plain(error)}"
     features = unsupported_features(error)
     if features:
-        return UnsupportedFeatureError(
+        return types.unsupported(
             f"{what} failed at {uri}: the table uses Delta features that deltalake {VERSION} cannot handle here: "
             f"{', '.join(features)}",
-            fix="give the backend a `spark_session` with Delta's connector, or copy the state to new tables "
-            "(`odi state migrate`)",
+            fix=types.without_feature,
             uri=uri,
             features=features,
         )
     if isinstance(error, CommitFailedError):
-        return CommitConflict(message, fix="try again; nothing was written", uri=uri)
+        return types.conflict(message, fix="try again; nothing was written", uri=uri)
     if isinstance(error, SchemaMismatchError | DeltaProtocolError):
-        return StateError(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
-    if _passes(error):
-        return StateUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
+        return types.other(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
+    if _is_transient(error):
+        return types.unreachable(message, fix="try again when the store answers", uri=uri, connection=connection)
     if is_remote(uri):
-        return _of_store(answer(error), message, uri, connection)
-    return StateError(message, fix="check the path, its permissions, and the free space there", uri=uri)
+        return _of_store(answer(error), message, location, types)
+    return types.other(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
 
 
-def require_known_scheme(error: TableNotFoundError, uri: str) -> None:
+def require_known_scheme(error: TableNotFoundError, uri: str, types: ErrorTypes) -> None:
     """A URI that deltalake does not understand is not a table that is not there yet, though it raises the same type.
 
     Raises:
-        StateError: deltalake does not know the URI's scheme.
+        OdiError: deltalake does not know the URI's scheme.
     """
     if "Unknown scheme" in str(error):
         scheme = uri.partition("://")[0]
-        raise StateError(
-            f"a system table cannot be at {uri}: `{scheme}` is no scheme of a store",
+        raise types.other(
+            f"a Delta table cannot be at {uri}: `{scheme}` is no scheme of a store",
             fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
             uri=uri,
         ) from error
 
 
-def _of_store(found: Answer, message: str, uri: str, connection: str | None) -> StateError:
-    where = f"connection `{connection}`" if connection else "the storage options"
-    fixes = {
-        Answer.DENIED: f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
-        "or does not give the right to list, read, write and delete there",
-        Answer.NO_BUCKET: f"make the bucket or container, or mend its name in {where}",
-        Answer.REFUSED: f"mend {where}: its region, its endpoint and its names",
-        Answer.UNUSABLE: f"mend {where}: nothing could be asked with it",
-    }
-    if found in fixes:
-        return StateAccessError(message, fix=fixes[found], uri=uri, connection=connection)
-    if found is Answer.SILENCE:
-        fix = f"check the network and the endpoint of {where}, or try again when the store answers"
-        return StateUnreachableError(message, fix=fix, uri=uri, connection=connection)
-    return StateError(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+def is_remote(uri: str) -> bool:
+    """Whether a URI is one of an object store, and not of this machine."""
+    return "://" in uri and not uri.lower().startswith("file:")
+
+
+def plain(error: BaseException) -> str:
+    """The text of deltalake's error on one line, without colours, Rust's stack and the body of the answer."""
+    text = _JOINT.sub(": ", _COLOURS.sub("", _STACK.sub("", str(error))))
+    code = _CODE.search(text)
+    text = _BODY.sub("", text).strip()
+    return f"{text} ({code[1]})" if code else text
+
+
+def answer(error: BaseException) -> Answer:
+    """What the store answered, when ``error`` came of a call on a remote table."""
+    text = _JOINT.sub(": ", _COLOURS.sub("", str(error)))
+    status = _STATUS.search(text)
+    if status:
+        return _of_status(int(status[1]), text)
+    if "loading credentials" in text:
+        return Answer.DENIED
+    if "builder error" in text:
+        return Answer.UNUSABLE
+    if "Error performing" in text or "HTTP error" in text:
+        return Answer.SILENCE
+    return Answer.UNUSABLE if _NO_CLIENT.match(text) else Answer.UNKNOWN
 
 
 def unsupported_features(error: Exception) -> tuple[str, ...]:
@@ -186,7 +289,34 @@ def unsupported_features(error: Exception) -> tuple[str, ...]:
     return ()
 
 
-def _passes(error: Exception) -> bool:
+def _of_status(status: int, text: str) -> Answer:
+    if status in (401, 403) or "ExpiredToken" in text:
+        return Answer.DENIED
+    if status == 404:
+        listing = "Error performing list request" in text or "NoSuchBucket" in text or "ContainerNotFound" in text
+        return Answer.NO_BUCKET if listing else Answer.NO_OBJECT
+    return Answer.SILENCE if status >= 500 or status in _BUSY else Answer.REFUSED
+
+
+def _of_store(found: Answer, message: str, location: Location, types: ErrorTypes) -> OdiError:
+    uri, connection = location.uri, location.connection
+    where = f"connection `{connection}`" if connection else "the storage options"
+    fixes = {
+        Answer.DENIED: f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
+        "or does not give the right to list, read, write and delete there",
+        Answer.NO_BUCKET: f"make the bucket or container, or correct its name in {where}",
+        Answer.REFUSED: f"correct {where}: its region, its endpoint and its names",
+        Answer.UNUSABLE: f"correct {where}: nothing could be asked with it",
+    }
+    if found in fixes:
+        return types.access(message, fix=fixes[found], uri=uri, connection=connection)
+    if found is Answer.SILENCE:
+        fix = f"check the network and the endpoint of {where}, or try again when the store answers"
+        return types.unreachable(message, fix=fix, uri=uri, connection=connection)
+    return types.other(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+
+
+def _is_transient(error: Exception) -> bool:
     if not isinstance(error, OSError) or isinstance(error, PermissionError | FileNotFoundError):
         return False
-    return isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING
+    return isinstance(error, ConnectionError | TimeoutError) or error.errno in _TRANSIENT

@@ -137,10 +137,11 @@ def partition_of(path: str) -> dict[str, str | None]:
     return values
 
 
-def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset()) -> str:
+def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(), first: int = INDEXED_COLUMNS) -> str:
     """Delta's statistics of a file, as JSON (Delta protocol, "Per-file Statistics").
 
-    A bound is left out where it could lie: NaN, long strings, decimals that a float cannot hold, repeated values.
+    The ``first`` columns have them, and those that ``keep`` names. A bound is left out where it could be wrong: NaN,
+    long strings, decimals that a float cannot hold, repeated values.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -153,7 +154,7 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
         # A dot leads into a struct, unless it is in the name itself.
         path = (column.name,) if column.name == column.path else tuple(column.path.split("."))
         indexed += 1
-        if indexed > INDEXED_COLUMNS and path[0] not in keep:
+        if indexed > first and path[0] not in keep:
             continue
         _column_statistics(footer, index, path, low, high, nulls)
     return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import fsspec
-
 from odi_assets.connections.location import Location
 
 METADATA_KEY = "odi_assets"
@@ -84,6 +82,8 @@ def commit_text(location: Location, version: int) -> str:
     name = f"_delta_log/{version:020d}.json"
     if location.is_local:
         return (location.local_path / name).read_text(encoding="utf-8")
+    import fsspec
+
     filesystem, path = fsspec.core.url_to_fs(location.child(name).uri, **location.fsspec_options)
     return str(filesystem.cat_file(path).decode("utf-8"))
 

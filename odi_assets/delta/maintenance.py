@@ -110,21 +110,18 @@ def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str,
     gone: dict[str, int] = {}
     # Deltalake's lite vacuum takes what left the table, its full one also what never joined it.
     for hours, full in ((options.retain_hours, False), (max(options.retain_hours, ORPHAN_HOURS), True)):
-        table = TableHandle.open(location).table
-        found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=full)
-        present = [path for path in map(unquote, found) if path not in gone and exists(path)]
+        handle = TableHandle.open(location)
+        found = handle.vacuum(hours, full=full, dry_run=True)
+        present = [path for path in found if path not in gone and exists(path)]
         gone |= {path: _file_size(location, path) for path in present}
         if present and not options.dry_run:
-            table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
+            handle.vacuum(hours, full=full)
     return tuple(sorted(gone)), sum(gone.values())
 
 
 def _young_orphans(handle: TableHandle, gone: Collection[str]) -> int:
     """How many files no version ever named, but for those that are ``gone`` or are about to be."""
-    found = (
-        handle.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=full) for full in (True, False)
-    )
-    unused, left = (set(map(unquote, paths)) for paths in found)
+    unused, left = (set(handle.vacuum(0, full=full, dry_run=True)) for full in (True, False))
     return len(unused - left - set(gone))
 
 
@@ -136,12 +133,13 @@ def _file_size(location: Location, path: str) -> int:
 
 
 def _checkpoint(location: Location, *, keep_log: bool) -> int:
-    table = TableHandle.open(location).table
-    table.create_checkpoint()
+    handle = TableHandle.open(location)
     if keep_log:
+        with handle.calls("writing a checkpoint"):
+            handle.table.create_checkpoint()
         return 0
     before = len(_log_files(location))
-    table.cleanup_metadata()
+    handle.shorten_log()
     return before - len(_log_files(location))
 
 

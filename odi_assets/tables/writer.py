@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import commit, removed_rows, require_unfenced
+from odi_assets.delta.commit import Stamp, commit, require_unfenced
 from odi_assets.delta.conflicts import BASES
-from odi_assets.delta.features import with_features
-from odi_assets.delta.protocol import require_writable
+from odi_assets.delta.protocol import require_writable, with_features
 from odi_assets.delta.schema_evolution import SchemaPlan, plan_schema
-from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import Stamp, WriteResult, WriteSpec
+from odi_assets.delta.table import LiveFile, TableHandle, rows_in
+from odi_assets.delta.types import WriteResult, WriteSpec
 from odi_assets.errors import TableConflictError
 from odi_assets.tables.alignment import aligned
 from odi_assets.tables.modes import MODES, Outcome, Write, single_rows
@@ -136,7 +135,7 @@ def _rows_total(handle: TableHandle, outcome: Outcome, version: int) -> int | No
     if version != (0 if handle.version is None else handle.version + 1):
         # Others committed in between, so only the table itself knows.
         return TableHandle.open(handle.location, version).rows
-    before, gone = handle.rows if handle.exists else 0, removed_rows(outcome.changes.removed)
+    before, gone = handle.rows if handle.exists else 0, rows_in(outcome.changes.removed)
     if before is None or gone is None:
         return None
     return before - gone + sum(file.rows for file in [*outcome.new, *outcome.carried])

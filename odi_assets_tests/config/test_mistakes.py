@@ -464,7 +464,6 @@ def test_a_mistake_hides_what_only_follows_from_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("retry: {enabled: true}", "unknown key `retry`: `retry` is a key of `system` here"),
         ("vars: {a: 1}", "unknown key `vars`: `vars` does not exist here: use environment variables, `${NAME}`"),
         ("engine: pandas", "unknown value `pandas`: must be `spark`"),
         ("colour: red", "unknown key `colour`; known here: project, engine"),

@@ -25,10 +25,10 @@ from pydantic import TypeAdapter
 from odi_assets.config.models import Connection
 from odi_assets.connections import resolve
 from odi_assets.delta.errors import StateAccessError, StateUnreachableError
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import StateError, Transient
 from odi_assets.state import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.retry import Retry
 from odi_assets.state.store.provider import StateStoreProvider
 from odi_assets_tests.state import clouds, test_hwm_contract, test_runs_contract, test_values, writers
 from odi_assets_tests.state.clouds import SECRET, Cloud

@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta import commit as commits
-from odi_assets.delta.commit import FileChanges
+from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import Stamp, WriteSpec
+from odi_assets.delta.types import WriteSpec
 from odi_assets.errors import OdiError, TableError
 from odi_assets.tables import staging
 from odi_assets.tables import writer as embedded

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from odi_assets.delta.types import Stamp, TableEngine, WriteSpec
+from odi_assets.delta.commit import Stamp
+from odi_assets.delta.types import TableEngine, WriteSpec
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.nodes.execution.commit_facts import commit_facts
 from odi_assets.nodes.execution.deduplicate import without_loaded

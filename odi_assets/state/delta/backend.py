@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict, StateUnreachableError, UnsupportedFeatureError
-from odi_assets.state.base import Change, KeyedBackend
-from odi_assets.state.delta.compaction import Folding
+from odi_assets.delta.retry import Retry
+from odi_assets.delta.table import TableHandle
+from odi_assets.state.backend import BaseBackend, Change
 from odi_assets.state.delta.hwms import HwmLog
 from odi_assets.state.delta.runs import RunLog
-from odi_assets.state.delta.table_opening import Handle
-from odi_assets.state.delta.via_spark import OrSpark, SparkHwmLog, SparkRunLog
+from odi_assets.state.delta.table import Compaction
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
-from odi_assets.state.retry import Retry
 
 _log = logging.getLogger(__name__)
+L = TypeVar("L", bound=HwmLog | RunLog)
+T = TypeVar("T")
 
 _LARGEST_RUN_FILE = 20_000
 
 
-class CatalogStateBackend(KeyedBackend):
+class CatalogStateBackend(BaseBackend):
     """State in Delta tables, made with their first write; Odibi's own tables are taken on as they are.
 
     Args:
@@ -32,9 +34,9 @@ class CatalogStateBackend(KeyedBackend):
             used otherwise: deltalake reads and writes the tables without it, and faster.
         storage_options: deltalake's options for the store; never shown.
         environment: whose keys and runs; None is the environment without a name.
-        retry: how conflicts and passing faults of the store are retried.
+        retry: how conflicts and transient faults of the store are retried.
         connection: the name under which errors tell where the storage options come from.
-        keep_runs_for: runs that ended longer ago are dropped when files are folded, but for the newest of each node;
+        keep_runs_for: runs that ended longer ago are dropped when files are compacted, but for the newest of each node;
             None: none are.
     """
 
@@ -57,12 +59,15 @@ class CatalogStateBackend(KeyedBackend):
         self._connection = connection
         self._retry = retry or Retry()
         self.keep_runs_for = keep_runs_for
-        hwms = HwmLog(self.meta_state_path, storage_options, environment, connection)
-        runs = RunLog(self.meta_runs_path, storage_options, environment, connection, keep_runs_for)
-        self._hwms = OrSpark(hwms, self._hwms_through_spark if spark_session is not None else None)
-        self._runs = OrSpark(runs, self._runs_through_spark if spark_session is not None else None)
-        self._fold_hwms = Folding(hwms.table, hwms.rows_to_keep)
-        self._fold_runs = Folding(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+        options = dict(storage_options or {})
+        at_state, at_runs = (
+            Location(path, options, connection=connection) for path in (self.meta_state_path, self.meta_runs_path)
+        )
+        hwms, runs = HwmLog(at_state, environment), RunLog(at_runs, environment, keep_runs_for)
+        self._hwms = _OrSpark(hwms, spark_session)
+        self._runs = _OrSpark(runs, spark_session)
+        self._compact_hwms = Compaction(hwms.table, hwms.rows_to_keep)
+        self._compact_runs = Compaction(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
 
     def __repr__(self) -> str:
         return (
@@ -102,14 +107,13 @@ class CatalogStateBackend(KeyedBackend):
 
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
-        attempt = self._hwms.log.table.once(lambda: self._attempt(changes))
         # A check that finds another revision is final: only a commit that met another one is made again.
-        handle, entries = self._retry.call(attempt, what, again=_commit_may_succeed)
+        handle, entries = self._retry.call(lambda: self._attempt(changes), what, again=_commit_may_succeed)
         if handle is not None:
-            self._fold_hwms.if_needed(handle)
+            self._compact_hwms.if_needed(handle)
         return entries
 
-    def _attempt(self, changes: Sequence[Change]) -> tuple[Handle | None, list[HwmEntry]]:
+    def _attempt(self, changes: Sequence[Change]) -> tuple[TableHandle | None, list[HwmEntry]]:
         try:
             return self._hwms.call(lambda log: log.append(changes))
         except CommitConflict:
@@ -120,11 +124,10 @@ class CatalogStateBackend(KeyedBackend):
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)
         handle = self._retry.call(
-            self._runs.log.table.once(lambda: self._runs.call(lambda log: log.append(kept))),
-            f"record_runs of {len(kept)} runs",
+            lambda: self._runs.call(lambda log: log.append(kept)), f"record_runs of {len(kept)} runs"
         )
         if handle is not None:
-            self._fold_runs.if_needed(handle)
+            self._compact_runs.if_needed(handle)
 
     def list_runs(
         self,
@@ -148,28 +151,59 @@ class CatalogStateBackend(KeyedBackend):
         if keep_runs_for is not None:
             oldest = datetime.now(UTC) - keep_runs_for
             dropped = self._retry.call(lambda: self._drop(oldest, dry_run), "dropping old runs")
-        hwms = self._retry.call(lambda: self._folded(self._hwms, self._fold_hwms, dry_run), "folding meta_state")
-        runs = self._retry.call(lambda: self._folded(self._runs, self._fold_runs, dry_run), "folding meta_runs")
+        hwms = self._retry.call(
+            lambda: self._compacted(self._hwms, self._compact_hwms, dry_run), "compacting meta_state"
+        )
+        runs = self._retry.call(
+            lambda: self._compacted(self._runs, self._compact_runs, dry_run), "compacting meta_runs"
+        )
         return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
 
     def _drop(self, oldest: datetime, dry_run: bool) -> int:
         return self._runs.call(lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest))
 
-    def _folded(self, log: OrSpark[Any], folding: Folding, dry_run: bool) -> dict[str, int]:
+    def _compacted(self, log: _OrSpark[Any], compaction: Compaction, dry_run: bool) -> dict[str, int]:
         nothing = {"files_folded": 0, "files_removed": 0}
         try:
-            return nothing if log.is_spark else folding.now(dry_run=dry_run)
+            return nothing if log.is_spark else compaction.now(dry_run=dry_run)
         except UnsupportedFeatureError as error:
             if self.spark is None:
                 raise
             _log.info("%s; it is Spark's to maintain", error.message)
             return nothing
 
-    def _hwms_through_spark(self) -> HwmLog:
-        return SparkHwmLog(self.meta_state_path, self._storage_options, self._environment, self.spark)
 
-    def _runs_through_spark(self) -> RunLog:
-        return SparkRunLog(self.meta_runs_path, self._storage_options, self._environment, self.spark)
+class _OrSpark(Generic[L]):
+    """A log through deltalake, or through Spark from the first time that deltalake cannot handle its table.
+
+    Args:
+        log: through deltalake.
+        spark: the session for Spark; None if there is none.
+    """
+
+    def __init__(self, log: L, spark: Any) -> None:
+        self.log = log
+        self.is_spark = False
+        self._spark = spark
+
+    def call(self, do: Callable[[L], T]) -> T:
+        """What ``do`` makes of the log.
+
+        Raises:
+            UnsupportedFeatureError: deltalake cannot handle the table, and there is no Spark session.
+        """
+        try:
+            return do(self.log)
+        except UnsupportedFeatureError as error:
+            if self._spark is None or self.is_spark:
+                raise
+            from odi_assets.state.delta.spark import through_spark
+
+            _log.info("%s; going on through Spark", error.message)
+            found: Any = through_spark(self.log, self._spark)
+            self.log = found
+            self.is_spark = True
+            return do(self.log)
 
 
 def _commit_may_succeed(error: BaseException) -> bool:

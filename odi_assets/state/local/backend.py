@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.state import values
-from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS
-from odi_assets.state.base import Change, KeyedBackend
+from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, BaseBackend, Change
 from odi_assets.state.local.file import JsonFile
 from odi_assets.state.local.runs import RunLines
-from odi_assets.state.odibi_runs import pipeline_data, plain, records_of
-from odi_assets.state.records import HwmEntry, RunRecord, check_key
+from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_data, plain, records_of
 
 _FORMAT = 1
 
 
-class LocalJSONStateBackend(KeyedBackend):
+class LocalJSONStateBackend(BaseBackend):
     """State in the JSON file ``path``; run history beside it, in ``<name>.runs.jsonl``.
 
     Args:

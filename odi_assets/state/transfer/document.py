@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from odi_assets.errors import ConfigError
 from odi_assets.state import values
-from odi_assets.state.odibi_runs import plain
-from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.records import HwmEntry, RunRecord, plain
 from odi_assets.state.transfer.document_models import FORMAT, VERSION, Document
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
 from odi_assets.util import exact_json as json_text

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import WriteMode
-from odi_assets.delta.commit import FileChanges
+from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import PartitionValues, Stamp, WriteSpec
+from odi_assets.delta.types import WriteSpec
 from odi_assets.errors import TableError
 from odi_assets.tables.reader import quoted, read_files, read_staged
 from odi_assets.tables.schema import with_boolean

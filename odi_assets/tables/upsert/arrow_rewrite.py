@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 
 from odi_assets.delta.footers import WrittenFile, written_files
-from odi_assets.delta.json_types import plain_type
 from odi_assets.delta.partition_values import same_spelling
+from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.upsert.key_search import rows_with_keys
 from odi_assets.tables.upsert.matching import Touched

@@ -1,0 +1,145 @@
+"""Trying again: waiting for a store that does not answer, and starting over at once after a lost race.
+
+Waiting follows the project's one policy and is never silent. A lost race is no fault: another process made progress,
+so the same work is begun anew on what that process left.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import tenacity
+
+from odi_assets.config.models import RetryConfig
+from odi_assets.delta.errors import OutcomeUnknown
+from odi_assets.errors import OdiError, Transient
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MOST_RACES = 20
+"""How often work is begun that other processes overtake, before the error is told or the policy's waits begin."""
+_RACE_SECONDS = 0.005
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed when made again; told by the error's type alone."""
+    return isinstance(error, Transient)
+
+
+class Retry:
+    """Calls an operation until it succeeds, fails for good, or the retries are used up.
+
+    The waits are those of ``config`` (1, 2, 4, 8 and 16 s by default), each plus a random part up to ``jitter``. The
+    operation itself must look at the state anew each time.
+
+    Args:
+        config: numbers of retries and waits, in seconds.
+        sleep: waits that many seconds.
+        draw: a random number between its two arguments.
+    """
+
+    def __init__(
+        self,
+        config: RetryConfig | None = None,
+        *,
+        sleep: Callable[[float], None] | None = None,
+        draw: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.config = config or RetryConfig()
+        self._sleep = sleep
+        self._draw = draw
+
+    def call(
+        self, operation: Callable[[], T], what: str, *, again: Callable[[BaseException], bool] = is_transient
+    ) -> T:
+        """The result of ``operation``.
+
+        After a commit whose outcome stayed unknown, the commit is looked for first: if it is there, that is the result.
+
+        Args:
+            operation: what to do.
+            what: names it in the log: "set_hwm of `orders`".
+            again: which errors are worth another attempt.
+
+        Raises:
+            Exception: what ``operation`` raised last, with a note of how often it was tried.
+        """
+        policy = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self.config.attempts),
+            wait=lambda state: self.config.delay(state.attempt_number) + self._draw(0.0, self.config.jitter),
+            retry=tenacity.retry_if_exception(again),
+            sleep=self._sleep or time.sleep,
+            before_sleep=lambda state: self._tell(state, what),
+            retry_error_callback=_give_up,
+        )
+        return policy(_looking_first(operation))
+
+    def _tell(self, state: tenacity.RetryCallState, what: str) -> None:
+        error = _met(state)
+        _log.warning(
+            "%s: attempt %d of %d met %s: %s; trying again in %.1f s",
+            what,
+            state.attempt_number,
+            self.config.attempts,
+            type(error).__name__,
+            getattr(error, "message", error),
+            state.upcoming_sleep,
+        )
+
+
+def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
+    """The result of ``attempt``, begun anew at once as long as its error says that another process was faster.
+
+    Args:
+        attempt: looks at the state anew each time.
+        lost: whether an error is such a lost race.
+
+    Raises:
+        OdiError: another error; or a lost race, the 20th time.
+    """
+    for number in range(1, MOST_RACES):
+        try:
+            return attempt()
+        except OdiError as error:
+            if not lost(error):
+                raise
+        time.sleep(_RACE_SECONDS * number)
+    return attempt()
+
+
+def _looking_first(operation: Callable[[], T]) -> Callable[[], T]:
+    """``operation``, which after an :class:`OutcomeUnknown` is made again only if its commit is not in the table."""
+    look: Callable[[], Any] | None = None
+
+    def attempt() -> T:
+        nonlocal look
+        if look is not None:
+            found: T | None = look()
+            if found is not None:
+                return found
+            look = None
+        try:
+            return operation()
+        except OutcomeUnknown as error:
+            look = error.look
+            raise
+
+    return attempt
+
+
+def _give_up(state: tenacity.RetryCallState) -> NoReturn:
+    error = _met(state)
+    error.add_note(f"given up after {state.attempt_number} attempts")
+    raise error
+
+
+def _met(state: tenacity.RetryCallState) -> BaseException:
+    error = state.outcome.exception() if state.outcome else None
+    if error is None:
+        raise RuntimeError("a retry without an error")
+    return error
