@@ -106,15 +106,14 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
     Raises:
         TableError: the log has no such commit (any more).
     """
-    try:
-        text = commit_text(location, version)
-    except FileNotFoundError as error:
+    text = commit_text(location, version)
+    if text is None:
         raise TableError(
             f"version {version} of the Delta table at {location.uri} is no longer in its log",
             fix="read the table whole once: odi run --node NODE --full-refresh",
             uri=location.uri,
             version=version,
-        ) from error
+        )
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 

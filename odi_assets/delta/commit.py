@@ -19,7 +19,7 @@ from deltalake import CommitProperties, PostCommitHookProperties, Schema
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from odi_assets.delta.conflicts import Basis, stands
-from odi_assets.delta.errors import TableUnreachableError
+from odi_assets.delta.errors import TableUnreachableError, store_options
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.retry import Retry
@@ -305,7 +305,7 @@ def _commit_once(
             [*changes.new, *changes.carried],
             mode="error",
             partition_by=list(partition_by),
-            storage_options=dict(handle.location.storage_options) or None,
+            storage_options=store_options(handle.location),
             commit_properties=properties,
         )
         return

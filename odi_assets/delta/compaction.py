@@ -23,7 +23,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
-from odi_assets.delta.errors import is_remote
+from odi_assets.delta.errors import is_remote, store_options
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.retry import raced
@@ -120,7 +120,7 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
 
 def _storage(location: Location) -> pa_fs.FileSystem:
     uri = location.uri if is_remote(location.uri) or location.uri.startswith("file:") else f"file://{location.uri}"
-    return pa_fs.PyFileSystem(DeltaStorageHandler(uri, dict(location.storage_options) or None))
+    return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 
 def _commit(handle: TableHandle, groups: Sequence[Sequence[LiveFile]], facts: Mapping[str, Any]) -> Compaction:

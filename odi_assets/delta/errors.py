@@ -160,6 +160,8 @@ _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([\w.]+)</Code>")
 _BODY = re.compile(r"(: )?\s*(<\?xml|<Error|<html|<!doctype).*", re.IGNORECASE | re.DOTALL)
 _NO_CLIENT = re.compile(r"Generic \w+ error: ")
+# deltalake tries each request again in silence, ten times by default; longer waits are for our retries, which tell.
+_PATIENCE = {"max_retries": "3", "retry_timeout": "10s"}
 _used = False
 _forked = False
 
@@ -254,6 +256,11 @@ def require_known_scheme(error: TableNotFoundError, uri: str, types: ErrorTypes)
 def is_remote(uri: str) -> bool:
     """Whether a URI is one of an object store, and not of this machine."""
     return "://" in uri and not uri.lower().startswith("file:")
+
+
+def store_options(location: Location) -> dict[str, str] | None:
+    """deltalake's options for the store of ``location``."""
+    return {**(_PATIENCE if is_remote(location.uri) else {}), **location.storage_options} or None
 
 
 def plain(error: BaseException) -> str:

@@ -7,13 +7,14 @@ log: on a handle that is not at the newest version, every commit gets another on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.errors import deltalake_calls, store_options
 
 METADATA_KEY = "odi_assets"
 """Key of our part of a Delta commit's metadata (``commitInfo``)."""
@@ -51,20 +52,28 @@ class Commit:
 
 
 def commits(location: Location, newest: int) -> Iterator[Commit]:
-    """Commits from ``newest`` down to the oldest that the log still has."""
+    """Commits from ``newest`` down to the oldest that the log still has.
+
+    Raises:
+        TableError: the log cannot be read; TableUnreachableError if the store did not answer.
+    """
     if location.is_local:
-        for version in range(newest, -1, -1):
-            try:
-                yield _commit(version, commit_text(location, version))
-            except FileNotFoundError:
-                return
+        versions: Iterable[int] = range(newest, -1, -1)
+        yield from _until_gone(versions, (commit_text(location, version) for version in versions))
         return
     with ThreadPoolExecutor(max_workers=8) as pool:
         for versions in _paged(newest):
-            for version, text in zip(versions, pool.map(lambda v: _text_if_there(location, v), versions), strict=True):
-                if text is None:
-                    return
-                yield _commit(version, text)
+            texts = list(pool.map(lambda version: commit_text(location, version), versions))
+            yield from _until_gone(versions, texts)
+            if None in texts:
+                return
+
+
+def _until_gone(versions: Iterable[int], texts: Iterable[str | None]) -> Iterator[Commit]:
+    for version, text in zip(versions, texts, strict=False):
+        if text is None:
+            return
+        yield _commit(version, text)
 
 
 def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | None:
@@ -73,26 +82,28 @@ def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | Non
     return int(version) if operation == "RESTORE" and version.isdecimal() else None
 
 
-def commit_text(location: Location, version: int) -> str:
-    """The actions of one commit, a JSON object per line.
+def commit_text(location: Location, version: int) -> str | None:
+    """The actions of one commit, a JSON object per line; None if the log has no such commit (any more).
 
     Raises:
-        FileNotFoundError: the log has no such commit (any more).
+        TableError: the log cannot be read; TableUnreachableError if the store did not answer.
     """
     name = f"_delta_log/{version:020d}.json"
-    if location.is_local:
-        return (location.local_path / name).read_text(encoding="utf-8")
-    import fsspec
+    with deltalake_calls("reading the log of the Delta table", location):
+        try:
+            if location.is_local:
+                return (location.local_path / name).read_text(encoding="utf-8")
+            return _stored_text(location, name)
+        except FileNotFoundError:
+            return None
 
-    filesystem, path = fsspec.core.url_to_fs(location.child(name).uri, **location.fsspec_options)
-    return str(filesystem.cat_file(path).decode("utf-8"))
 
+def _stored_text(location: Location, name: str) -> str:
+    # By deltalake's own client: its errors are known here, and no SDK of a cloud is needed.
+    from deltalake.fs import DeltaStorageHandler
 
-def _text_if_there(location: Location, version: int) -> str | None:
-    try:
-        return commit_text(location, version)
-    except FileNotFoundError:
-        return None
+    storage = DeltaStorageHandler(location.uri, store_options(location))
+    return bytes(storage.open_input_file(name).read()).decode("utf-8")
 
 
 def _paged(newest: int) -> Iterator[range]:

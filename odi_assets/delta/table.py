@@ -24,9 +24,9 @@ from odi_assets.delta.errors import (
     OF_NODES,
     ErrorTypes,
     deltalake_calls,
-    is_remote,
     require_known_scheme,
     require_own_runtime,
+    store_options,
 )
 from odi_assets.delta.history import Commit, CommittedStamp, commits
 from odi_assets.delta.partition_values import partition_string
@@ -34,9 +34,6 @@ from odi_assets.delta.retry import Retry, raced
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# deltalake tries each request again in silence, ten times by default; longer waits are for our retries, which tell.
-_PATIENCE = {"max_retries": "3", "retry_timeout": "10s"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class TableHandle:
 
     @classmethod
     def _opened(cls, location: Location, version: int | None, errors: ErrorTypes) -> TableHandle:
-        options = {**(_PATIENCE if is_remote(location.uri) else {}), **location.storage_options} or None
+        options = store_options(location)
         at = "" if version is None else f" at version {version}"
         with deltalake_calls(f"opening {errors.noun}{at}", location, errors):
             try:

@@ -26,7 +26,7 @@ from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
 from odi_assets.delta.types import WriteSpec
-from odi_assets.errors import OdiError, TableError
+from odi_assets.errors import OdiError, TableError, Transient
 from odi_assets.tables import staging
 from odi_assets.tables import writer as embedded
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
@@ -116,8 +116,9 @@ def test_an_error_before_the_commit_leaves_the_table_and_the_next_run_writes(
     spark: SparkSession, table: Location, begin: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: WriteMode
 ) -> None:
     fail_once(monkeypatch, refuse(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(TableError, match="No space left") as told:
         begin(mode)
+    assert not isinstance(told.value, Transient)
     assert rows_of(spark, table) == OLD
     begin(mode)
     assert rows_of(spark, table) == MODEL[mode]
@@ -143,7 +144,7 @@ def test_a_commit_that_landed_while_the_storage_went_away_is_found_by_the_next_r
 
         def land_and_go(commit: Commit, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
             commit(*arguments, **options)
-            patch.setattr(TableHandle, "open", gone)
+            patch.setattr(TableHandle, "open_once", gone)
             raise OSError("connection reset by peer")
 
         fail_once(patch, land_and_go)

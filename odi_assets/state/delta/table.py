@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import attempted, looked_for
-from odi_assets.delta.errors import OF_STATE, CommitConflict, StateOutcomeUnknownError, is_remote
+from odi_assets.delta.errors import OF_STATE, CommitConflict, StateOutcomeUnknownError, is_remote, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
@@ -100,7 +100,7 @@ class SystemTable:
                     self.columns.schema,
                     mode="ignore",
                     configuration=self._properties,
-                    storage_options=dict(self.location.storage_options) or None,
+                    storage_options=store_options(self.location),
                 )
         except StateError as error:
             # Of several processes that make it at once, all but one are refused: then it is there.
