@@ -19,7 +19,7 @@ from deltalake import CommitProperties, PostCommitHookProperties, Schema
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from odi_assets.delta.conflicts import Basis, stands
-from odi_assets.delta.errors import TableUnreachableError, store_options
+from odi_assets.delta.errors import OutcomeUnknownError, StoreUnreachableError, store_options
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.retry import Retry
@@ -123,7 +123,7 @@ def attempted(handle: TableHandle, send: Callable[[], object], look: Callable[[]
         what: names the commit in messages.
 
     Raises:
-        OdiError: of the types of ``handle.errors``. Unless it is ``unknown``, nothing was written.
+        OdiError: nothing was written, but after an OutcomeUnknownError, for which nobody can tell.
     """
     try:
         with handle.calls(what):
@@ -141,13 +141,13 @@ def looked_for(handle: TableHandle, look: Callable[[], T]) -> T:
     """What ``look`` finds of a commit that was sent.
 
     Raises:
-        OdiError: of the type ``handle.errors.unknown``: the store does not answer. It can be asked to look again.
+        OutcomeUnknownError: the store does not answer.
     """
     try:
         return look()
-    except handle.errors.unreachable as error:
+    except StoreUnreachableError as error:
         location = handle.location
-        unknown = handle.errors.unknown(
+        unknown = OutcomeUnknownError(
             f"it is not known whether a commit to {location.uri} was made: {error.message}",
             fix="when the store answers, look at what is there before writing it again",
             uri=location.uri,
@@ -164,7 +164,7 @@ def replace_files(handle: TableHandle, added: Sequence[AddAction], removed: Sequ
     refused.
 
     Raises:
-        OdiError: of the types of ``handle.errors``; nothing was changed.
+        TableError, StateError: nothing was changed.
     """
     now = int(time.time() * 1000)
     fence = Transaction(app_id, handle.transaction_number(app_id) + 1)
@@ -200,7 +200,7 @@ def commit(
     Raises:
         FencedError: the fence number was taken by another run. Nothing was written to the table.
         TableConflictError: another writer removed a file this commit removes, or the log moved in a way Delta refuses.
-        TableUnreachableError: the store did not answer until the retries were used up.
+        StoreUnreachableError: the store did not answer until the retries were used up.
         TableError: Delta or the store refuses the commit for good.
     """
 
@@ -234,17 +234,17 @@ def _retried(handle: TableHandle, attempt: Callable[[], int], retry: Retry | Non
     policy = retry or Retry(handle.location.retry)
     # Conflicts are not waited for: whoever met one has to look at the table first.
     return policy.call(
-        attempt, f"the commit to {handle.location.uri}", again=lambda error: isinstance(error, TableUnreachableError)
+        attempt, f"the commit to {handle.location.uri}", again=lambda error: isinstance(error, StoreUnreachableError)
     )
 
 
 def _settled_once(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
     try:
         landed = attempted(handle, send, lambda: _landed(handle, stamp), "the commit")
-    except TableUnreachableError:
+    except StoreUnreachableError:
         raise
     except TableError as error:
-        now = _now(handle)
+        now = TableHandle.open_once(handle.location)
         rival = _stamp_numbered(now, stamp)
         if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
             raise _fenced(stamp, rival) from error
@@ -259,7 +259,7 @@ def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[T
     """The table as others left it, if this commit may be made there as it is; None if it may not."""
     if not handle.exists:
         return None
-    now = _now(handle)
+    now = TableHandle.open_once(handle.location)
     if now.version == handle.version:
         return None
     taken = now.transaction_number(stamp.app_id)
@@ -278,15 +278,10 @@ def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -
     return now.exists and now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
 
 
-def _now(handle: TableHandle) -> TableHandle:
-    """The table as it is now; the waits for its store are those of the commit."""
-    return TableHandle.open_once(handle.location)
-
-
 def _landed(handle: TableHandle, stamp: Stamp) -> int | None:
     """The version of our own commit, if it is among those since ``handle`` was opened."""
     before = -1 if handle.version is None else handle.version
-    since = takewhile(lambda found: found.version > before, _now(handle).stamps())
+    since = takewhile(lambda found: found.version > before, TableHandle.open_once(handle.location).stamps())
     return next((found.version for found in since if found.write_id == stamp.write_id), None)
 
 
@@ -364,7 +359,7 @@ def _fenced(stamp: Stamp, rival: CommittedStamp | None) -> FencedError:
 
 
 def _own_version(handle: TableHandle, stamp: Stamp) -> int:
-    own = _stamp_numbered(_now(handle), stamp)
+    own = _stamp_numbered(TableHandle.open_once(handle.location), stamp)
     if own is None or own.write_id != stamp.write_id:
         raise TableError(
             f"the commit {stamp.write_id} to {handle.location.uri} was acknowledged and is not in the table's log",

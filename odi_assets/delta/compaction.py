@@ -94,7 +94,7 @@ def rewrite(
         app_id: the app transaction that lets one compaction at a time commit.
 
     Raises:
-        OdiError: of the types of ``handle.errors``; nothing was changed.
+        StateError: nothing was changed.
     """
     path = f"part-{uuid4()}.folded.parquet"
     with handle.calls("compacting"):

@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 
 from deltalake import __version__ as VERSION
 from deltalake.exceptions import (
@@ -28,27 +27,12 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import OdiError, StateConflictError, StateError, TableConflictError, TableError, Transient
 
 
-class TableUnreachableError(TableError, Transient):
-    """The store of a table did not answer this time. Fields: uri, connection."""
+class StoreUnreachableError(TableError, StateError, Transient):
+    """The store of a node's table, or of a system table, did not answer this time. Fields: uri, connection."""
 
 
-class StateUnreachableError(StateError, Transient):
-    """The store of the system tables did not answer this time. Fields: uri, connection."""
-
-
-class TableAccessError(TableError):
-    """The store of a table refused, and will again until its connection is repaired. Fields: uri, connection."""
-
-
-class StateAccessError(StateError):
-    """The store of the system tables refused, and will again until its connection is repaired.
-
-    Fields: uri, connection (None: the backend was given storage options and no name for them).
-    """
-
-
-class OutcomeUnknown(OdiError, Transient):
-    """A commit was sent, and neither its answer nor a look at the table could be had.
+class OutcomeUnknownError(StoreUnreachableError):
+    """A commit was sent, and neither its answer nor a look at the table could be had. Fields: uri, connection.
 
     Attributes:
         look: looks again, and returns what the commit's caller gets if it is in the table, None if it is not.
@@ -57,90 +41,61 @@ class OutcomeUnknown(OdiError, Transient):
     look: Callable[[], Any]
 
 
-class TableOutcomeUnknownError(TableUnreachableError, OutcomeUnknown):
-    """See :class:`OutcomeUnknown`."""
+class StoreAccessError(TableError, StateError):
+    """The store of a table refused, and will again until its connection is repaired.
+
+    Fields: uri, connection (None: the options were given by hand, without a name).
+    """
 
 
-class StateOutcomeUnknownError(StateUnreachableError, OutcomeUnknown):
-    """See :class:`OutcomeUnknown`."""
+class UnsupportedFeatureError(TableError, StateError):
+    """A table uses Delta features that we cannot read or write; Spark's own connector can. Fields: uri, features."""
 
 
 class CommitConflict(StateConflictError):
     """A commit to a system table met a concurrent one; after a fresh look it may be made again."""
 
 
-class UnsupportedTableError(TableError):
-    """A table uses Delta features that deltalake cannot read or write. Fields: uri, features."""
-
-
-class UnsupportedFeatureError(StateError):
-    """A system table uses Delta features that deltalake cannot read or write; Spark can. Fields: uri, features."""
-
-
 @dataclass(frozen=True)
-class ErrorTypes:
-    """The types that faults of a table are raised as, by who owns it.
+class Owner:
+    """Whose table it is, as far as its errors tell.
 
     Attributes:
         noun: what messages call such a table.
-        other: neither waiting nor repairing the connection helps.
-        conflict: a concurrent commit came first; nothing was written.
-        unreachable: the store did not answer; nothing was written.
-        unknown: it did not answer at the commit, nor afterwards.
-        access: the store refused.
-        unsupported: the table has features that deltalake lacks; ``without_feature`` says what to do then.
+        error: raised where neither waiting nor repairing the connection helps.
+        conflict: raised when a concurrent commit came first; nothing was written.
+        without_feature: what to do about features that deltalake lacks.
     """
 
     noun: str
-    other: type[OdiError]
+    error: type[OdiError]
     conflict: type[OdiError]
-    unreachable: type[OdiError]
-    unknown: type[TableOutcomeUnknownError | StateOutcomeUnknownError]
-    access: type[OdiError]
-    unsupported: type[OdiError]
     without_feature: str
 
 
-OF_NODES = ErrorTypes(
+NODE = Owner(
     "the Delta table",
     TableError,
     TableConflictError,
-    TableUnreachableError,
-    TableOutcomeUnknownError,
-    TableAccessError,
-    UnsupportedTableError,
     "use Spark's own Delta connector for this table, or copy it into a table without that feature",
 )
-OF_STATE = ErrorTypes(
+STATE = Owner(
     "a system table",
     StateError,
     CommitConflict,
-    StateUnreachableError,
-    StateOutcomeUnknownError,
-    StateAccessError,
-    UnsupportedFeatureError,
     "give the backend a `spark_session` with Delta's connector, or copy the state to new tables (`odi state migrate`)",
 )
 
+Answer = Literal["silence", "denied", "no bucket", "no object", "refused", "unusable", "unknown"]
+"""What a store answered, by what can be done about it.
 
-class Answer(Enum):
-    """What a store answered, by what can be done about it."""
-
-    UNKNOWN = auto()
-    """The words are not those of an object store's client."""
-    SILENCE = auto()
-    """The store did not answer, or had too much to do: a later call may succeed."""
-    DENIED = auto()
-    """Key, token or signature are none, are wrong, have expired, or do not give the right."""
-    NO_BUCKET = auto()
-    """There is no such bucket or container."""
-    NO_OBJECT = auto()
-    """One object is not there; the store is."""
-    REFUSED = auto()
-    """The request was understood and refused: another region, a name that cannot be."""
-    UNUSABLE = auto()
-    """The options made no client: nothing was sent."""
-
+* silence: it did not answer, or had too much to do: a later call may succeed.
+* denied: key, token or signature are none, are wrong, have expired, or do not give the right.
+* no bucket, no object: there is no such bucket or container; one object is not there, the store is.
+* refused: the request was understood and refused: another region, a name that cannot be.
+* unusable: the options made no client: nothing was sent.
+* unknown: the words are not those of an object store's client.
+"""
 
 _TRANSIENT = frozenset(
     {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ESTALE}
@@ -175,7 +130,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def require_own_runtime(types: ErrorTypes) -> None:
+def require_own_runtime(owner: Owner) -> None:
     """deltalake's threads do not survive a fork: say so before it panics.
 
     Raises:
@@ -184,15 +139,15 @@ def require_own_runtime(types: ErrorTypes) -> None:
     global _used
     _used = True
     if _forked:
-        raise types.other(
+        raise owner.error(
             f"process {os.getpid()} was forked from one that had opened Delta tables; deltalake does not work there",
             fix="start worker processes with the `spawn` or `forkserver` method",
         )
 
 
 @contextmanager
-def deltalake_calls(what: str, location: Location, types: ErrorTypes = OF_NODES) -> Iterator[None]:
-    """Run deltalake calls on the table at ``location`` and raise its errors, panics included, as those of ``types``.
+def deltalake_calls(what: str, location: Location, owner: Owner = NODE) -> Iterator[None]:
+    """Run deltalake calls on the table at ``location`` and raise its errors, panics included, as ours.
 
     Args:
         what: names the calls in messages.
@@ -202,43 +157,43 @@ def deltalake_calls(what: str, location: Location, types: ErrorTypes = OF_NODES)
     except OdiError:
         raise
     except (DeltaError, OSError) as error:
-        raise translated(error, what, location, types) from error
+        raise translated(error, what, location, owner) from error
     except BaseException as error:
         if type(error) is Exception:
             # A stream that breaks off while it is read: arro3 has no type for it.
-            raise translated(error, what, location, types) from error
+            raise translated(error, what, location, owner) from error
         # deltalake's panics are no Exceptions, and have no public type.
         if type(error).__name__ != "PanicException":
             raise
         message = f"{what}: deltalake broke down at {location.uri}: {plain(error)}"
-        raise types.other(message, uri=location.uri) from error
+        raise owner.error(message, uri=location.uri) from error
 
 
-def translated(error: Exception, what: str, location: Location, types: ErrorTypes = OF_NODES) -> OdiError:
+def translated(error: Exception, what: str, location: Location, owner: Owner = NODE) -> OdiError:
     """The error of ours for what deltalake raised."""
     uri, connection = location.uri, location.connection
     message = f"{what} failed at {uri}: {plain(error)}"
     features = unsupported_features(error)
     if features:
-        return types.unsupported(
+        return UnsupportedFeatureError(
             f"{what} failed at {uri}: the table uses Delta features that deltalake {VERSION} cannot handle here: "
             f"{', '.join(features)}",
-            fix=types.without_feature,
+            fix=owner.without_feature,
             uri=uri,
             features=features,
         )
     if isinstance(error, CommitFailedError):
-        return types.conflict(message, fix="try again; nothing was written", uri=uri)
+        return owner.conflict(message, fix="try again; nothing was written", uri=uri)
     if isinstance(error, SchemaMismatchError | DeltaProtocolError):
-        return types.other(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
+        return owner.error(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
     if _is_transient(error):
-        return types.unreachable(message, fix="try again when the store answers", uri=uri, connection=connection)
+        return StoreUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
     if is_remote(uri):
-        return _of_store(answer(error), message, location, types)
-    return types.other(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
+        return _of_store(answer(error), message, location, owner)
+    return owner.error(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
 
 
-def require_known_scheme(error: TableNotFoundError, uri: str, types: ErrorTypes) -> None:
+def require_known_scheme(error: TableNotFoundError, uri: str, owner: Owner) -> None:
     """A URI that deltalake does not understand is not a table that is not there yet, though it raises the same type.
 
     Raises:
@@ -246,7 +201,7 @@ def require_known_scheme(error: TableNotFoundError, uri: str, types: ErrorTypes)
     """
     if "Unknown scheme" in str(error):
         scheme = uri.partition("://")[0]
-        raise types.other(
+        raise owner.error(
             f"a Delta table cannot be at {uri}: `{scheme}` is no scheme of a store",
             fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
             uri=uri,
@@ -278,12 +233,12 @@ def answer(error: BaseException) -> Answer:
     if status:
         return _of_status(int(status[1]), text)
     if "loading credentials" in text:
-        return Answer.DENIED
+        return "denied"
     if "builder error" in text:
-        return Answer.UNUSABLE
+        return "unusable"
     if "Error performing" in text or "HTTP error" in text:
-        return Answer.SILENCE
-    return Answer.UNUSABLE if _NO_CLIENT.match(text) else Answer.UNKNOWN
+        return "silence"
+    return "unusable" if _NO_CLIENT.match(text) else "unknown"
 
 
 def unsupported_features(error: Exception) -> tuple[str, ...]:
@@ -298,29 +253,29 @@ def unsupported_features(error: Exception) -> tuple[str, ...]:
 
 def _of_status(status: int, text: str) -> Answer:
     if status in (401, 403) or "ExpiredToken" in text:
-        return Answer.DENIED
+        return "denied"
     if status == 404:
         listing = "Error performing list request" in text or "NoSuchBucket" in text or "ContainerNotFound" in text
-        return Answer.NO_BUCKET if listing else Answer.NO_OBJECT
-    return Answer.SILENCE if status >= 500 or status in _BUSY else Answer.REFUSED
+        return "no bucket" if listing else "no object"
+    return "silence" if status >= 500 or status in _BUSY else "refused"
 
 
-def _of_store(found: Answer, message: str, location: Location, types: ErrorTypes) -> OdiError:
+def _of_store(found: Answer, message: str, location: Location, owner: Owner) -> OdiError:
     uri, connection = location.uri, location.connection
     where = f"connection `{connection}`" if connection else "the storage options"
     fixes = {
-        Answer.DENIED: f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
+        "denied": f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
         "or does not give the right to list, read, write and delete there",
-        Answer.NO_BUCKET: f"make the bucket or container, or correct its name in {where}",
-        Answer.REFUSED: f"correct {where}: its region, its endpoint and its names",
-        Answer.UNUSABLE: f"correct {where}: nothing could be asked with it",
+        "no bucket": f"make the bucket or container, or correct its name in {where}",
+        "refused": f"correct {where}: its region, its endpoint and its names",
+        "unusable": f"correct {where}: nothing could be asked with it",
     }
     if found in fixes:
-        return types.access(message, fix=fixes[found], uri=uri, connection=connection)
-    if found is Answer.SILENCE:
+        return StoreAccessError(message, fix=fixes[found], uri=uri, connection=connection)
+    if found == "silence":
         fix = f"check the network and the endpoint of {where}, or try again when the store answers"
-        return types.unreachable(message, fix=fix, uri=uri, connection=connection)
-    return types.other(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+        return StoreUnreachableError(message, fix=fix, uri=uri, connection=connection)
+    return owner.error(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
 
 
 def _is_transient(error: Exception) -> bool:

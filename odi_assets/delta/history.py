@@ -7,10 +7,11 @@ log: on a handle that is not at the newest version, every commit gets another on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from odi_assets.connections.location import Location
@@ -55,25 +56,20 @@ def commits(location: Location, newest: int) -> Iterator[Commit]:
     """Commits from ``newest`` down to the oldest that the log still has.
 
     Raises:
-        TableError: the log cannot be read; TableUnreachableError if the store did not answer.
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
     """
-    if location.is_local:
-        versions: Iterable[int] = range(newest, -1, -1)
-        yield from _until_gone(versions, (commit_text(location, version) for version in versions))
-        return
     with ThreadPoolExecutor(max_workers=8) as pool:
-        for versions in _paged(newest):
-            texts = list(pool.map(lambda version: commit_text(location, version), versions))
-            yield from _until_gone(versions, texts)
-            if None in texts:
-                return
-
-
-def _until_gone(versions: Iterable[int], texts: Iterable[str | None]) -> Iterator[Commit]:
-    for version, text in zip(versions, texts, strict=False):
-        if text is None:
-            return
-        yield _commit(version, text)
+        # A local log is read one by one: whoever asks mostly stops at the newest.
+        pages: Iterator[Sequence[int]] = (
+            ([version] for version in range(newest, -1, -1)) if location.is_local else _paged(newest)
+        )
+        for versions in pages:
+            read = partial(commit_text, location)
+            texts = map(read, versions) if location.is_local else pool.map(read, versions)
+            for version, text in zip(versions, texts, strict=True):
+                if text is None:
+                    return
+                yield _commit(version, text)
 
 
 def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | None:
@@ -86,7 +82,7 @@ def commit_text(location: Location, version: int) -> str | None:
     """The actions of one commit, a JSON object per line; None if the log has no such commit (any more).
 
     Raises:
-        TableError: the log cannot be read; TableUnreachableError if the store did not answer.
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
     """
     name = f"_delta_log/{version:020d}.json"
     with deltalake_calls("reading the log of the Delta table", location):
@@ -122,26 +118,10 @@ def _commit(version: int, text: str) -> Commit:
             info = json.loads(line)["commitInfo"]
             break
     made_at = datetime.fromtimestamp(int(info.get("timestamp") or 0) / 1000, UTC)
-    return Commit(
-        version,
-        made_at,
-        str(info.get("operation") or ""),
-        info.get("operationParameters") or {},
-        _stamp_of(version, made_at, info.get(METADATA_KEY)),
-    )
-
-
-def _stamp_of(version: int, made_at: datetime, facts: Any) -> CommittedStamp | None:
+    facts, stamp = info.get(METADATA_KEY), None
     if isinstance(facts, str):
         facts = json.loads(facts)
-    if not isinstance(facts, dict) or "fence" not in facts:
-        return None
-    fence = facts["fence"]
-    return CommittedStamp(
-        version=version,
-        app_id=str(fence["app_id"]),
-        number=int(fence["number"]),
-        write_id=str(facts.get("write_id", "")),
-        facts=facts,
-        committed_at=made_at,
-    )
+    if isinstance(facts, dict) and "fence" in facts:
+        app_id, number = str(facts["fence"]["app_id"]), int(facts["fence"]["number"])
+        stamp = CommittedStamp(version, app_id, number, str(facts.get("write_id", "")), facts, made_at)
+    return Commit(version, made_at, str(info.get("operation") or ""), info.get("operationParameters") or {}, stamp)

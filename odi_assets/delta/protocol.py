@@ -9,7 +9,7 @@ import json
 
 from deltalake import TableFeatures
 
-from odi_assets.delta.errors import OF_NODES, UnsupportedTableError
+from odi_assets.delta.errors import NODE, UnsupportedFeatureError
 from odi_assets.delta.table import TableHandle
 
 # Features that change what the rows of a file are; a file list would give wrong rows or wrong names.
@@ -44,12 +44,12 @@ _BY_PROPERTY = {
 
 
 def require_readable(handle: TableHandle) -> None:
-    """Raises UnsupportedTableError if a list of the table's files would not give its rows."""
+    """Raises UnsupportedFeatureError if a list of the table's files would not give its rows."""
     _refuse(handle, _READ_BREAKERS, "read")
 
 
 def require_writable(handle: TableHandle) -> None:
-    """Raises UnsupportedTableError if rows added as files would break a rule the table keeps."""
+    """Raises UnsupportedFeatureError if rows added as files would break a rule the table keeps."""
     if handle.exists:
         _refuse(handle, _WRITE_BREAKERS, "written")
 
@@ -79,10 +79,10 @@ def _has_type(kind: object, wanted: str) -> bool:
 def _refuse(handle: TableHandle, breakers: dict[str, str], verb: str) -> None:
     found = sorted({breakers[feature] for feature in _features(handle) if feature in breakers})
     if found:
-        raise UnsupportedTableError(
+        raise UnsupportedFeatureError(
             f"the Delta table at {handle.location.uri} uses {' and '.join(found)}, "
             f"and cannot be {verb} by the embedded engine",
-            fix=OF_NODES.without_feature,
+            fix=NODE.without_feature,
             uri=handle.location.uri,
             features=tuple(found),
         )

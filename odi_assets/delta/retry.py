@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import tenacity
 
 from odi_assets.config.models import RetryConfig
-from odi_assets.delta.errors import OutcomeUnknown
+from odi_assets.delta.errors import OutcomeUnknownError
 from odi_assets.errors import OdiError, Transient
 
 _log = logging.getLogger(__name__)
@@ -69,6 +69,20 @@ class Retry:
         Raises:
             Exception: what ``operation`` raised last, with a note of how often it was tried.
         """
+        look: Callable[[], Any] | None = None
+
+        def attempt() -> T:
+            nonlocal look
+            found: T | None = look() if look is not None else None
+            if found is not None:
+                return found
+            look = None
+            try:
+                return operation()
+            except OutcomeUnknownError as error:
+                look = error.look
+                raise
+
         policy = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self.config.attempts),
             wait=lambda state: self.config.delay(state.attempt_number) + self._draw(0.0, self.config.jitter),
@@ -77,7 +91,7 @@ class Retry:
             before_sleep=lambda state: self._tell(state, what),
             retry_error_callback=_give_up,
         )
-        return policy(_looking_first(operation))
+        return policy(attempt)
 
     def _tell(self, state: tenacity.RetryCallState, what: str) -> None:
         error = _met(state)
@@ -110,26 +124,6 @@ def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
                 raise
         time.sleep(_RACE_SECONDS * number)
     return attempt()
-
-
-def _looking_first(operation: Callable[[], T]) -> Callable[[], T]:
-    """``operation``, which after an :class:`OutcomeUnknown` is made again only if its commit is not in the table."""
-    look: Callable[[], Any] | None = None
-
-    def attempt() -> T:
-        nonlocal look
-        if look is not None:
-            found: T | None = look()
-            if found is not None:
-                return found
-            look = None
-        try:
-            return operation()
-        except OutcomeUnknown as error:
-            look = error.look
-            raise
-
-    return attempt
 
 
 def _give_up(state: tenacity.RetryCallState) -> NoReturn:

@@ -21,8 +21,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import (
-    OF_NODES,
-    ErrorTypes,
+    NODE,
+    Owner,
     deltalake_calls,
     require_known_scheme,
     require_own_runtime,
@@ -51,13 +51,13 @@ class TableHandle:
 
     Attributes:
         location: where it is.
-        errors: what its faults are raised as.
+        owner: whose it is; tells what its faults are raised as.
         opened_at: when this handle was opened, in seconds of the clock.
     """
 
-    def __init__(self, location: Location, table: DeltaTable | None, errors: ErrorTypes = OF_NODES) -> None:
+    def __init__(self, location: Location, table: DeltaTable | None, owner: Owner = NODE) -> None:
         self.location = location
-        self.errors = errors
+        self.owner = owner
         self.opened_at = time.time()
         self._opened_at_monotonic = time.monotonic()
         self._table = table
@@ -69,36 +69,36 @@ class TableHandle:
         A store that does not answer is asked again as ``location.retry`` says.
 
         Raises:
-            TableUnreachableError: the store did not answer.
-            TableAccessError: the store refused.
+            StoreUnreachableError: the store did not answer.
+            StoreAccessError: the store refused.
             TableError: there is something, but not a table this version of deltalake can open.
         """
         return Retry(location.retry).call(lambda: cls.open_once(location, version), f"opening {location.uri}")
 
     @classmethod
-    def open_once(cls, location: Location, version: int | None = None, errors: ErrorTypes = OF_NODES) -> TableHandle:
+    def open_once(cls, location: Location, version: int | None = None, owner: Owner = NODE) -> TableHandle:
         """Like :meth:`open`, without waiting for the store; for callers with retries of their own."""
-        require_own_runtime(errors)
+        require_own_runtime(owner)
         # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
         return raced(
-            lambda: cls._opened(location, version, errors),
-            lost=lambda error: version is None and type(error) is errors.other,
+            lambda: cls._opened(location, version, owner),
+            lost=lambda error: version is None and type(error) is owner.error,
         )
 
     @classmethod
-    def _opened(cls, location: Location, version: int | None, errors: ErrorTypes) -> TableHandle:
+    def _opened(cls, location: Location, version: int | None, owner: Owner) -> TableHandle:
         options = store_options(location)
         at = "" if version is None else f" at version {version}"
-        with deltalake_calls(f"opening {errors.noun}{at}", location, errors):
+        with deltalake_calls(f"opening {owner.noun}{at}", location, owner):
             try:
-                return cls(location, DeltaTable(location.uri, version=version, storage_options=options), errors)
+                return cls(location, DeltaTable(location.uri, version=version, storage_options=options), owner)
             except TableNotFoundError as error:
-                require_known_scheme(error, location.uri, errors)
-                return cls(location, None, errors)
+                require_known_scheme(error, location.uri, owner)
+                return cls(location, None, owner)
 
     def calls(self, what: str) -> AbstractContextManager[None]:
         """Run deltalake calls on this table and raise its errors as ours; ``what`` names them."""
-        return deltalake_calls(what, self.location, self.errors)
+        return deltalake_calls(what, self.location, self.owner)
 
     @property
     def exists(self) -> bool:
@@ -112,7 +112,7 @@ class TableHandle:
             TableError: there is no table here.
         """
         if self._table is None:
-            raise self.errors.other(
+            raise self.owner.error(
                 f"there is no Delta table at {self.location.uri}",
                 fix="run the node that writes it first",
                 uri=self.location.uri,

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from odi_assets.config.models import Connection, RetryConfig
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta.commit import FileChanges, Stamp, commit
-from odi_assets.delta.errors import TableAccessError, TableOutcomeUnknownError, TableUnreachableError
+from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, TableConflictError
 from odi_assets_tests.state import clouds
@@ -74,11 +74,11 @@ def test_retries_that_are_used_up_leave_the_table_as_it_was(store: dict[str, Any
     write(TableHandle.open(table), 1)
     handle = TableHandle.open(table)
     clouds.fail(store, "busy-commit", 1000)
-    with pytest.raises(TableUnreachableError, match="503") as given_up:
+    with pytest.raises(StoreUnreachableError, match="503") as given_up:
         write(handle, 2)
     assert given_up.value.connection == "cloud"
     assert given_up.value.__notes__ == ["given up after 4 attempts"]
-    assert not isinstance(given_up.value, TableOutcomeUnknownError)
+    assert not isinstance(given_up.value, OutcomeUnknownError)
     clouds.fail(store, "busy", 0)
     assert TableHandle.open(table).version == 0
     assert write(handle, 2) == 1
@@ -90,7 +90,7 @@ def test_a_commit_whose_outcome_nobody_can_tell_is_not_made_again_unseen(
     write(TableHandle.open(table), 1)
     handle = TableHandle.open(table)
     clouds.fail(store, "silent-after-commit", 1000)
-    with pytest.raises(TableOutcomeUnknownError, match="it is not known whether a commit to .* was made"):
+    with pytest.raises(OutcomeUnknownError, match=r"it is not known whether a commit to .* was made"):
         write(handle, 2)
     clouds.fail(store, "busy", 0)
     assert TableHandle.open(table).transaction_number("app") == 2
@@ -109,7 +109,7 @@ def test_opening_waits_for_a_store_that_does_not_answer(
     assert told(caplog)
     assert set(told(caplog)) == {"opening s3"}
     clouds.fail(store, "busy", 1000)
-    with pytest.raises(TableUnreachableError):
+    with pytest.raises(StoreUnreachableError):
         TableHandle.open(table)
     clouds.fail(store, "busy", 0)
 
@@ -119,16 +119,16 @@ def test_the_log_is_read_by_deltalakes_own_client(store: dict[str, Any], table: 
     handle = TableHandle.open(table)
     assert [stamp.facts["run_id"] for stamp in handle.stamps()] == ["r1"]
     clouds.fail(store, "busy", 1000)
-    with pytest.raises(TableUnreachableError, match="reading the log"):
+    with pytest.raises(StoreUnreachableError, match="reading the log"):
         list(handle.stamps())
     clouds.fail(store, "busy", 0)
 
 
 def test_a_store_that_refuses_is_told_at_once_with_its_connection(
-    table: Location, store: dict[str, Any], caplog: pytest.LogCaptureFixture
+    store: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = TypeAdapter(Connection).validate_python({**store, "bucket": "nowhere"})
-    with pytest.raises(TableAccessError, match="nowhere") as refused:
+    with pytest.raises(StoreAccessError, match="nowhere") as refused:
         TableHandle.open(resolve(connection, "t", Path(), name="cloud"))
     assert "connection `cloud`" in refused.value.fix
     assert SECRET not in str(refused.value) + repr(vars(refused.value))

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from odi_assets.config.models import Connection
 from odi_assets.connections import resolve
-from odi_assets.delta.errors import StateAccessError, StateUnreachableError
+from odi_assets.delta.errors import StoreAccessError, StoreUnreachableError
 from odi_assets.delta.retry import Retry
 from odi_assets.errors import StateError, Transient
 from odi_assets.state import StateBackend
@@ -183,7 +183,7 @@ def test_a_store_that_refuses_is_told_at_once_with_its_connection_and_no_secret(
     caplog.set_level(logging.DEBUG)
     backend = open_cloud(connection, folder)
     for call in (lambda: backend.get_hwm("k"), lambda: backend.set_hwm("k", 1), lambda: backend.record_runs([run()])):
-        with pytest.raises(StateAccessError, match=r"lake|nowhere") as told:
+        with pytest.raises(StoreAccessError, match=r"lake|nowhere") as told:
             call()
         assert told.value.connection == "cloud"
         assert "connection `cloud`" in str(told.value)
@@ -202,7 +202,7 @@ def test_a_signature_that_may_only_read_reads_and_is_told_when_it_writes(servers
     connection["auth"]["sas_token"] = clouds.sas(rights="rl")
     backend = open_cloud(connection, folder)
     assert backend.get_hwm("k") == 1
-    with pytest.raises(StateAccessError, match="403") as told:
+    with pytest.raises(StoreAccessError, match="403") as told:
         backend.set_hwm("k", 2)
     assert "write" in told.value.fix
     assert not leaked(connection, "".join(traceback.format_exception(told.value)))
@@ -223,7 +223,7 @@ def test_an_endpoint_that_does_not_answer_is_asked_again_and_then_told(
         retry=Retry(sleep=waits.append, draw=lambda low, _high: low),
         connection="cloud",
     )
-    with pytest.raises(StateUnreachableError, match="tests/") as told:
+    with pytest.raises(StoreUnreachableError, match="tests/") as told:
         backend.get_hwm("k")
     assert waits == [1, 2, 4, 8, 16]
     assert "endpoint of connection `cloud`" in told.value.fix
@@ -240,7 +240,7 @@ def test_a_data_file_that_is_gone_is_told_and_not_asked_for_again(servers: Serve
     client.delete_object(Bucket="lake", Key=gone)
     with pytest.raises(StateError, match="reading a system table failed") as told:
         backend.get_hwm("k")
-    assert not isinstance(told.value, Transient | StateAccessError)
+    assert not isinstance(told.value, Transient | StoreAccessError)
 
 
 def leaked(connection: dict[str, Any], text: str) -> list[str]:

@@ -191,7 +191,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for_by_every_call(
         patched.setattr(delta_tables, "DeltaTable", away)
         READS[call](opened(grown, waits))
     assert waits == [1.5, 2.5]
-    assert sum("StateUnreachableError" in record.getMessage() for record in caplog.records) == 2
+    assert sum("StoreUnreachableError" in record.getMessage() for record in caplog.records) == 2
 
 
 @pytest.mark.parametrize("call", READS)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.errors import CommitConflict, StateUnreachableError, UnsupportedFeatureError
+from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.state.backend import BaseBackend, Change
@@ -207,4 +207,4 @@ class _OrSpark(Generic[L]):
 
 
 def _commit_may_succeed(error: BaseException) -> bool:
-    return isinstance(error, CommitConflict | StateUnreachableError)
+    return isinstance(error, CommitConflict | StoreUnreachableError)

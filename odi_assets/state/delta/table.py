@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import attempted, looked_for
-from odi_assets.delta.errors import OF_STATE, CommitConflict, StateOutcomeUnknownError, is_remote, store_options
+from odi_assets.delta.errors import STATE, CommitConflict, OutcomeUnknownError, is_remote, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
@@ -73,7 +73,7 @@ class SystemTable:
         Raises:
             StateError: there is something, and it cannot be opened.
         """
-        handle = TableHandle.open_once(self.location, errors=OF_STATE)
+        handle = TableHandle.open_once(self.location, owner=STATE)
         return handle if handle.exists else None
 
     def open_for_writing(self) -> TableHandle:
@@ -91,7 +91,7 @@ class SystemTable:
         return handle
 
     def _create(self) -> TableHandle:
-        place = TableHandle(self.location, None, OF_STATE)
+        place = TableHandle(self.location, None, STATE)
         refused: StateError | None = None
         try:
             with place.calls("making a system table"):
@@ -218,8 +218,8 @@ class SystemTable:
 
         Raises:
             CommitConflict: nothing was written; look again.
-            StateUnreachableError: nothing was written; the store did not answer.
-            StateOutcomeUnknownError: the store stopped to answer at the commit; it is looked for before a retry.
+            StoreUnreachableError: nothing was written; the store did not answer.
+            OutcomeUnknownError: the store stopped to answer at the commit; it is looked for before a retry.
             StateError: nothing was written, and trying again would not help.
         """
 
@@ -239,7 +239,7 @@ class SystemTable:
 
         try:
             found = attempted(handle, send, look, "appending to a system table")
-        except StateOutcomeUnknownError:
+        except OutcomeUnknownError:
             raise
         except StateError as error:
             if type(error.__cause__) is DeltaError and self._moved(handle):
