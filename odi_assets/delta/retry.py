@@ -10,9 +10,8 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
-
-import tenacity
+from itertools import count
+from typing import Any, TypeVar
 
 from odi_assets.config.models import RetryConfig
 from odi_assets.delta.errors import OutcomeUnknownError
@@ -70,40 +69,29 @@ class Retry:
             Exception: what ``operation`` raised last, with a note of how often it was tried.
         """
         look: Callable[[], Any] | None = None
-
-        def attempt() -> T:
-            nonlocal look
-            found: T | None = look() if look is not None else None
-            if found is not None:
-                return found
-            look = None
+        for attempt in count(1):
             try:
-                return operation()
-            except OutcomeUnknownError as error:
-                look = error.look
-                raise
-
-        policy = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self.config.attempts),
-            wait=lambda state: self.config.delay(state.attempt_number) + self._draw(0.0, self.config.jitter),
-            retry=tenacity.retry_if_exception(again),
-            sleep=self._sleep or time.sleep,
-            before_sleep=lambda state: self._tell(state, what),
-            retry_error_callback=_give_up,
-        )
-        return policy(attempt)
-
-    def _tell(self, state: tenacity.RetryCallState, what: str) -> None:
-        error = _met(state)
-        _log.warning(
-            "%s: attempt %d of %d met %s: %s; trying again in %.1f s",
-            what,
-            state.attempt_number,
-            self.config.attempts,
-            type(error).__name__,
-            getattr(error, "message", error),
-            state.upcoming_sleep,
-        )
+                found: T | None = look() if look is not None else None
+                return operation() if found is None else found
+            except Exception as error:
+                look = error.look if isinstance(error, OutcomeUnknownError) else None
+                if not again(error):
+                    raise
+                if attempt >= self.config.attempts:
+                    error.add_note(f"given up after {attempt} attempts")
+                    raise
+                wait = self.config.delay(attempt) + self._draw(0.0, self.config.jitter)
+                told = (
+                    what,
+                    attempt,
+                    self.config.attempts,
+                    type(error).__name__,
+                    getattr(error, "message", error),
+                    wait,
+                )
+                _log.warning("%s: attempt %d of %d met %s: %s; trying again in %.1f s", *told)
+            (self._sleep or time.sleep)(wait)
+        raise AssertionError("counting does not end")
 
 
 def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
@@ -124,16 +112,3 @@ def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
                 raise
         time.sleep(_RACE_SECONDS * number)
     return attempt()
-
-
-def _give_up(state: tenacity.RetryCallState) -> NoReturn:
-    error = _met(state)
-    error.add_note(f"given up after {state.attempt_number} attempts")
-    raise error
-
-
-def _met(state: tenacity.RetryCallState) -> BaseException:
-    error = state.outcome.exception() if state.outcome else None
-    if error is None:
-        raise RuntimeError("a retry without an error")
-    return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -58,6 +58,9 @@ class Move:
     entry: HwmEntry
     expected: int | None
     older: tuple[HwmEntry, ...] = ()
+
+
+_HWMS = ("hwm_before", "hwm_after")
 
 
 class RunStatus(StrEnum):
@@ -126,63 +129,42 @@ class RunRecord:
 
     def to_row(self, environment: str | None) -> dict[str, Any]:
         """The row of ``meta_runs``, stamped with ``environment``: Odibi's columns first, then ours."""
+        same = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "metrics"}
+        ended = self.timestamp.astimezone(UTC)
         return {
-            "run_id": self.run_id,
-            "project": self.project,
-            "pipeline_name": self.pipeline_name,
-            "node_name": self.node_name,
+            **same,
             "status": RunStatus(self.status).value,
-            "rows_processed": self.rows_processed,
-            "duration_ms": self.duration_ms,
             "metrics_json": json.dumps(plain(dict(self.metrics)), ensure_ascii=False),
             "environment": environment,
-            "timestamp": self.timestamp.astimezone(UTC),
-            "date": self.timestamp.astimezone(UTC).date(),
-            "started_at": self.started_at.astimezone(UTC) if self.started_at else None,
-            "partition_key": self.partition_key,
-            "trigger": self.trigger,
-            "attempt": self.attempt,
-            "hwm_before": _hwm_text(self.hwm_before),
-            "hwm_after": _hwm_text(self.hwm_after),
-            "table_version": self.table_version,
-            "code_version": self.code_version,
-            "error": self.error,
+            "timestamp": ended,
+            "date": ended.date(),
+            "started_at": self.started_at and self.started_at.astimezone(UTC),
+            **{name: None if same[name] is None else values.encode(same[name]).json for name in _HWMS},
         }
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> RunRecord:
         """The record of a row; columns that Odibi does not write may be missing or null."""
         metrics = values.decode(row.get("metrics_json"), None)
+        found = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
+        never = datetime.min.replace(tzinfo=UTC)
+        required = {"run_id": "", "pipeline_name": "", "node_name": "", "duration_ms": 0, "timestamp": never}
+        nullable = {"project": None, "rows_processed": None}
         return cls(
-            run_id=row.get("run_id") or "",
-            project=row.get("project"),
-            pipeline_name=row.get("pipeline_name") or "",
-            node_name=row.get("node_name") or "",
-            status=RunStatus.parse(row.get("status")),
-            rows_processed=row.get("rows_processed"),
-            duration_ms=row.get("duration_ms") or 0,
-            metrics=metrics if isinstance(metrics, dict) else {},
-            environment=row.get("environment"),
-            timestamp=row.get("timestamp") or datetime.min.replace(tzinfo=UTC),
-            started_at=row.get("started_at"),
-            partition_key=row.get("partition_key"),
-            trigger=row.get("trigger"),
-            attempt=row.get("attempt") or 1,
-            hwm_before=values.decode(row.get("hwm_before"), None),
-            hwm_after=values.decode(row.get("hwm_after"), None),
-            table_version=row.get("table_version"),
-            code_version=row.get("code_version"),
-            error=row.get("error"),
+            **{
+                **required,
+                **nullable,
+                **found,
+                "status": RunStatus.parse(row.get("status")),
+                "metrics": metrics if isinstance(metrics, dict) else {},
+                **{name: values.decode(row.get(name), None) for name in _HWMS},
+            }
         )
 
 
 def newest_first(record: RunRecord) -> tuple[datetime, int]:
     """Sort key, to be reversed."""
     return record.timestamp, record.attempt
-
-
-def _hwm_text(value: Any) -> str | None:
-    return None if value is None else values.encode(value).json
 
 
 def check_key(key: str) -> str:
@@ -242,19 +224,13 @@ def info_of(record: RunRecord | None) -> dict[str, Any] | None:
     """A record as ``get_last_run_info`` gives it: ``success`` and ``metadata`` first, as Odibi has them."""
     if record is None:
         return None
+    names = ("run_id", "rows_processed", "duration_ms", *_HWMS, "table_version", "code_version", "error")
     return {
         "success": record.status.succeeded,
         "metadata": dict(record.metrics),
         "timestamp": record.timestamp.isoformat(),
         "status": record.status.value,
-        "run_id": record.run_id,
-        "rows_processed": record.rows_processed,
-        "duration_ms": record.duration_ms,
-        "hwm_before": record.hwm_before,
-        "hwm_after": record.hwm_after,
-        "table_version": record.table_version,
-        "code_version": record.code_version,
-        "error": record.error,
+        **{name: getattr(record, name) for name in names},
     }
 
 
