@@ -88,15 +88,15 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
 
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
-    """``commits`` without those that were undone: what lies between ``after`` and the rows that stand there now."""
-    standing: dict[int, tuple[CommitChange, ...]] = {after: ()}
+    """``commits`` without those that were undone: what lies between ``after`` and the rows that are there now."""
+    in_effect: dict[int, tuple[CommitChange, ...]] = {after: ()}
     found: tuple[CommitChange, ...] = ()
     for commit in commits:
-        if commit.restored in standing:
-            found = (*standing[commit.restored], CommitChange(commit.version, "none"))
+        if commit.restored in in_effect:
+            found = (*in_effect[commit.restored], CommitChange(commit.version, "none"))
         else:
             found = (*found, commit)
-        standing[commit.version] = found
+        in_effect[commit.version] = found
     return found
 
 

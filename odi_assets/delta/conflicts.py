@@ -1,4 +1,4 @@
-"""What of a table a write was computed from, and whether that still stands when other commits came first.
+"""Conflict checks: what of a table a write was computed from, and whether others have changed that since.
 
 deltalake lets two writers add files without a word: it looks at what a commit removes, not at what it read. Of two
 writes of one empty partition, or of one new key, both would stay. So such commits are made on the version they were

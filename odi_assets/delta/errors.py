@@ -264,7 +264,7 @@ def _of_store(found: Answer, message: str, location: Location, owner: Owner) -> 
     uri, connection = location.uri, location.connection
     where = f"connection `{connection}`" if connection else "the storage options"
     fixes = {
-        "denied": f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
+        "denied": f"repair the key, token or signature of {where}: there is none, or it is wrong, has expired, "
         "or does not give the right to list, read, write and delete there",
         "no bucket": f"make the bucket or container, or correct its name in {where}",
         "refused": f"correct {where}: its region, its endpoint and its names",

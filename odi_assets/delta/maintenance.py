@@ -59,7 +59,7 @@ class Maintenance:
 
     Attributes:
         compaction: files that went and came; in a dry run, those that would.
-        after: what it is like then; in a dry run with the bytes of now, for only rewriting would tell others.
+        after: the table afterwards; in a dry run its bytes are those of before, for only rewriting would show others.
         vacuumed: files deleted from storage, relative to the table.
         vacuumed_bytes: their size.
         log_files_removed: files of the log that were out of Delta's ``delta.logRetentionDuration``.
@@ -184,7 +184,7 @@ def rewindable_from(handle: TableHandle) -> int:
 
 
 def _opens(location: Location, version: int) -> bool:
-    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that stand on nothing.
+    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
     try:
         return TableHandle.open(location, version).exists
     except TableError:

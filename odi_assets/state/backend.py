@@ -62,7 +62,7 @@ class StateBackend(Protocol):
         ...
 
     def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
-        """Move ``key`` forward to ``value``. A value that lies before the present one, or is of another type, is
+        """Move ``key`` on to ``value``. A value that lies before the present one, or is of another type, is
         refused with ``StateError``: use :meth:`reset_hwm`."""
         ...
 
@@ -92,7 +92,7 @@ class StateBackend(Protocol):
         ...
 
     def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
-        """Move many keys forward, all or none. Each update holds ``key`` and ``value``, and may hold
+        """Move many keys on, all or none. Each update holds ``key`` and ``value``, and may hold
         ``target_commit`` and ``run_id``; of two updates of one key the last counts."""
         ...
 

@@ -165,11 +165,11 @@ def fault(servers: Servers, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("azure: another account key", "mend the key"),
+        ("azure: another account key", "repair the key"),
         ("azure: a key that is no key", "nothing could be asked"),
         ("azure: a signature that has expired", "has expired"),
         ("azure: no such container", "make the bucket or container"),
-        ("s3 strict: another secret key", "mend the key"),
+        ("s3 strict: another secret key", "repair the key"),
         ("s3: no such bucket", "make the bucket or container"),
         ("gcs: no such bucket", "make the bucket or container"),
         ("gcs: a key without a private key", "nothing could be asked"),

@@ -22,7 +22,7 @@ NO_ANSWER = f"{ASKED}, after 3 retries, max_retries\n  \x1b[31m↳\x1b[0m 3, ret
         ("Generic S3 error: HTTP error: request or response body error", True, "or try again"),
         (f"{STATUS}301 Moved Permanently", False, "its region"),
         (f"{STATUS}400 Bad Request\n ↳ <Error><Code>ExpiredToken</Code></Error>", False, "has expired"),
-        (f"{STATUS}401 Unauthorized", False, "mend the key"),
+        (f"{STATUS}401 Unauthorized", False, "repair the key"),
         ("Operation not supported\n ↳ an error occurred while loading credentials", False, "there is none"),
         (f"{ASKED} - HTTP error\n ↳ builder error\n ↳ URL scheme is not allowed", False, "nothing could be asked"),
         ("Generic MicrosoftAzure error\n ↳ Invalid Access Key", False, "nothing could be asked"),

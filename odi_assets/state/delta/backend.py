@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
-from odi_assets.delta.retry import Retry
+from odi_assets.delta.retry import Retry, is_transient
 from odi_assets.delta.table import TableHandle
 from odi_assets.state.backend import BaseBackend, Change
 from odi_assets.state.delta.hwms import HwmLog
@@ -17,7 +17,7 @@ from odi_assets.state.delta.runs import RunLog
 from odi_assets.state.delta.table import Compaction
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
 
-_log = logging.getLogger(__name__)
+_notes = logging.getLogger(__name__)
 L = TypeVar("L", bound=HwmLog | RunLog)
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _LARGEST_RUN_FILE = 20_000
 
 
 class CatalogStateBackend(BaseBackend):
-    """State in Delta tables, made with their first write; Odibi's own tables are taken on as they are.
+    """State in Delta tables, made with their first write; Odibi's own tables are used as they are.
 
     Args:
         meta_runs_path: path or URI of the run history.
@@ -64,10 +64,9 @@ class CatalogStateBackend(BaseBackend):
             Location(path, options, connection=connection) for path in (self.meta_state_path, self.meta_runs_path)
         )
         hwms, runs = HwmLog(at_state, environment), RunLog(at_runs, environment, keep_runs_for)
-        self._hwms = _OrSpark(hwms, spark_session)
-        self._runs = _OrSpark(runs, spark_session)
-        self._compact_hwms = Compaction(hwms.table, hwms.rows_to_keep)
-        self._compact_runs = Compaction(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+        self._hwms = _Retried(hwms, Compaction(hwms.table, hwms.rows_to_keep), self._retry, spark_session)
+        compaction = Compaction(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+        self._runs = _Retried(runs, compaction, self._retry, spark_session)
 
     def __repr__(self) -> str:
         return (
@@ -87,47 +86,43 @@ class CatalogStateBackend(BaseBackend):
         )
 
     def environments(self) -> list[str | None]:
-        what = "listing environments"
-        of_hwms = self._retry.call(lambda: self._hwms.call(lambda log: log.table.environments()), what)
-        of_runs = self._retry.call(lambda: self._runs.call(lambda log: log.table.environments()), what)
-        return sorted(of_hwms | of_runs, key=lambda name: name or "")
+        found = self._hwms.environments() | self._runs.environments()
+        return sorted(found, key=lambda name: name or "")
 
     def _latest(self, key: str) -> HwmEntry | None:
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.latest(key)), f"get_hwm of `{key}`")
+        return self._hwms.call(lambda log: log.latest(key), f"get_hwm of `{key}`")
 
     def _latest_of_all(self) -> list[HwmEntry]:
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.latest_of_all()), "list_hwms")
+        return self._hwms.call(lambda log: log.latest_of_all(), "list_hwms")
 
     def history(self, key: str) -> list[HwmEntry]:
         check_key(key)
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.history(key)), f"history of `{key}`")
+        return self._hwms.call(lambda log: log.history(key), f"history of `{key}`")
 
     def histories(self) -> dict[str, list[HwmEntry]]:
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.histories()), "histories")
+        return self._hwms.call(lambda log: log.histories(), "histories")
 
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+        def append(log: HwmLog) -> tuple[TableHandle | None, list[HwmEntry]]:
+            try:
+                return log.append(changes)
+            except CommitConflict:
+                # Waiting is for changes that may still be made: what the winner wrote may refuse this one for good.
+                log.check(changes)
+                raise
+
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
         # A check that finds another revision is final: only a commit that met another one is made again.
-        handle, entries = self._retry.call(lambda: self._attempt(changes), what, again=_commit_may_succeed)
+        handle, entries = self._hwms.call(append, what, again=_commit_may_succeed)
         if handle is not None:
-            self._compact_hwms.if_needed(handle)
+            self._hwms.compaction.if_needed(handle)
         return entries
-
-    def _attempt(self, changes: Sequence[Change]) -> tuple[TableHandle | None, list[HwmEntry]]:
-        try:
-            return self._hwms.call(lambda log: log.append(changes))
-        except CommitConflict:
-            # Waiting is for changes that may still be made: what the winner wrote may refuse this one for good.
-            self._hwms.call(lambda log: log.check(changes))
-            raise
 
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)
-        handle = self._retry.call(
-            lambda: self._runs.call(lambda log: log.append(kept)), f"record_runs of {len(kept)} runs"
-        )
+        handle = self._runs.call(lambda log: log.append(kept), f"record_runs of {len(kept)} runs")
         if handle is not None:
-            self._compact_runs.if_needed(handle)
+            self._runs.compaction.if_needed(handle)
 
     def list_runs(
         self,
@@ -137,73 +132,79 @@ class CatalogStateBackend(BaseBackend):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        return self._retry.call(
-            lambda: self._runs.call(lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit)),
-            "list_runs",
+        return self._runs.call(
+            lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit), "list_runs"
         )
 
     def find_run_ids(self, prefix: str) -> list[str]:
-        return self._retry.call(lambda: self._runs.call(lambda log: log.find_ids(prefix)), "find_run_ids")
+        return self._runs.call(lambda log: log.find_ids(prefix), "find_run_ids")
 
     def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
         keep_runs_for = keep_runs_for or self.keep_runs_for
         dropped = 0
         if keep_runs_for is not None:
             oldest = datetime.now(UTC) - keep_runs_for
-            dropped = self._retry.call(lambda: self._drop(oldest, dry_run), "dropping old runs")
-        hwms = self._retry.call(
-            lambda: self._compacted(self._hwms, self._compact_hwms, dry_run), "compacting meta_state"
-        )
-        runs = self._retry.call(
-            lambda: self._compacted(self._runs, self._compact_runs, dry_run), "compacting meta_runs"
-        )
+            dropped = self._runs.call(
+                lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest), "dropping old runs"
+            )
+        hwms, runs = self._hwms.compacted(dry_run), self._runs.compacted(dry_run)
         return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
 
-    def _drop(self, oldest: datetime, dry_run: bool) -> int:
-        return self._runs.call(lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest))
 
-    def _compacted(self, log: _OrSpark[Any], compaction: Compaction, dry_run: bool) -> dict[str, int]:
-        nothing = {"files_folded": 0, "files_removed": 0}
-        try:
-            return nothing if log.is_spark else compaction.now(dry_run=dry_run)
-        except UnsupportedFeatureError as error:
-            if self.spark is None:
-                raise
-            _log.info("%s; it is Spark's to maintain", error.message)
-            return nothing
-
-
-class _OrSpark(Generic[L]):
-    """A log through deltalake, or through Spark from the first time that deltalake cannot handle its table.
+class _Retried(Generic[L]):
+    """A log under the retry policy; through Spark from the first time that deltalake cannot handle its table.
 
     Args:
         log: through deltalake.
         spark: the session for Spark; None if there is none.
     """
 
-    def __init__(self, log: L, spark: Any) -> None:
-        self.log = log
-        self.is_spark = False
+    def __init__(self, log: L, compaction: Compaction, retry: Retry, spark: Any) -> None:
+        self.compaction = compaction
+        self._log = log
+        self._retry = retry
         self._spark = spark
+        self._through_spark = False
 
-    def call(self, do: Callable[[L], T]) -> T:
-        """What ``do`` makes of the log.
+    def call(self, do: Callable[[L], T], what: str, again: Callable[[BaseException], bool] = is_transient) -> T:
+        """What ``do`` makes of the log; ``what`` names it in the log of retries.
 
         Raises:
             UnsupportedFeatureError: deltalake cannot handle the table, and there is no Spark session.
         """
+        return self._retry.call(lambda: self._once(do), what, again=again)
+
+    def _once(self, do: Callable[[L], T]) -> T:
         try:
-            return do(self.log)
+            return do(self._log)
         except UnsupportedFeatureError as error:
-            if self._spark is None or self.is_spark:
+            if self._spark is None or self._through_spark:
                 raise
             from odi_assets.state.delta.spark import through_spark
 
-            _log.info("%s; going on through Spark", error.message)
-            found: Any = through_spark(self.log, self._spark)
-            self.log = found
-            self.is_spark = True
-            return do(self.log)
+            _notes.info("%s; going on through Spark", error.message)
+            found: Any = through_spark(self._log, self._spark)
+            self._log = found
+            self._through_spark = True
+            return do(self._log)
+
+    def environments(self) -> set[str | None]:
+        """The environments that rows belong to."""
+        return self.call(lambda log: log.table.environments(), "listing environments")
+
+    def compacted(self, dry_run: bool) -> dict[str, int]:
+        """What a compaction on demand took; nothing where the table is Spark's to maintain."""
+        nothing = {"files_folded": 0, "files_removed": 0}
+        if self._through_spark:
+            return nothing
+        try:
+            uri = self.compaction.table.uri
+            return self._retry.call(lambda: self.compaction.now(dry_run=dry_run), f"compacting {uri}")
+        except UnsupportedFeatureError as error:
+            if self._spark is None:
+                raise
+            _notes.info("%s; it is Spark's to maintain", error.message)
+            return nothing
 
 
 def _commit_may_succeed(error: BaseException) -> bool:

@@ -276,24 +276,10 @@ def _written_over(row: Mapping[str, Any]) -> bool:
 
 def _own(row: Mapping[str, Any]) -> HwmEntry:
     deleted = bool(row["deleted"])
-    return HwmEntry(
-        key=row["key"],
-        value=None if deleted else values.decode(row["value"], row["value_type"]),
-        environment=row["environment"],
-        updated_at=_written(row),
-        revision=row["revision"],
-        deleted=deleted,
-        target_commit=row["target_commit"],
-        run_id=row["run_id"],
-        value_type=row["value_type"],
-    )
+    value = None if deleted else values.decode(row["value"], row["value_type"])
+    stored = {name: row[name] for name in HwmEntry._fields}
+    return HwmEntry(**{**stored, "value": value, "updated_at": _written(row), "deleted": deleted})
 
 
 def _foreign(row: Mapping[str, Any], revision: int) -> HwmEntry:
-    return HwmEntry(
-        key=row["key"],
-        value=values.decode(row["value"], None),
-        environment=row["environment"],
-        updated_at=_written(row),
-        revision=revision,
-    )
+    return HwmEntry(row["key"], values.decode(row["value"], None), row["environment"], _written(row), revision)

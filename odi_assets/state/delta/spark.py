@@ -19,7 +19,7 @@ from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.state.backend import MOST_RUN_IDS, Change
-from odi_assets.state.delta.columns import Columns, Kind, micros, moment
+from odi_assets.state.delta.columns import Kind, micros, moment
 from odi_assets.state.delta.hwms import HwmLog, newest, revisions, row_of
 from odi_assets.state.delta.runs import RunLog
 from odi_assets.state.delta.table import SystemTable
@@ -41,120 +41,100 @@ def through_spark(log: HwmLog | RunLog, spark: Any) -> HwmLog | RunLog:
     return SparkHwmLog(log, spark) if isinstance(log, HwmLog) else SparkRunLog(log, spark)
 
 
-class SparkRows:
-    """The rows of ``table``.
+class SparkTable(SystemTable):
+    """A system table whose rows Spark reads and writes.
 
     Args:
         spark: a session whose ``format("delta")`` reads and writes the table; it knows the store's credentials.
-        table: which table, for its place, its columns and its log.
     """
 
-    def __init__(self, spark: Any, table: SystemTable) -> None:
+    def __init__(self, table: SystemTable, spark: Any) -> None:
+        super().__init__(table.location, table.columns, table.indexed)
         self._spark = spark
-        self._table = table
-        self._uri = table.uri.replace("s3://", "s3a://", 1) if table.uri.startswith("s3://") else table.uri
-
-    @property
-    def columns(self) -> Columns:
-        """The columns of the rows."""
-        return self._table.columns
+        self._spark_uri = f"s3a{self.uri.removeprefix('s3')}" if self.uri.startswith("s3://") else self.uri
+        self._moments = {name for name, kind in self.columns.kinds.items() if kind == "timestamp"}
 
     def fence(self) -> int:
         """The number of the last write through Spark; to be read before the rows on which the next is based."""
-        handle = self._table.open()
+        handle = self.open()
         return 0 if handle is None else handle.transaction_number(_FENCE)
 
-    def read(self, **wanted: str | Sequence[str] | None) -> list[dict[str, Any]]:
+    def environments(self) -> set[str | None]:
+        return {row["environment"] for row in self.select()}
+
+    def select(self, **wanted: str | Sequence[str] | None) -> list[dict[str, Any]]:
         """The rows whose columns have these values, or one of these; None is null.
 
         Raises:
             StateError: Spark cannot read the table.
         """
-        frame = self._calls("reading", lambda: self._spark.read.format("delta").load(self._uri))
+        frame = self._through_spark("reading", lambda: self._spark.read.format("delta").load(self._spark_uri))
         for name, value in wanted.items():
             column = frame[name]
             frame = frame.filter(
                 column.isNull() if value is None else column == value if isinstance(value, str) else column.isin(*value)
             )
-        present = set(frame.columns)
-        names = {name: kind for name, kind in self.columns.kinds.items() if name in present}
-        chosen = frame.selectExpr(*(_from_table(name, kind) for name, kind in names.items()))
-        rows = self._calls("reading", chosen.collect)
-        return [{**dict.fromkeys(self.columns.kinds), **_from_spark(row.asDict(), names)} for row in rows]
+        # Moments as numbers: pyspark would give them in this machine's zone, without saying so.
+        chosen = frame.selectExpr(
+            *(
+                f"unix_micros(CAST(`{name}` AS timestamp)) AS `{name}`" if name in self._moments else f"`{name}`"
+                for name in self.columns.kinds
+                if name in frame.columns
+            )
+        )
+        rows = [row.asDict() for row in self._through_spark("reading", chosen.collect)]
+        for row in rows:
+            row.update({name: moment(row[name]) for name in self._moments if row.get(name) is not None})
+        return [{**dict.fromkeys(self.columns.kinds), **row} for row in rows]
 
-    def append(self, rows: Sequence[Mapping[str, Any]], fence: int | None, landed: Callable[[], bool]) -> None:
+    def insert(self, rows: Sequence[Mapping[str, Any]], fence: int | None, landed: Callable[[], bool]) -> None:
         """Append rows in one commit; with a ``fence``, unless another fenced write came since it was read.
 
         Raises:
             CommitConflict: another write came first; nothing was written.
             StateError: Spark cannot write the table; nothing was written.
         """
-        kinds = self.columns.kinds
-        schema = ", ".join(f"`{name}` {_TYPES[kind]}" for name, kind in kinds.items())
-        values = [tuple(_to_spark(row[name], kind) for name, kind in kinds.items()) for row in rows]
         failed: StateError | None = None
         try:
-            self._calls("writing", lambda: self._write(values, schema, fence))
+            self._through_spark("writing", lambda: self._write(rows, fence))
         except StateError as error:
             failed = error
         if landed():
             return
         if fence is not None and self.fence() > fence:
             raise CommitConflict(
-                f"another write to {self._table.uri} came first", fix="try again; nothing was written"
+                f"another write to {self.uri} came first", fix="try again; nothing was written"
             ) from failed
-        raise failed or StateError(f"Spark wrote nothing to {self._table.uri}, and said nothing", uri=self._table.uri)
+        raise failed or StateError(f"Spark wrote nothing to {self.uri}, and said nothing", uri=self.uri)
 
-    def _write(self, values: Sequence[tuple[Any, ...]], schema: str, fence: int | None) -> None:
-        frame = self._spark.createDataFrame(values, schema)
-        frame = frame.selectExpr(*(_to_table(name, kind) for name, kind in self.columns.kinds.items()))
+    def _write(self, rows: Sequence[Mapping[str, Any]], fence: int | None) -> None:
+        kinds = self.columns.kinds
+        values = [
+            tuple(micros(row[name]) if name in self._moments and row[name] is not None else row[name] for name in kinds)
+            for row in rows
+        ]
+        frame = self._spark.createDataFrame(
+            values, ", ".join(f"`{name}` {_TYPES[kind]}" for name, kind in kinds.items())
+        )
+        frame = frame.selectExpr(
+            *(f"timestamp_micros(`{name}`) AS `{name}`" if name in self._moments else f"`{name}`" for name in kinds)
+        )
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
         if fence is not None:
             writer = writer.option("txnAppId", _FENCE).option("txnVersion", str(fence + 1))
-        writer.save(self._uri)
+        writer.save(self._spark_uri)
 
-    def _calls(self, doing: str, call: Callable[[], Any]) -> Any:
+    def _through_spark(self, doing: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
         except Exception as error:
             # pyspark's types cannot be named here.
             first = str(error).strip().split("\n", 1)[0]
             raise StateError(
-                f"Spark failed {doing} {self._table.uri}: {type(error).__name__}: {first}",
+                f"Spark failed {doing} {self.uri}: {type(error).__name__}: {first}",
                 fix="give a session with Delta's connector (delta-spark) and the store's credentials",
-                uri=self._table.uri,
+                uri=self.uri,
             ) from error
-
-
-def _from_table(name: str, kind: Kind) -> str:
-    # Moments as numbers: pyspark would give them in this machine's zone, without saying so.
-    return f"unix_micros(CAST(`{name}` AS timestamp)) AS `{name}`" if kind == "timestamp" else f"`{name}`"
-
-
-def _to_table(name: str, kind: Kind) -> str:
-    return f"timestamp_micros(`{name}`) AS `{name}`" if kind == "timestamp" else f"`{name}`"
-
-
-def _from_spark(row: Mapping[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    return {
-        name: moment(value) if value is not None and kinds[name] == "timestamp" else value
-        for name, value in row.items()
-    }
-
-
-def _to_spark(value: Any, kind: Kind) -> Any:
-    return micros(value) if value is not None and kind == "timestamp" else value
-
-
-class _SparkTable(SystemTable):
-    """What of a table's rows is asked without a log."""
-
-    def __init__(self, table: SystemTable, spark: Any) -> None:
-        super().__init__(table.location, table.columns, table.indexed)
-        self.rows_in_spark = SparkRows(spark, self)
-
-    def environments(self) -> set[str | None]:
-        return {row["environment"] for row in self.rows_in_spark.read()}
 
 
 class SparkHwmLog(HwmLog):
@@ -162,8 +142,7 @@ class SparkHwmLog(HwmLog):
 
     def __init__(self, log: HwmLog, spark: Any) -> None:
         super().__init__(log.table.location, log.environment)
-        self.table = table = _SparkTable(self.table, spark)
-        self._rows = table.rows_in_spark
+        self.table = self._rows = SparkTable(self.table, spark)
 
     def latest(self, key: str) -> HwmEntry | None:
         return newest(self._of(key))
@@ -184,7 +163,7 @@ class SparkHwmLog(HwmLog):
         fence = self._rows.fence()
         entries = self._next(changes)
         rows = [row_of(entry, text) for entry, text in zip(*self._to_add(entries, changes), strict=True)]
-        self._rows.append(rows, fence, lambda: rows[-1] in self._of(rows[-1]["key"]))
+        self._rows.insert(rows, fence, lambda: rows[-1] in self._of(rows[-1]["key"]))
         return None, entries
 
     def _next(self, changes: Sequence[Change]) -> list[HwmEntry]:
@@ -193,7 +172,7 @@ class SparkHwmLog(HwmLog):
         return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes]
 
     def _of(self, key: str) -> list[dict[str, Any]]:
-        return self._rows.read(environment=self.environment, key=key)
+        return self._rows.select(environment=self.environment, key=key)
 
     def _latest_by_name(self, keys: Sequence[str] | None = None) -> dict[str, HwmEntry]:
         found = ((key, newest(rows)) for key, rows in self._by_key(keys).items())
@@ -201,7 +180,7 @@ class SparkHwmLog(HwmLog):
 
     def _by_key(self, keys: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         wanted = {} if keys is None else {"key": keys}
-        rows = sorted(self._rows.read(environment=self.environment, **wanted), key=itemgetter("key"))
+        rows = sorted(self._rows.select(environment=self.environment, **wanted), key=itemgetter("key"))
         return {key: list(mine) for key, mine in groupby(rows, key=itemgetter("key"))}
 
 
@@ -210,13 +189,12 @@ class SparkRunLog(RunLog):
 
     def __init__(self, log: RunLog, spark: Any) -> None:
         super().__init__(log.table.location, log.environment)
-        self.table = table = _SparkTable(self.table, spark)
-        self._spark_rows = table.rows_in_spark
+        self.table = self._spark_rows = SparkTable(self.table, spark)
 
     def append(self, records: Iterable[RunRecord]) -> TableHandle | None:
         rows = [record.to_row(self.environment) for record in records]
         if rows:
-            self._spark_rows.append(rows, None, lambda: rows[-1] in self._spark_rows.read(run_id=rows[-1]["run_id"]))
+            self._spark_rows.insert(rows, None, lambda: rows[-1] in self._spark_rows.select(run_id=rows[-1]["run_id"]))
         return None
 
     def newest(
@@ -224,7 +202,7 @@ class SparkRunLog(RunLog):
     ) -> list[RunRecord]:
         named = {"pipeline_name": pipeline, "node_name": node, "run_id": run_id}
         wanted = {name: value for name, value in named.items() if value is not None}
-        rows = self._spark_rows.read(environment=self.environment, **wanted)
+        rows = self._spark_rows.select(environment=self.environment, **wanted)
         found = sorted(map(RunRecord.from_row, rows), key=newest_first, reverse=True)
         return found if limit is None else found[: max(limit, 0)]
 

@@ -55,15 +55,23 @@ class SystemTable:
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
+        self.uri = location.uri
         self.columns = columns
         self.indexed = indexed
+        # How long the log keeps commits that a checkpoint covers. A writer whose handle is older than half of it makes
+        # sure afterwards that its commit was not put where one had been cleaned away.
+        self._log_seconds = _REMOTE_LOG_SECONDS if is_remote(self.uri) else _LOCAL_LOG_SECONDS
+        # Opening stays fast because checkpoints are frequent and the log short.
+        self._properties = {
+            "delta.checkpointInterval": "10",
+            "delta.logRetentionDuration": f"interval {self._log_seconds} seconds",
+            "delta.deletedFileRetentionDuration": f"interval {2 * self._log_seconds} seconds",
+            "delta.enableExpiredLogCleanup": "true",
+            "delta.dataSkippingStatsColumns": ",".join(indexed),
+        }
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self.location.uri
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
@@ -116,23 +124,6 @@ class SystemTable:
         with handle.calls("adding columns to a system table"):
             handle.table.alter.add_columns([wanted[name] for name in missing])
             handle.table.alter.set_table_properties(self._properties, raise_if_not_exists=False)
-
-    @property
-    def _log_seconds(self) -> int:
-        """How long the log keeps commits that a checkpoint covers. A writer whose handle is older than half of it
-        makes sure afterwards that its commit was not put where one had been cleaned away."""
-        return _REMOTE_LOG_SECONDS if is_remote(self.uri) else _LOCAL_LOG_SECONDS
-
-    @property
-    def _properties(self) -> dict[str, str]:
-        """Table properties: opening stays fast because checkpoints are frequent and the log short."""
-        return {
-            "delta.checkpointInterval": "10",
-            "delta.logRetentionDuration": f"interval {self._log_seconds} seconds",
-            "delta.deletedFileRetentionDuration": f"interval {2 * self._log_seconds} seconds",
-            "delta.enableExpiredLogCleanup": "true",
-            "delta.dataSkippingStatsColumns": ",".join(self.indexed),
-        }
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

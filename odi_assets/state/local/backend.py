@@ -204,17 +204,9 @@ class LocalJSONStateBackend(BaseBackend):
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def _entry(self, key: str, item: dict[str, Any]) -> HwmEntry:
-        return HwmEntry(
-            key=key,
-            value=values.from_json(item["value"], item["value_type"]),
-            environment=self.environment,
-            updated_at=datetime.fromisoformat(item["updated_at"]),
-            revision=item["revision"],
-            deleted=item["deleted"],
-            target_commit=item["target_commit"],
-            run_id=item["run_id"],
-            value_type=item["value_type"],
-        )
+        named = {name: item[name] for name in ("revision", "deleted", "target_commit", "run_id", "value_type")}
+        value = values.from_json(item["value"], item["value_type"])
+        return HwmEntry(key, value, self.environment, datetime.fromisoformat(item["updated_at"]), **named)
 
     def _put(self, document: dict[str, Any], revisions: Sequence[HwmEntry]) -> None:
         newest = revisions[0]
@@ -231,12 +223,6 @@ class LocalJSONStateBackend(BaseBackend):
 
 def _item(entry: HwmEntry) -> dict[str, Any]:
     data = entry.value if entry.value_type is None else values.to_json(entry.value)[0]
-    return {
-        "value": data,
-        "value_type": entry.value_type,
-        "updated_at": entry.updated_at.isoformat(),
-        "revision": entry.revision,
-        "deleted": entry.deleted,
-        "target_commit": entry.target_commit,
-        "run_id": entry.run_id,
-    }
+    item = {**entry._asdict(), "value": data, "updated_at": entry.updated_at.isoformat()}
+    del item["key"], item["environment"]
+    return item

@@ -157,7 +157,7 @@ class RunLines:
         line = self.path.read_bytes()[:start].count(b"\n") + 1
         return StateError(
             f"the run history {self.path}:{line}:{column} is damaged: {why}",
-            fix="mend or remove that line; nothing was changed",
+            fix="repair or remove that line; nothing was changed",
             path=str(self.path),
             line=line,
             column=column,
