@@ -54,7 +54,7 @@ def _filled(lab: Lab, sizes: Sizes, days: int) -> Pipeline:
     from pyspark.sql import functions as F
 
     from odi_assets.config.models import WriteMode
-    from odi_assets.delta.types import Stamp
+    from odi_assets.delta.commit import Stamp
     from odi_assets.tables.embedded import EmbeddedEngine
     from odi_assets.tables.engine import WriteSpec
 

@@ -70,10 +70,9 @@ class _Source:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from odi_assets.delta.commit import FileChanges, commit
+        from odi_assets.delta.commit import FileChanges, Stamp, commit
         from odi_assets.delta.footers import written_files
         from odi_assets.delta.table import TableHandle
-        from odi_assets.delta.types import Stamp
 
         first, self._files = self._files, self._files + files
         folder = f"odi_write={first}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TOLD = {
     "runs_recovered": "rows of run history written for runs that vanished",
     "runs_dropped": "rows of run history dropped",
-    "files_folded": "small files folded into one",
+    "files_folded": "small files compacted into one",
     "files_removed": "files removed that nothing refers to any more",
 }
 
@@ -38,9 +38,9 @@ def maintain(
     config: ConfigOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Complete run history, drop old runs, fold small files and remove those that nothing refers to.
+    """Complete run history, drop old runs, compact small files and remove those that nothing refers to.
 
-    The newest run of each node always stays. Runs do the folding on their way too; nothing breaks without this.
+    The newest run of each node always stays. Runs compact on their way too; nothing breaks without this.
     """
     project = settings(context, config, debug).project()
     span = _span(keep_runs_for) or (project.config.system.keep_runs_for if project.config.system else None)

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from odi_assets.config.models import AzureBlobConnection, Connection, GcsConnection, LocalConnection, S3Connection
+from odi_assets.config.models import (
+    AzureBlobConnection,
+    Connection,
+    GcsConnection,
+    LocalConnection,
+    RetryConfig,
+    S3Connection,
+)
 from odi_assets.config.paths import SCHEME, inside, local_base
 from odi_assets.connections import storage_options as stores
 from odi_assets.connections.storage_options import Options
@@ -28,12 +35,16 @@ class Location:
         storage_options: for deltalake.
         spark_options: Spark configuration that makes ``uri`` readable; needs Hadoop's connector of the store.
         fsspec_options: for fsspec's file system of the store.
+        connection: the name of the connection in the project file; None if it has none. Errors tell it.
+        retry: how often a store that does not answer is asked again.
     """
 
     uri: str
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     spark_options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     fsspec_options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    connection: str | None = field(default=None, compare=False)
+    retry: RetryConfig = field(default=RetryConfig(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.uri
@@ -87,18 +98,22 @@ class Location:
         return replace(self, uri=f"{self.uri.rstrip('/')}/{below}") if below else self
 
 
-def resolve(connection: Connection, path: str, root: Path) -> Location:
+def resolve(
+    connection: Connection, path: str, root: Path, *, name: str | None = None, retry: RetryConfig | None = None
+) -> Location:
     """Return where a path of a connection is.
 
     Args:
         connection: where the path starts.
         path: relative to the connection's ``base_path``; may be a glob.
         root: the project file's folder, which a local ``base_path`` is relative to.
+        name: the connection's name, for errors.
+        retry: the project's retry policy; the default one unless given.
 
     Raises:
         ConfigError: the path leads out of ``base_path``, or is a URI, or the connection's own values make no location.
     """
-    return _base(connection, root).child(path)
+    return replace(_base(connection, root).child(path), connection=name, retry=retry or RetryConfig())
 
 
 def _base(connection: Connection, root: Path) -> Location:

@@ -88,15 +88,15 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
 
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
-    """``commits`` without those that were undone: what lies between ``after`` and the rows that stand there now."""
-    standing: dict[int, tuple[CommitChange, ...]] = {after: ()}
+    """``commits`` without those that were undone: what lies between ``after`` and the rows that are there now."""
+    in_effect: dict[int, tuple[CommitChange, ...]] = {after: ()}
     found: tuple[CommitChange, ...] = ()
     for commit in commits:
-        if commit.restored in standing:
-            found = (*standing[commit.restored], CommitChange(commit.version, "none"))
+        if commit.restored in in_effect:
+            found = (*in_effect[commit.restored], CommitChange(commit.version, "none"))
         else:
             found = (*found, commit)
-        standing[commit.version] = found
+        in_effect[commit.version] = found
     return found
 
 
@@ -138,15 +138,14 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
     Raises:
         TableError: the log has no such commit (any more).
     """
-    try:
-        text = commit_text(location, version)
-    except FileNotFoundError as error:
+    text = commit_text(location, version)
+    if text is None:
         raise TableError(
             f"version {version} of the Delta table at {location.uri} is no longer in its log",
             fix="read the table whole once: odi run --node NODE --full-refresh",
             uri=location.uri,
             version=version,
-        ) from error
+        )
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 

@@ -1,31 +1,73 @@
-"""The one moment that counts: data, fence and facts in one Delta commit, on the handle that the plan was made on."""
+"""The one moment that counts: data, fence and facts in one Delta commit, on the handle that the plan was made on.
+
+:func:`attempted` sends any commit and finds out what became of it. :func:`commit` is that of a node's table: with a
+stamp, rebased on what others committed first, and retried while the store does not answer.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from deltalake import CommitProperties, PostCommitHookProperties, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
 from odi_assets.config.write_modes import ComputedFrom
 from odi_assets.delta.conflicts import is_unchanged
+from odi_assets.delta.errors import OutcomeUnknownError, StoreUnreachableError, store_options
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp
-from odi_assets.delta.store_answers import plain
+from odi_assets.delta.partition_values import PartitionValues
+from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import PartitionValues, Stamp
-from odi_assets.errors import FencedError, TableConflictError, TableError
+from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _REBASES = 8
-"""How many commits of others a commit that depends on what the table holds may meet before it gives up."""
+"""How many commits of others a commit may be rebased on before the rows are computed anew."""
 
 RowChanges = Literal["rows", "partitions", "table"]
 """What a commit changed, told to downstream readers: single rows (all in the files added with ``dataChange``),
 whole partitions, or the whole table."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a commit says of itself besides its data: the fence that admits one writer, and facts for the next plan.
+
+    Attributes:
+        app_id: the Delta app transaction of the node.
+        number: the fence; the last committed one plus 1.
+        facts: JSON-ready: HWM, increment, run id, state revision, code version.
+        write_id: fresh for every write; names the folder of its files and tells our commit from another's.
+        fences: False for bounded runs: the number admits nobody before others and is taken anew when another run came
+            first. Their rows hold only for the table as the handle has it, so they are never written to a later one.
+    """
+
+    app_id: str
+    number: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    fences: bool = True
+
+    def properties(
+        self, facts: Mapping[str, Any], *, others: Sequence[tuple[str, int]] = (), max_retries: int | None = None
+    ) -> CommitProperties:
+        """A commit's properties: these ``facts`` of the commit, ours, and its transactions, ``others`` among them."""
+        fence = {"app_id": self.app_id, "number": self.number}
+        metadata = {**self.facts, "fence": fence, "write_id": self.write_id, **facts}
+        return CommitProperties(
+            custom_metadata={METADATA_KEY: metadata},
+            app_transactions=[Transaction(app, number) for app, number in [(self.app_id, self.number), *others]],
+            max_commit_retries=max_retries,
+        )
 
 
 @dataclass(frozen=True)
@@ -40,7 +82,7 @@ class FileChanges:
         replace_all: every live file of the handle's version leaves the table, and the schema becomes the one given.
         new_schema: the schema becomes the one given, and no file leaves.
         basis: what of the table this was computed from; ``partitions`` are those it replaces.
-        data_change: whether removed files take rows along that are not carried: False for compaction.
+        data_change: whether removed files take rows along that are not in ``carried``: False for compaction.
     """
 
     new: Sequence[AddAction]
@@ -61,41 +103,165 @@ class FileChanges:
     def takes_files(self) -> bool:
         return self.replace_all or bool(self.removed)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the commit tells of its changes to those who read the log."""
+        counts = {name: getattr(self, name) for name in ("rows_written", "rows_updated", "rows_deleted")}
+        return {"changes": self.kind, **counts, "keys": list(self.keys)}
+
+
+# -- any commit --------------------------------------------------------------------------------------------------------
+
+
+def attempted(handle: TableHandle, send: Callable[[], object], look: Callable[[], T | None], what: str) -> T | None:
+    """Send one commit through ``handle``; None if it was acknowledged.
+
+    A commit whose answer was an error is looked for: if it landed, what ``look`` finds of it is returned.
+
+    Args:
+        send: makes the commit.
+        look: what the caller wants of the commit, from the table as it is now; None if it is not there.
+        what: names the commit in messages.
+
+    Raises:
+        OdiError: nothing was written, but after an OutcomeUnknownError, for which nobody can tell.
+    """
+    try:
+        with handle.calls(what):
+            send()
+    except OdiError as error:
+        found = looked_for(handle, look)
+        if found is None:
+            raise
+        _log.info("a commit to %s landed although its answer was: %s", handle.location.uri, error.message)
+        return found
+    return None
+
+
+def looked_for(handle: TableHandle, look: Callable[[], T]) -> T:
+    """What ``look`` finds of a commit that was sent.
+
+    Raises:
+        OutcomeUnknownError: the store does not answer.
+    """
+    try:
+        return look()
+    except StoreUnreachableError as error:
+        location = handle.location
+        unknown = OutcomeUnknownError(
+            f"it is not known whether a commit to {location.uri} was made: {error.message}",
+            fix="when the store answers, look at what is there before writing it again",
+            uri=location.uri,
+            connection=location.connection,
+        )
+        unknown.look = lambda: looked_for(handle, look)
+        raise unknown from error
+
+
+def replace_files(handle: TableHandle, added: Sequence[AddAction], removed: Sequence[LiveFile], app_id: str) -> None:
+    """Put ``added`` in the place of ``removed``, in one commit that changes no row: concurrent appends pass.
+
+    deltalake checks no removals against each other that change no row, so ``app_id`` fences: of two at once, one is
+    refused.
+
+    Raises:
+        TableError, StateError: nothing was changed.
+    """
+    now = int(time.time() * 1000)
+    fence = Transaction(app_id, handle.transaction_number(app_id) + 1)
+    with handle.calls("replacing files"):
+        handle.table.create_write_transaction(
+            [*(_removal(file, now, data_change=False) for file in removed), *added],
+            mode="append",
+            schema=handle.table.schema(),
+            commit_properties=CommitProperties(app_transactions=[fence]),
+        )
+
+
+# -- the commit of a node's table --------------------------------------------------------------------------------------
+
 
 def commit(
-    handle: TableHandle, schema_json: str, partition_by: Sequence[str], changes: FileChanges, stamp: Stamp
+    handle: TableHandle,
+    schema_json: str,
+    partition_by: Sequence[str],
+    changes: FileChanges,
+    stamp: Stamp,
+    retry: Retry | None = None,
 ) -> int:
     """Commit, and return the version it made.
 
-    An answer that was lost on the way (the commit landed, the call failed) is found out and counts as done. A commit
-    that other writers came before is made on the version they left, if what it was computed from stands there.
+    An answer that was lost on the way (the commit landed, the call failed) is found out and counts as done. A store
+    that does not answer is asked again. A commit that other writers came before is made on the version they left, if
+    what it was computed from is the same there.
+
+    Args:
+        retry: how often the store is asked again, and after what waits; as ``handle.location.retry`` says if None.
 
     Raises:
         FencedError: the fence number was taken by another run. Nothing was written to the table.
         TableConflictError: another writer removed a file this commit removes, or the log moved in a way Delta refuses.
-        TableError: Delta refuses the commit for good.
+        StoreUnreachableError: the store did not answer until the retries were used up.
+        TableError: Delta or the store refuses the commit for good.
     """
-    for tries_left in range(_REBASES, -1, -1):
-        try:
-            _commit_once(handle, schema_json, partition_by, changes, stamp)
-        except (CommitFailedError, DeltaError, OSError) as error:
-            later = _later(handle, changes, stamp, error) if tries_left else None
-            if later is None:
-                return _after_failure(handle, stamp, error)
-            handle, stamp = later
-        else:
-            return _own_stamp(handle.refreshed(), stamp).version
-    raise AssertionError("the last try returns or raises")
+
+    def attempt() -> int:
+        # A rebase stays where it is for the attempts after it: the fence holds from that handle on.
+        nonlocal handle, stamp
+        for rebases_left in range(_REBASES, -1, -1):
+            try:
+                send = partial(_commit_once, handle, schema_json, partition_by, changes, stamp)
+                return _settled_once(handle, stamp, send)
+            except TableConflictError:
+                rebased = _rebased(handle, changes, stamp) if rebases_left else None
+                if rebased is None:
+                    raise
+                handle, stamp = rebased
+        raise AssertionError("the last try returns or raises")
+
+    return _retried(handle, attempt, retry)
 
 
-def _later(
-    handle: TableHandle, changes: FileChanges, stamp: Stamp, error: Exception
-) -> tuple[TableHandle, Stamp] | None:
+def settled(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
+    """Make a commit with ``stamp`` that is never rebased, and return the version it made, whatever the answer was.
+
+    Raises:
+        FencedError, TableConflictError, TableError: as :func:`commit` does.
+    """
+    return _retried(handle, lambda: _settled_once(handle, stamp, send))
+
+
+def _retried(handle: TableHandle, attempt: Callable[[], int], retry: Retry | None = None) -> int:
+    policy = retry or Retry(handle.location.retry)
+    # Conflicts are not waited for: whoever met one has to look at the table first.
+    return policy.call(
+        attempt, f"the commit to {handle.location.uri}", again=lambda error: isinstance(error, StoreUnreachableError)
+    )
+
+
+def _settled_once(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
+    try:
+        landed = attempted(handle, send, lambda: _landed(handle, stamp), "the commit")
+    except StoreUnreachableError:
+        raise
+    except TableError as error:
+        now = TableHandle.open_once(handle.location)
+        rival = _stamp_numbered(now, stamp)
+        if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
+            raise _fenced(stamp, rival) from error
+        if now.exists != handle.exists and not isinstance(error, TableConflictError):
+            fix = "run the node again; nothing was written"
+            raise TableConflictError(error.message, fix=fix, uri=handle.location.uri) from error
+        raise
+    return landed or looked_for(handle, lambda: _own_version(handle, stamp))
+
+
+def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[TableHandle, Stamp] | None:
     """The table as others left it, if this commit may be made there as it is; None if it may not."""
-    if not isinstance(error, CommitFailedError) or not handle.exists:
+    if not handle.exists:
         return None
-    now = handle.refreshed()
-    if now.version == handle.version or _landed(handle, now, stamp) is not None:
+    now = TableHandle.open_once(handle.location)
+    if now.version == handle.version:
         return None
     taken = now.transaction_number(stamp.app_id)
     if stamp.fences and taken >= stamp.number:
@@ -113,11 +279,11 @@ def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -
     return now.exists and now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
 
 
-def _landed(handle: TableHandle, now: TableHandle, stamp: Stamp) -> CommittedStamp | None:
-    """Our own commit, if it is among those since ``handle`` was opened."""
+def _landed(handle: TableHandle, stamp: Stamp) -> int | None:
+    """The version of our own commit, if it is among those since ``handle`` was opened."""
     before = -1 if handle.version is None else handle.version
-    since = takewhile(lambda found: found.version > before, now.stamps())
-    return next((found for found in since if found.write_id == stamp.write_id), None)
+    since = takewhile(lambda found: found.version > before, TableHandle.open_once(handle.location).stamps())
+    return next((found.version for found in since if found.write_id == stamp.write_id), None)
 
 
 def _commit_once(
@@ -125,54 +291,25 @@ def _commit_once(
 ) -> None:
     require_unfenced(handle, stamp)
     alone = not handle.exists or changes.takes_files or changes.basis != "nothing" or not stamp.fences
-    properties = CommitProperties(
-        custom_metadata={METADATA_KEY: _facts(stamp, changes)},
-        app_transactions=[Transaction(stamp.app_id, stamp.number)],
-        # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; passes
-        # over what others added; and removes files that a compaction has removed, whose rows then are there twice.
-        max_commit_retries=0 if alone else None,
-    )
-    if handle.exists:
-        # Where there is a checkpoint, deltalake takes away what is older than the log's retention. The stamp that tells
-        # a node's HWM is out of use only once its next increment is committed.
-        cleans = stamp.fences and changes.data_change
-        hooks = PostCommitHookProperties(cleanup_expired_logs=None if cleans else False)
-        _commit_to(handle, schema_json, partition_by, changes, properties, hooks)
-    else:
+    # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; passes
+    # over what others added; and removes files that a compaction has removed, whose rows then are there twice.
+    properties = stamp.properties(changes.facts, max_retries=0 if alone else None)
+    if not handle.exists:
         create_table_with_add_actions(
             handle.location.uri,
             Schema.from_json(schema_json),
             [*changes.new, *changes.carried],
             mode="error",
             partition_by=list(partition_by),
-            storage_options=dict(handle.location.storage_options) or None,
+            storage_options=store_options(handle.location),
             commit_properties=properties,
         )
-
-
-def settled(handle: TableHandle, stamp: Stamp, attempt: Callable[[], object]) -> int:
-    """Make one attempt to commit with ``stamp``, and return the version it made, whatever the answer was.
-
-    Raises:
-        FencedError, TableConflictError, TableError: as :func:`commit` does.
-    """
-    try:
-        attempt()
-    except (CommitFailedError, DeltaError, OSError) as error:
-        return _after_failure(handle, stamp, error)
-    return _own_stamp(handle.refreshed(), stamp).version
-
-
-def _commit_to(
-    handle: TableHandle,
-    schema_json: str,
-    partition_by: Sequence[str],
-    changes: FileChanges,
-    properties: CommitProperties,
-    hooks: PostCommitHookProperties,
-) -> None:
+        return
     now = int(time.time() * 1000)
     removals = [] if changes.replace_all else [_removal(file, now, changes.data_change) for file in changes.removed]
+    # Where there is a checkpoint, deltalake takes away what is older than the log's retention. The stamp that tells
+    # a node's HWM is out of use only once its next increment is committed.
+    cleans = stamp.fences and changes.data_change
     handle.table.create_write_transaction(
         [*removals, *changes.new, *changes.carried],
         mode="overwrite" if changes.replace_all or changes.new_schema else "append",
@@ -180,7 +317,7 @@ def _commit_to(
         partition_by=list(partition_by),
         partition_filters=_no_file(handle) if changes.new_schema else None,
         commit_properties=properties,
-        post_commithook_properties=hooks,
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=None if cleans else False),
     )
 
 
@@ -204,40 +341,6 @@ def _removal(file: LiveFile, now_ms: int, data_change: bool) -> RemoveAction:
     return RemoveAction(file.path, data_change, now_ms, file.size, dict(file.partition))
 
 
-def _facts(stamp: Stamp, changes: FileChanges) -> dict[str, Any]:
-    return {
-        **stamp.facts,
-        "fence": {"app_id": stamp.app_id, "number": stamp.number},
-        "write_id": stamp.write_id,
-        "changes": changes.kind,
-        "rows_written": changes.rows_written,
-        "rows_updated": changes.rows_updated,
-        "rows_deleted": changes.rows_deleted,
-        "keys": list(changes.keys),
-    }
-
-
-def _after_failure(handle: TableHandle, stamp: Stamp, error: Exception) -> int:
-    now = handle.refreshed()
-    rival = _stamp_numbered(now, stamp)
-    own = _landed(handle, now, stamp)
-    if own is not None:
-        return own.version
-    if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
-        raise _fenced(stamp, rival) from error
-    if isinstance(error, CommitFailedError) or now.exists != handle.exists:
-        raise TableConflictError(
-            f"the commit to {handle.location.uri} met a concurrent change: {plain(error)}",
-            fix="run the node again; nothing was written",
-            uri=handle.location.uri,
-        ) from error
-    if isinstance(error, OSError):
-        raise error
-    raise TableError(
-        f"Delta refused the commit to {handle.location.uri}: {plain(error)}", uri=handle.location.uri
-    ) from error
-
-
 def require_unfenced(handle: TableHandle, stamp: Stamp) -> None:
     """Raises FencedError if ``handle`` knows that the fence is taken: deltalake does not look at that itself."""
     if handle.transaction_number(stamp.app_id) >= stamp.number:
@@ -256,15 +359,15 @@ def _fenced(stamp: Stamp, rival: CommittedStamp | None) -> FencedError:
     )
 
 
-def _own_stamp(handle: TableHandle, stamp: Stamp) -> CommittedStamp:
-    own = _stamp_numbered(handle, stamp)
+def _own_version(handle: TableHandle, stamp: Stamp) -> int:
+    own = _stamp_numbered(TableHandle.open_once(handle.location), stamp)
     if own is None or own.write_id != stamp.write_id:
         raise TableError(
             f"the commit {stamp.write_id} to {handle.location.uri} was acknowledged and is not in the table's log",
             fix="something rewrote the table's log; look at its history before running the node again",
             uri=handle.location.uri,
         )
-    return own
+    return own.version
 
 
 def _stamp_numbered(handle: TableHandle, stamp: Stamp) -> CommittedStamp | None:
@@ -272,9 +375,3 @@ def _stamp_numbered(handle: TableHandle, stamp: Stamp) -> CommittedStamp | None:
         if found.app_id == stamp.app_id and found.number <= stamp.number:
             return found if found.number == stamp.number else None
     return None
-
-
-def removed_rows(files: Iterable[LiveFile]) -> int | None:
-    """Rows in ``files``; None if one of them carries no count."""
-    counts = [file.rows for file in files]
-    return None if None in counts else sum(count for count in counts if count is not None)

@@ -1,34 +1,40 @@
-"""Small files of a table put together into larger ones, in one fenced commit that changes no row.
+"""Compaction: small files of a table put together into larger ones, in one fenced commit that changes no row.
 
-deltalake's own `optimize` heeds no app transaction, and two of them at once double rows. Here Arrow streams the rows
-of each bin from file to file, without a JVM; what is held in memory is one row group.
+deltalake's own `optimize` heeds no app transaction, and two of them at once double rows. :func:`compact` is for tables
+of nodes: Arrow streams the rows of each bin from file to file, without a JVM; what is held in memory is one row group.
+:func:`rewrite` is for system tables, whose owner says which rows the one new file has.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 import fsspec
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
+from deltalake.fs import DeltaStorageHandler
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import FileChanges, commit
-from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
+from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
+from odi_assets.delta.errors import is_remote, store_options
+from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
 from odi_assets.delta.protocol import require_writable
+from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import Stamp
 from odi_assets.errors import FencedError, TableConflictError
 
 APP_ID = "odi_assets:maintenance"
 """The Delta app transaction that lets one maintenance of a table commit at a time."""
 
-_ATTEMPTS = 3
 _BATCH_ROWS = 16_384
+_SYSTEM_ROW_GROUP = 8192
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 
 
@@ -66,18 +72,55 @@ def compact(location: Location, small_bytes: int, target_bytes: int, facts: Mapp
         TableConflictError: other writers took its files away each time.
         TableError: the table uses features that plain files would break.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    def attempt() -> Compaction:
         handle = TableHandle.open(location)
         require_writable(handle)
         groups = bins(handle, small_bytes, target_bytes) if handle.exists else []
-        if not groups:
-            return Compaction()
-        try:
-            return _commit(handle, groups, facts)
-        except (TableConflictError, FencedError):
-            if attempt == _ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+        return _commit(handle, groups, facts) if groups else Compaction()
+
+    return raced(attempt, lost=lambda error: isinstance(error, TableConflictError | FencedError))
+
+
+def rewrite(
+    handle: TableHandle, files: Sequence[LiveFile], rows: pa.Table, indexed: Sequence[str], app_id: str
+) -> None:
+    """Put one file with ``rows`` in the place of ``files`` of a table without partitions; concurrent appends pass.
+
+    Reads and writes through deltalake's own storage, so that any store will do without its SDK.
+
+    Args:
+        indexed: the columns that get statistics.
+        app_id: the app transaction that lets one compaction at a time commit.
+
+    Raises:
+        StateError: nothing was changed.
+    """
+    path = f"part-{uuid4()}.folded.parquet"
+    with handle.calls("compacting"):
+        storage, footers = _storage(handle.location), list[pq.FileMetaData]()
+        pq.write_table(rows, path, filesystem=storage, row_group_size=_SYSTEM_ROW_GROUP, metadata_collector=footers)
+        statistics = footer_statistics(footers[0], frozenset(indexed), first=0)
+        written = WrittenFile(
+            path, storage.get_file_info(path).size, int(time.time() * 1000), len(rows), {}, statistics
+        )
+    replace_files(handle, [written.add_action(data_change=False)], files, app_id)
+
+
+def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
+    """All rows of ``files`` of a table without partitions; columns that a file lacks are null."""
+    schema, storage = pa.schema(handle.table.schema().to_arrow()), _storage(handle.location)
+    batches = (
+        _conformed(batch, schema)
+        for file in files
+        for batch in pq.read_table(file.path, filesystem=storage).to_batches()
+    )
+    return pa.Table.from_batches(batches, schema)
+
+
+def _storage(location: Location) -> pa_fs.FileSystem:
+    uri = location.uri if is_remote(location.uri) or location.uri.startswith("file:") else f"file://{location.uri}"
+    return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 
 def _commit(handle: TableHandle, groups: Sequence[Sequence[LiveFile]], facts: Mapping[str, Any]) -> Compaction:

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from odi_assets.config.write_modes import ComputedFrom
+from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import PartitionValues
 
 
 def is_unchanged(

@@ -1,4 +1,8 @@
-"""What deltalake raises, as errors of ours: told apart by type, so that callers know what may be tried again."""
+"""Faults of Delta tables and their stores as errors of ours, told apart by type: callers see what may be tried again.
+
+deltalake raises ``OSError`` or ``DeltaError`` for whatever went wrong in a store and keeps no field of it: the HTTP
+status is in the text alone, in the words of Rust's ``object_store``. Nothing else is decided by words.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from deltalake import __version__ as VERSION
 from deltalake.exceptions import (
@@ -18,51 +23,102 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
-from odi_assets.delta.store_answers import Answer, answer, is_remote, plain
-from odi_assets.errors import OdiError, StateConflictError, StateError, Transient
+from odi_assets.connections.location import Location
+from odi_assets.errors import OdiError, StateConflictError, StateError, TableConflictError, TableError, Transient
 
-_PASSING = frozenset(
+
+class StoreUnreachableError(TableError, StateError, Transient):
+    """The store of a node's table, or of a system table, did not answer this time. Fields: uri, connection."""
+
+
+class OutcomeUnknownError(StoreUnreachableError):
+    """A commit was sent, and neither its answer nor a look at the table could be had. Fields: uri, connection.
+
+    Attributes:
+        look: looks again, and returns what the commit's caller gets if it is in the table, None if it is not.
+    """
+
+    look: Callable[[], Any]
+
+
+class StoreAccessError(TableError, StateError):
+    """The store of a table refused, and will again until its connection is repaired.
+
+    Fields: uri, connection (None: the options were given by hand, without a name).
+    """
+
+
+class UnsupportedFeatureError(TableError, StateError):
+    """A table uses Delta features that we cannot read or write; Spark's own connector can. Fields: uri, features."""
+
+
+class CommitConflict(StateConflictError):
+    """A commit to a system table met a concurrent one; after a fresh look it may be made again."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose table it is, as far as its errors tell.
+
+    Attributes:
+        noun: what messages call such a table.
+        error: raised where neither waiting nor repairing the connection helps.
+        conflict: raised when a concurrent commit came first; nothing was written.
+        without_feature: what to do about features that deltalake lacks.
+    """
+
+    noun: str
+    error: type[OdiError]
+    conflict: type[OdiError]
+    without_feature: str
+
+
+NODE = Owner(
+    "the Delta table",
+    TableError,
+    TableConflictError,
+    "use Spark's own Delta connector for this table, or copy it into a table without that feature",
+)
+STATE = Owner(
+    "a system table",
+    StateError,
+    CommitConflict,
+    "give the backend a `spark_session` with Delta's connector, or copy the state to new tables (`odi state migrate`)",
+)
+
+Answer = Literal["silence", "denied", "no bucket", "no object", "refused", "unusable", "unknown"]
+"""What a store answered, by what can be done about it.
+
+* silence: it did not answer, or had too much to do: a later call may succeed.
+* denied: key, token or signature are none, are wrong, have expired, or do not give the right.
+* no bucket, no object: there is no such bucket or container; one object is not there, the store is.
+* refused: the request was understood and refused: another region, a name that cannot be.
+* unusable: the options made no client: nothing was sent.
+* unknown: the words are not those of an object store's client.
+"""
+
+_TRANSIENT = frozenset(
     {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECONNREFUSED, errno.ESTALE}
 )
+_BUSY = frozenset({408, 409, 412, 425, 429})
 # deltalake has no type for these: it says them as a failed commit, a failed read or a failed opening.
 _UNSUPPORTED = (
     re.compile(r"Unsupported table features required: \[(?P<features>.*?)\]"),
     re.compile(r"(?P<features>Column mapping) is not supported"),
     re.compile(r"loading a (?P<features>catalog-managed) table"),
 )
+# What RUST_BACKTRACE adds.
+_STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_JOINT = re.compile(r"\s*\n\s*↳\s*")
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>([\w.]+)</Code>")
+_BODY = re.compile(r"(: )?\s*(<\?xml|<Error|<html|<!doctype).*", re.IGNORECASE | re.DOTALL)
+_NO_CLIENT = re.compile(r"Generic \w+ error: ")
+# deltalake tries each request again in silence, ten times by default; longer waits are for our retries, which tell.
+_PATIENCE = {"max_retries": "3", "retry_timeout": "10s"}
 _used = False
 _forked = False
-
-
-class CommitConflict(StateConflictError):
-    """A commit met a concurrent one that it may not stand beside; after a fresh look it may be made again."""
-
-
-class StateUnreachableError(StateError, Transient):
-    """The store of the system tables did not answer this time. Fields: uri, connection."""
-
-
-class StateAccessError(StateError):
-    """The store of the system tables refused, and will again until its connection is mended.
-
-    Fields: uri, connection (None: the backend was given storage options and no name for them).
-    """
-
-
-class OutcomeUnknown(StateUnreachableError):
-    """A commit was sent, and neither its answer nor a look at the table could be had.
-
-    Attributes:
-        landed: tells from the table, once it answers, whether the commit is there.
-        result: what the commit's caller gets if it is.
-    """
-
-    landed: Callable[[Any], bool]
-    result: Any = None
-
-
-class UnsupportedFeatureError(StateError):
-    """A system table uses Delta features that deltalake cannot read or write; Spark can. Fields: uri, features."""
 
 
 def _after_fork() -> None:
@@ -74,106 +130,115 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def require_own_runtime() -> None:
+def require_own_runtime(owner: Owner) -> None:
     """deltalake's threads do not survive a fork: say so before it panics.
 
     Raises:
-        StateError: this process was forked from one that had already used deltalake.
+        OdiError: this process was forked from one that had already used deltalake.
     """
     global _used
     _used = True
     if _forked:
-        raise StateError(
-            f"process {os.getpid()} was forked from one that had opened system tables; deltalake does not work there",
+        raise owner.error(
+            f"process {os.getpid()} was forked from one that had opened Delta tables; deltalake does not work there",
             fix="start worker processes with the `spawn` or `forkserver` method",
         )
 
 
 @contextmanager
-def deltalake_calls(what: str, uri: str, connection: str | None = None) -> Iterator[None]:
-    """Run deltalake calls and raise its errors as ours.
+def deltalake_calls(what: str, location: Location, owner: Owner = NODE) -> Iterator[None]:
+    """Run deltalake calls on the table at ``location`` and raise its errors, panics included, as ours.
 
     Args:
         what: names the calls in messages.
-        uri: the table.
-        connection: the name of the connection that leads to it, if it is known.
-
-    Raises:
-        CommitConflict: a concurrent commit; transient.
-        StateUnreachableError: the store did not answer; transient.
-        StateAccessError: the store refused, or there is no such bucket.
-        StateError: anything else: permissions of files, a full disk, a schema that does not match, a damaged log.
     """
     try:
         yield
     except OdiError:
         raise
     except (DeltaError, OSError) as error:
-        raise typed(error, what, uri, connection) from error
+        raise translated(error, what, location, owner) from error
     except BaseException as error:
         if type(error) is Exception:
             # A stream that breaks off while it is read: arro3 has no type for it.
-            raise typed(error, what, uri, connection) from error
+            raise translated(error, what, location, owner) from error
         # deltalake's panics are no Exceptions, and have no public type.
         if type(error).__name__ != "PanicException":
             raise
-        raise StateError(f"{what}: deltalake broke down at {uri}: {plain(error)}", uri=uri) from error
+        message = f"{what}: deltalake broke down at {location.uri}: {plain(error)}"
+        raise owner.error(message, uri=location.uri) from error
 
 
-def typed(error: Exception, what: str, uri: str, connection: str | None = None) -> StateError:
+def translated(error: Exception, what: str, location: Location, owner: Owner = NODE) -> OdiError:
     """The error of ours for what deltalake raised."""
+    uri, connection = location.uri, location.connection
     message = f"{what} failed at {uri}: {plain(error)}"
     features = unsupported_features(error)
     if features:
         return UnsupportedFeatureError(
             f"{what} failed at {uri}: the table uses Delta features that deltalake {VERSION} cannot handle here: "
             f"{', '.join(features)}",
-            fix="give the backend a `spark_session` with Delta's connector, or copy the state to new tables "
-            "(`odi state migrate`)",
+            fix=owner.without_feature,
             uri=uri,
             features=features,
         )
     if isinstance(error, CommitFailedError):
-        return CommitConflict(message, fix="try again; nothing was written", uri=uri)
+        return owner.conflict(message, fix="try again; nothing was written", uri=uri)
     if isinstance(error, SchemaMismatchError | DeltaProtocolError):
-        return StateError(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
-    if _passes(error):
-        return StateUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
+        return owner.error(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
+    if _is_transient(error):
+        return StoreUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
     if is_remote(uri):
-        return _of_store(answer(error), message, uri, connection)
-    return StateError(message, fix="check the path, its permissions, and the free space there", uri=uri)
+        return _of_store(answer(error), message, location, owner)
+    return owner.error(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
 
 
-def require_known_scheme(error: TableNotFoundError, uri: str) -> None:
+def require_known_scheme(error: TableNotFoundError, uri: str, owner: Owner) -> None:
     """A URI that deltalake does not understand is not a table that is not there yet, though it raises the same type.
 
     Raises:
-        StateError: deltalake does not know the URI's scheme.
+        OdiError: deltalake does not know the URI's scheme.
     """
     if "Unknown scheme" in str(error):
         scheme = uri.partition("://")[0]
-        raise StateError(
-            f"a system table cannot be at {uri}: `{scheme}` is no scheme of a store",
+        raise owner.error(
+            f"a Delta table cannot be at {uri}: `{scheme}` is no scheme of a store",
             fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
             uri=uri,
         ) from error
 
 
-def _of_store(found: Answer, message: str, uri: str, connection: str | None) -> StateError:
-    where = f"connection `{connection}`" if connection else "the storage options"
-    fixes = {
-        Answer.DENIED: f"mend the key, token or signature of {where}: there is none, or it is wrong, has expired, "
-        "or does not give the right to list, read, write and delete there",
-        Answer.NO_BUCKET: f"make the bucket or container, or mend its name in {where}",
-        Answer.REFUSED: f"mend {where}: its region, its endpoint and its names",
-        Answer.UNUSABLE: f"mend {where}: nothing could be asked with it",
-    }
-    if found in fixes:
-        return StateAccessError(message, fix=fixes[found], uri=uri, connection=connection)
-    if found is Answer.SILENCE:
-        fix = f"check the network and the endpoint of {where}, or try again when the store answers"
-        return StateUnreachableError(message, fix=fix, uri=uri, connection=connection)
-    return StateError(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+def is_remote(uri: str) -> bool:
+    """Whether a URI is one of an object store, and not of this machine."""
+    return "://" in uri and not uri.lower().startswith("file:")
+
+
+def store_options(location: Location) -> dict[str, str] | None:
+    """deltalake's options for the store of ``location``."""
+    return {**(_PATIENCE if is_remote(location.uri) else {}), **location.storage_options} or None
+
+
+def plain(error: BaseException) -> str:
+    """The text of deltalake's error on one line, without colours, Rust's stack and the body of the answer."""
+    text = _JOINT.sub(": ", _COLOURS.sub("", _STACK.sub("", str(error))))
+    code = _CODE.search(text)
+    text = _BODY.sub("", text).strip()
+    return f"{text} ({code[1]})" if code else text
+
+
+def answer(error: BaseException) -> Answer:
+    """What the store answered, when ``error`` came of a call on a remote table."""
+    text = _JOINT.sub(": ", _COLOURS.sub("", str(error)))
+    status = _STATUS.search(text)
+    if status:
+        return _of_status(int(status[1]), text)
+    if "loading credentials" in text:
+        return "denied"
+    if "builder error" in text:
+        return "unusable"
+    if "Error performing" in text or "HTTP error" in text:
+        return "silence"
+    return "unusable" if _NO_CLIENT.match(text) else "unknown"
 
 
 def unsupported_features(error: Exception) -> tuple[str, ...]:
@@ -186,7 +251,34 @@ def unsupported_features(error: Exception) -> tuple[str, ...]:
     return ()
 
 
-def _passes(error: Exception) -> bool:
+def _of_status(status: int, text: str) -> Answer:
+    if status in (401, 403) or "ExpiredToken" in text:
+        return "denied"
+    if status == 404:
+        listing = "Error performing list request" in text or "NoSuchBucket" in text or "ContainerNotFound" in text
+        return "no bucket" if listing else "no object"
+    return "silence" if status >= 500 or status in _BUSY else "refused"
+
+
+def _of_store(found: Answer, message: str, location: Location, owner: Owner) -> OdiError:
+    uri, connection = location.uri, location.connection
+    where = f"connection `{connection}`" if connection else "the storage options"
+    fixes = {
+        "denied": f"repair the key, token or signature of {where}: there is none, or it is wrong, has expired, "
+        "or does not give the right to list, read, write and delete there",
+        "no bucket": f"make the bucket or container, or correct its name in {where}",
+        "refused": f"correct {where}: its region, its endpoint and its names",
+        "unusable": f"correct {where}: nothing could be asked with it",
+    }
+    if found in fixes:
+        return StoreAccessError(message, fix=fixes[found], uri=uri, connection=connection)
+    if found == "silence":
+        fix = f"check the network and the endpoint of {where}, or try again when the store answers"
+        return StoreUnreachableError(message, fix=fix, uri=uri, connection=connection)
+    return owner.error(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)
+
+
+def _is_transient(error: Exception) -> bool:
     if not isinstance(error, OSError) or isinstance(error, PermissionError | FileNotFoundError):
         return False
-    return isinstance(error, ConnectionError | TimeoutError) or error.errno in _PASSING
+    return isinstance(error, ConnectionError | TimeoutError) or error.errno in _TRANSIENT

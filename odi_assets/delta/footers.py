@@ -51,39 +51,30 @@ class WrittenFile:
         return AddAction(self.path, self.size, self.partition, self.modified_ms, data_change, self.stats)
 
 
-@dataclass(frozen=True)
-class _Listed:
-    path: str
-    size: int
-    modified_ms: int
-
-
 def written_files(table: Location, folder: str, always_index: Iterable[str] = ()) -> list[WrittenFile]:
     """The non-empty Parquet files below ``folder`` of the table, their footers read in parallel.
 
     ``always_index`` names columns that get statistics however far to the right they stand (keys, cursors).
     """
-    listed = list(_list_parquet(table, folder))
+    listed = list(_local_files(table.local_path, folder) if table.is_local else _stored_files(table, folder))
     keep = frozenset(always_index)
     with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
-        files = list(pool.map(lambda file: _read_footer(table, folder, file, keep), listed))
+        files = list(pool.map(lambda file: _with_footer(table, folder, file, keep), listed))
     return [file for file in files if file.rows > 0]
 
 
-def _list_parquet(table: Location, folder: str) -> Iterator[_Listed]:
-    if table.is_local:
-        yield from _list_local(table.local_path, folder)
-        return
+def _stored_files(table: Location, folder: str) -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of change in milliseconds of each Parquet file."""
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
     for path, info in filesystem.find(root, detail=True).items():
         relative = path[len(root.rstrip("/")) + 1 :]
         if path.endswith(".parquet") and not _is_hidden(relative):
             modified = info.get("last_modified") or info.get("LastModified") or info.get("mtime")
             stamp = modified.timestamp() if isinstance(modified, dt.datetime) else dt.datetime.now(dt.UTC).timestamp()
-            yield _Listed(f"{folder}/{relative}", int(info["size"]), int(stamp * 1000))
+            yield f"{folder}/{relative}", int(info["size"]), int(stamp * 1000)
 
 
-def _list_local(table: Path, folder: str) -> Iterator[_Listed]:
+def _local_files(table: Path, folder: str) -> Iterator[tuple[str, int, int]]:
     root = table / folder
     for path in sorted(root.rglob("*")) if root.exists() else ():
         inside = path.relative_to(root).as_posix()
@@ -94,7 +85,7 @@ def _list_local(table: Path, folder: str) -> Iterator[_Listed]:
             path.unlink(missing_ok=True)
         elif path.suffix == ".parquet" and not _is_hidden(inside):
             status = path.stat()
-            yield _Listed(path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
+            yield path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000
 
 
 def _is_hidden(path: str) -> bool:
@@ -103,28 +94,23 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
-def _footer(table: Location, file: _Listed) -> pq.FileMetaData:
+def _with_footer(table: Location, folder: str, file: tuple[str, int, int], keep: frozenset[str]) -> WrittenFile:
+    path, size, modified_ms = file
     try:
         if table.is_local:
-            return pq.read_metadata(table.local_path / file.path)
-        filesystem, path = fsspec.core.url_to_fs(table.child(file.path).uri, **table.fsspec_options)
-        with filesystem.open(path, "rb") as stream:
-            return pq.read_metadata(stream)
+            footer = pq.read_metadata(table.local_path / path)
+        else:
+            with fsspec.open(table.child(path).uri, "rb", **table.fsspec_options) as stream:
+                footer = pq.read_metadata(stream)
     except pa.ArrowInvalid as error:
         raise TableError(
-            f"{file.path}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
+            f"{path}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
             fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
             uri=table.uri,
-            path=file.path,
+            path=path,
         ) from error
-
-
-def _read_footer(table: Location, folder: str, file: _Listed, keep: frozenset[str]) -> WrittenFile:
-    footer = _footer(table, file)
-    inside = file.path.removeprefix(folder + "/")
-    return WrittenFile(
-        file.path, file.size, file.modified_ms, footer.num_rows, partition_of(inside), footer_statistics(footer, keep)
-    )
+    partition = partition_of(path.removeprefix(folder + "/"))
+    return WrittenFile(path, size, modified_ms, footer.num_rows, partition, footer_statistics(footer, keep))
 
 
 def partition_of(path: str) -> dict[str, str | None]:
@@ -137,10 +123,11 @@ def partition_of(path: str) -> dict[str, str | None]:
     return values
 
 
-def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset()) -> str:
+def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(), first: int = INDEXED_COLUMNS) -> str:
     """Delta's statistics of a file, as JSON (Delta protocol, "Per-file Statistics").
 
-    A bound is left out where it could lie: NaN, long strings, decimals that a float cannot hold, repeated values.
+    The ``first`` columns have them, and those that ``keep`` names. A bound is left out where it could be wrong: NaN,
+    long strings, decimals that a float cannot hold, repeated values.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -153,7 +140,7 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
         # A dot leads into a struct, unless it is in the name itself.
         path = (column.name,) if column.name == column.path else tuple(column.path.split("."))
         indexed += 1
-        if indexed > INDEXED_COLUMNS and path[0] not in keep:
+        if indexed > first and path[0] not in keep:
             continue
         _column_statistics(footer, index, path, low, high, nulls)
     return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})

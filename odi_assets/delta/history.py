@@ -7,15 +7,15 @@ log: on a handle that is not at the newest version, every commit gets another on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-import fsspec
-
 from odi_assets.connections.location import Location
+from odi_assets.delta.errors import deltalake_calls, store_options
 
 METADATA_KEY = "odi_assets"
 """Key of our part of a Delta commit's metadata (``commitInfo``)."""
@@ -53,17 +53,20 @@ class Commit:
 
 
 def commits(location: Location, newest: int) -> Iterator[Commit]:
-    """Commits from ``newest`` down to the oldest that the log still has."""
-    if location.is_local:
-        for version in range(newest, -1, -1):
-            try:
-                yield _commit(version, commit_text(location, version))
-            except FileNotFoundError:
-                return
-        return
+    """Commits from ``newest`` down to the oldest that the log still has.
+
+    Raises:
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
+    """
     with ThreadPoolExecutor(max_workers=8) as pool:
-        for versions in _paged(newest):
-            for version, text in zip(versions, pool.map(lambda v: _text_if_there(location, v), versions), strict=True):
+        # A local log is read one by one: whoever asks mostly stops at the newest.
+        pages: Iterator[Sequence[int]] = (
+            ([version] for version in range(newest, -1, -1)) if location.is_local else _paged(newest)
+        )
+        for versions in pages:
+            read = partial(commit_text, location)
+            texts = map(read, versions) if location.is_local else pool.map(read, versions)
+            for version, text in zip(versions, texts, strict=True):
                 if text is None:
                     return
                 yield _commit(version, text)
@@ -75,24 +78,28 @@ def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | Non
     return int(version) if operation == "RESTORE" and version.isdecimal() else None
 
 
-def commit_text(location: Location, version: int) -> str:
-    """The actions of one commit, a JSON object per line.
+def commit_text(location: Location, version: int) -> str | None:
+    """The actions of one commit, a JSON object per line; None if the log has no such commit (any more).
 
     Raises:
-        FileNotFoundError: the log has no such commit (any more).
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
     """
     name = f"_delta_log/{version:020d}.json"
-    if location.is_local:
-        return (location.local_path / name).read_text(encoding="utf-8")
-    filesystem, path = fsspec.core.url_to_fs(location.child(name).uri, **location.fsspec_options)
-    return str(filesystem.cat_file(path).decode("utf-8"))
+    with deltalake_calls("reading the log of the Delta table", location):
+        try:
+            if location.is_local:
+                return (location.local_path / name).read_text(encoding="utf-8")
+            return _stored_text(location, name)
+        except FileNotFoundError:
+            return None
 
 
-def _text_if_there(location: Location, version: int) -> str | None:
-    try:
-        return commit_text(location, version)
-    except FileNotFoundError:
-        return None
+def _stored_text(location: Location, name: str) -> str:
+    # By deltalake's own client: its errors are known here, and no SDK of a cloud is needed.
+    from deltalake.fs import DeltaStorageHandler
+
+    storage = DeltaStorageHandler(location.uri, store_options(location))
+    return bytes(storage.open_input_file(name).read()).decode("utf-8")
 
 
 def _paged(newest: int) -> Iterator[range]:
@@ -111,26 +118,10 @@ def _commit(version: int, text: str) -> Commit:
             info = json.loads(line)["commitInfo"]
             break
     made_at = datetime.fromtimestamp(int(info.get("timestamp") or 0) / 1000, UTC)
-    return Commit(
-        version,
-        made_at,
-        str(info.get("operation") or ""),
-        info.get("operationParameters") or {},
-        _stamp_of(version, made_at, info.get(METADATA_KEY)),
-    )
-
-
-def _stamp_of(version: int, made_at: datetime, facts: Any) -> CommittedStamp | None:
+    facts, stamp = info.get(METADATA_KEY), None
     if isinstance(facts, str):
         facts = json.loads(facts)
-    if not isinstance(facts, dict) or "fence" not in facts:
-        return None
-    fence = facts["fence"]
-    return CommittedStamp(
-        version=version,
-        app_id=str(fence["app_id"]),
-        number=int(fence["number"]),
-        write_id=str(facts.get("write_id", "")),
-        facts=facts,
-        committed_at=made_at,
-    )
+    if isinstance(facts, dict) and "fence" in facts:
+        app_id, number = str(facts["fence"]["app_id"]), int(facts["fence"]["number"])
+        stamp = CommittedStamp(version, app_id, number, str(facts.get("write_id", "")), facts, made_at)
+    return Commit(version, made_at, str(info.get("operation") or ""), info.get("operationParameters") or {}, stamp)

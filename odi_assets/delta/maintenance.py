@@ -59,7 +59,7 @@ class Maintenance:
 
     Attributes:
         compaction: files that went and came; in a dry run, those that would.
-        after: what it is like then; in a dry run with the bytes of now, for only rewriting would tell others.
+        after: the table afterwards; in a dry run its bytes are those of before, for only rewriting would show others.
         vacuumed: files deleted from storage, relative to the table.
         vacuumed_bytes: their size.
         log_files_removed: files of the log that were out of Delta's ``delta.logRetentionDuration``.
@@ -110,21 +110,18 @@ def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str,
     gone: dict[str, int] = {}
     # Deltalake's lite vacuum takes what left the table, its full one also what never joined it.
     for hours, full in ((options.retain_hours, False), (max(options.retain_hours, ORPHAN_HOURS), True)):
-        table = TableHandle.open(location).table
-        found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=full)
-        present = [path for path in map(unquote, found) if path not in gone and exists(path)]
+        handle = TableHandle.open(location)
+        found = handle.vacuum(hours, full=full, dry_run=True)
+        present = [path for path in found if path not in gone and exists(path)]
         gone |= {path: _file_size(location, path) for path in present}
         if present and not options.dry_run:
-            table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
+            handle.vacuum(hours, full=full)
     return tuple(sorted(gone)), sum(gone.values())
 
 
 def _young_orphans(handle: TableHandle, gone: Collection[str]) -> int:
     """How many files no version ever named, but for those that are ``gone`` or are about to be."""
-    found = (
-        handle.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=full) for full in (True, False)
-    )
-    unused, left = (set(map(unquote, paths)) for paths in found)
+    unused, left = (set(handle.vacuum(0, full=full, dry_run=True)) for full in (True, False))
     return len(unused - left - set(gone))
 
 
@@ -136,12 +133,13 @@ def _file_size(location: Location, path: str) -> int:
 
 
 def _checkpoint(location: Location, *, keep_log: bool) -> int:
-    table = TableHandle.open(location).table
-    table.create_checkpoint()
+    handle = TableHandle.open(location)
     if keep_log:
+        with handle.calls("writing a checkpoint"):
+            handle.table.create_checkpoint()
         return 0
     before = len(_log_files(location))
-    table.cleanup_metadata()
+    handle.shorten_log()
     return before - len(_log_files(location))
 
 
@@ -186,7 +184,7 @@ def rewindable_from(handle: TableHandle) -> int:
 
 
 def _opens(location: Location, version: int) -> bool:
-    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that stand on nothing.
+    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
     try:
         return TableHandle.open(location, version).exists
     except TableError:

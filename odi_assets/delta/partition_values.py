@@ -14,6 +14,9 @@ from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
+PartitionValues = Mapping[str, str | None]
+"""One partition: column name to its value as Delta writes it in the log; None is NULL."""
+
 _INTEGERS = {"byte", "short", "integer", "long"}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _EXACT = Context(prec=80)

@@ -1,9 +1,16 @@
-"""Which tables the embedded engine may read by file list and write by add actions: it refuses the rest by name."""
+"""Protocol checks: which tables may be read by file list and written by add actions; the rest is refused by name.
+
+And the features that a schema needs before a commit may have it.
+"""
 
 from __future__ import annotations
 
+import json
+
+from deltalake import TableFeatures
+
+from odi_assets.delta.errors import NODE, UnsupportedFeatureError
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import TableError
 
 # Features that change what the rows of a file are; a file list would give wrong rows or wrong names.
 _READ_BREAKERS = {
@@ -37,23 +44,45 @@ _BY_PROPERTY = {
 
 
 def require_readable(handle: TableHandle) -> None:
-    """Raises TableError if a list of the table's files would not give its rows."""
+    """Raises UnsupportedFeatureError if a list of the table's files would not give its rows."""
     _refuse(handle, _READ_BREAKERS, "read")
 
 
 def require_writable(handle: TableHandle) -> None:
-    """Raises TableError if rows added as files would break a rule the table keeps."""
+    """Raises UnsupportedFeatureError if rows added as files would break a rule the table keeps."""
     if handle.exists:
         _refuse(handle, _WRITE_BREAKERS, "written")
+
+
+def with_features(handle: TableHandle, schema_json: str) -> TableHandle:
+    """``handle``, or the table opened anew after it got the features that ``schema_json`` needs.
+
+    deltalake 1.6 commits a TIMESTAMP_NTZ column to a table without that feature, and cannot open the table afterwards.
+    A feature is a commit of its own that changes no row; it is there for good.
+    """
+    if not handle.exists or not _has_type(json.loads(schema_json), "timestamp_ntz"):
+        return handle
+    protocol = handle.table.protocol()
+    if "timestampNtz" in (protocol.writer_features or ()):
+        return handle
+    with handle.calls("adding a table feature"):
+        handle.table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+    return handle.refreshed()
+
+
+def _has_type(kind: object, wanted: str) -> bool:
+    if isinstance(kind, dict):
+        return any(_has_type(value, wanted) for key, value in kind.items() if key not in {"name", "metadata"})
+    return any(_has_type(item, wanted) for item in kind) if isinstance(kind, list) else kind == wanted
 
 
 def _refuse(handle: TableHandle, breakers: dict[str, str], verb: str) -> None:
     found = sorted({breakers[feature] for feature in _features(handle) if feature in breakers})
     if found:
-        raise TableError(
+        raise UnsupportedFeatureError(
             f"the Delta table at {handle.location.uri} uses {' and '.join(found)}, "
             f"and cannot be {verb} by the embedded engine",
-            fix="use Spark's own Delta connector for this table, or copy it into a table without that feature",
+            fix=NODE.without_feature,
             uri=handle.location.uri,
             features=tuple(found),
         )

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import fsspec
-from deltalake import CommitProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import Transaction
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import settled
-from odi_assets.delta.history import METADATA_KEY
-from odi_assets.delta.store_answers import plain
+from odi_assets.delta.commit import Stamp, settled
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import Stamp
-from odi_assets.errors import TableConflictError, TableError
+from odi_assets.errors import TableError
 
 _LISTED_FROM = 50
 """So many files of a store are looked up one by one; more of them by listing the table's folder."""
@@ -42,17 +35,7 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
             uri=handle.location.uri,
             version=version,
         )
-    facts: dict[str, Any] = {
-        **stamp.facts,
-        "fence": {"app_id": stamp.app_id, "number": stamp.number},
-        "write_id": stamp.write_id,
-        "changes": "table",
-        "rewound_to": version,
-    }
-    properties = CommitProperties(
-        custom_metadata={METADATA_KEY: facts},
-        app_transactions=[Transaction(app, n) for app, n in [(stamp.app_id, stamp.number), *fences]],
-    )
+    properties = stamp.properties({"changes": "table", "rewound_to": version}, others=tuple(fences))
     return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
 
 
@@ -63,20 +46,8 @@ def forget_missing_files(handle: TableHandle) -> None:
         TableConflictError: another writer committed meanwhile.
         TableError: Delta refuses.
     """
-    try:
+    with handle.calls("taking missing files out of the table"):
         handle.table.repair()
-    except CommitFailedError as error:
-        raise TableConflictError(
-            f"the table at {handle.location.uri} was changed while its missing files were taken out: {plain(error)}",
-            fix="try again",
-            uri=handle.location.uri,
-        ) from error
-    except DeltaError as error:
-        raise TableError(
-            f"the missing files of the table at {handle.location.uri} could not be taken out of it: {plain(error)}",
-            fix="rebuild the table with odi run --full-refresh",
-            uri=handle.location.uri,
-        ) from error
 
 
 def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:

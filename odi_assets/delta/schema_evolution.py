@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.config.models import SchemaPolicy
-from odi_assets.delta.json_types import plain_type, type_name
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 
@@ -161,3 +160,30 @@ def fits_without_loss(narrow: Any, wide: Any) -> bool:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def plain_type(kind: Any) -> Any:
+    """A type without nullability and field metadata, which do not decide whether values fit."""
+    if isinstance(kind, dict):
+        return {
+            key: plain_type(value)
+            for key, value in kind.items()
+            if key not in {"nullable", "metadata", "containsNull", "valueContainsNull"}
+        }
+    return [plain_type(item) for item in kind] if isinstance(kind, list) else kind
+
+
+def type_name(kind: Any) -> str:
+    """A type in words, as Spark's DDL takes it."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "array":
+        return f"array<{type_name(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{type_name(kind['keyType'])}, {type_name(kind['valueType'])}>"
+    fields = (f"{_ddl_name(field['name'])}: {type_name(field['type'])}" for field in kind["fields"])
+    return f"struct<{', '.join(fields)}>"
+
+
+def _ddl_name(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"

@@ -1,32 +1,44 @@
 """One Delta table at one version: what is read, checked and committed on the same handle.
 
-deltalake enforces an app transaction only between handles that were opened at one version, so the handle a plan
-checked is the one its commit goes through; opening a fresh one in between would lose the fence.
+deltalake enforces an app transaction only against commits made after the handle was opened. So "open, check, commit on
+that handle" is a compare-and-swap; opening a fresh handle in between would lose the fence.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as pa
+from arro3.core import Table
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.errors import (
+    NODE,
+    Owner,
+    deltalake_calls,
+    require_known_scheme,
+    require_own_runtime,
+    store_options,
+)
 from odi_assets.delta.history import Commit, CommittedStamp, commits
 from odi_assets.delta.partition_values import partition_string
-from odi_assets.delta.store_answers import plain
-from odi_assets.errors import TableError
+from odi_assets.delta.retry import Retry, raced
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
 class LiveFile:
-    """A data file of the table's current version."""
+    """A data file of the table's current version. ``path`` is relative to the table."""
 
     path: str
     size: int
@@ -35,31 +47,58 @@ class LiveFile:
 
 
 class TableHandle:
-    """A Delta table opened at one version, or the place where one may be created."""
+    """A Delta table opened at one version, or the place where one may be created.
 
-    def __init__(self, location: Location, table: DeltaTable | None) -> None:
+    Attributes:
+        location: where it is.
+        owner: whose it is; tells what its faults are raised as.
+        opened_at: when this handle was opened, in seconds of the clock.
+    """
+
+    def __init__(self, location: Location, table: DeltaTable | None, owner: Owner = NODE) -> None:
         self.location = location
+        self.owner = owner
+        self.opened_at = time.time()
+        self._opened_at_monotonic = time.monotonic()
         self._table = table
 
     @classmethod
     def open(cls, location: Location, version: int | None = None) -> TableHandle:
         """Open the table at ``version`` (latest if None); a missing table gives a handle with ``exists`` False.
 
+        A store that does not answer is asked again as ``location.retry`` says.
+
         Raises:
+            StoreUnreachableError: the store did not answer.
+            StoreAccessError: the store refused.
             TableError: there is something, but not a table this version of deltalake can open.
         """
-        options = dict(location.storage_options) or None
-        try:
-            return cls(location, DeltaTable(location.uri, version=version, storage_options=options))
-        except TableNotFoundError:
-            return cls(location, None)
-        except Exception as error:
-            at = "" if version is None else f" at version {version}"
-            raise TableError(
-                f"the Delta table at {location.uri} cannot be opened{at}: {plain(error)}",
-                fix="check that the path is right and its _delta_log is whole",
-                uri=location.uri,
-            ) from error
+        return Retry(location.retry).call(lambda: cls.open_once(location, version), f"opening {location.uri}")
+
+    @classmethod
+    def open_once(cls, location: Location, version: int | None = None, owner: Owner = NODE) -> TableHandle:
+        """Like :meth:`open`, without waiting for the store; for callers with retries of their own."""
+        require_own_runtime(owner)
+        # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
+        return raced(
+            lambda: cls._opened(location, version, owner),
+            lost=lambda error: version is None and type(error) is owner.error,
+        )
+
+    @classmethod
+    def _opened(cls, location: Location, version: int | None, owner: Owner) -> TableHandle:
+        options = store_options(location)
+        at = "" if version is None else f" at version {version}"
+        with deltalake_calls(f"opening {owner.noun}{at}", location, owner):
+            try:
+                return cls(location, DeltaTable(location.uri, version=version, storage_options=options), owner)
+            except TableNotFoundError as error:
+                require_known_scheme(error, location.uri, owner)
+                return cls(location, None, owner)
+
+    def calls(self, what: str) -> AbstractContextManager[None]:
+        """Run deltalake calls on this table and raise its errors as ours; ``what`` names them."""
+        return deltalake_calls(what, self.location, self.owner)
 
     @property
     def exists(self) -> bool:
@@ -73,7 +112,7 @@ class TableHandle:
             TableError: there is no table here.
         """
         if self._table is None:
-            raise TableError(
+            raise self.owner.error(
                 f"there is no Delta table at {self.location.uri}",
                 fix="run the node that writes it first",
                 uri=self.location.uri,
@@ -83,6 +122,11 @@ class TableHandle:
     @property
     def version(self) -> int | None:
         return None if self._table is None else self._table.version()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was opened, by the clock that saw more: a machine asleep stops only one of them."""
+        return max(time.time() - self.opened_at, time.monotonic() - self._opened_at_monotonic)
 
     @cached_property
     def table_id(self) -> str:
@@ -112,37 +156,36 @@ class TableHandle:
     @cached_property
     def add_actions(self) -> pa.Table:
         """Live files with flat statistics: ``path``, ``size_bytes``, ``num_records``, ``partition.X``, ``min.X``."""
+        import pyarrow as pa
+
         return pa.table(self.table.get_add_actions(flatten=True))
+
+    def file_columns(self, names: Sequence[str]) -> list[list[Any]]:
+        """Columns of :attr:`add_actions`, as lists with a value for each live file, None where a file or the table has
+        none. Loads no pyarrow."""
+        actions = Table.from_arrow(self.table.get_add_actions(flatten=True))
+        present = set(actions.column_names)
+        return [
+            list(actions.column(name).to_pylist()) if name in present else [None] * actions.num_rows for name in names
+        ]
 
     @cached_property
     def live_files(self) -> tuple[LiveFile, ...]:
         """Every data file of this version."""
         if self._table is None:
             return ()
-        actions = self.add_actions
-        partitions = self._partition_strings(actions)
-        return tuple(
-            LiveFile(path, size, rows, partition)
-            for path, size, rows, partition in zip(
-                (unquote(p) for p in actions["path"].to_pylist()),
-                actions["size_bytes"].to_pylist(),
-                actions["num_records"].to_pylist(),
-                partitions,
-                strict=True,
-            )
-        )
-
-    def _partition_strings(self, actions: pa.Table) -> list[dict[str, str | None]]:
-        columns = {name: actions[f"partition.{name}"].to_pylist() for name in self.partition_columns}
-        return [
-            {name: partition_string(values[row]) for name, values in columns.items()} for row in range(actions.num_rows)
-        ]
+        paths, sizes, rows = self.file_columns(("path", "size_bytes", "num_records"))
+        columns = {
+            name: [partition_string(value) for value in self.add_actions[f"partition.{name}"].to_pylist()]
+            for name in self.partition_columns
+        }
+        partitions = ({name: values[row] for name, values in columns.items()} for row in range(len(paths)))
+        return tuple(map(LiveFile, map(unquote, paths), sizes, rows, partitions))
 
     @property
     def rows(self) -> int | None:
         """Rows of this version by the files' statistics; None if a file has none."""
-        counts = [file.rows for file in self.live_files]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        return rows_in(self.live_files)
 
     def commits(self) -> Iterator[Commit]:
         """The commits up to this version, newest first, as far back as the log goes."""
@@ -162,3 +205,25 @@ class TableHandle:
     def refreshed(self) -> TableHandle:
         """The same place, opened anew."""
         return TableHandle.open(self.location)
+
+    def vacuum(self, hours: float, *, full: bool = True, dry_run: bool = False) -> list[str]:
+        """Delete files that left the table ``hours`` ago, and with ``full`` those that old that never joined it.
+
+        Returns:
+            Their paths, relative to the table; in a dry run, those that would be deleted.
+        """
+        with self.calls("deleting unused files"):
+            found = self.table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=full)  # type: ignore[arg-type]
+        return [unquote(path) for path in found]
+
+    def shorten_log(self) -> None:
+        """Write a checkpoint and delete the commits that it covers, as far as the log's retention lets it."""
+        with self.calls("shortening the log"):
+            self.table.create_checkpoint()
+            self.table.cleanup_metadata()
+
+
+def rows_in(files: Sequence[LiveFile]) -> int | None:
+    """Rows in ``files``; None if one of them carries no count."""
+    counts = [file.rows for file in files]
+    return None if None in counts else sum(count for count in counts if count is not None)

@@ -114,7 +114,7 @@ class Project:
 
     def location(self, connection: str, path: str) -> Location:
         """A path on a connection of the project file."""
-        return resolve(self.config.connections[connection], path, self.root)
+        return resolve(self.config.connections[connection], path, self.root, name=connection, retry=self.config.retry)
 
     def open_state(self) -> StateBackend:
         """The state backend that the project file names."""

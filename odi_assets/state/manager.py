@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.local.backend import LocalJSONStateBackend
-from odi_assets.state.odibi_runs import pipeline_data
-from odi_assets.state.records import HwmEntry
+from odi_assets.state.records import HwmEntry, pipeline_data
 
 if TYPE_CHECKING:
     from odi_assets.state.transfer.load import Transfer
@@ -24,7 +22,11 @@ class StateManager:
     """
 
     def __init__(self, project_root: str | Path = ".", backend: StateBackend | None = None) -> None:
-        self.backend: StateBackend = backend or LocalJSONStateBackend(Path(project_root) / ".odibi" / "state.json")
+        if backend is None:
+            from odi_assets.state.local.backend import LocalJSONStateBackend
+
+            backend = LocalJSONStateBackend(Path(project_root) / ".odibi" / "state.json")
+        self.backend = backend
 
     def get_hwm(self, key: str) -> Any:
         """The value of ``key``; None if it was never set."""

@@ -11,7 +11,7 @@ from odi_assets.state.records import HwmEntry
 _UNORDERED = frozenset({"null", "bool", "dict"})
 
 
-def check_forward(before: HwmEntry | None, value: Any, kind: str) -> None:
+def check_monotonic(before: HwmEntry | None, value: Any, kind: str) -> None:
     """Refuse a value that lies before the key's present one, or that is of another type and so cannot be compared.
 
     Values without an order (dicts, booleans, lists of unlike things, NaN) are accepted, and so is anything after None.

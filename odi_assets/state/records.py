@@ -1,14 +1,17 @@
-"""What the state backends hold: high-water marks and runs."""
+"""What the state backends hold: high-water marks and runs; and runs in the forms that Odibi's documents give them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from odi_assets.errors import StateError
+from odi_assets.state import values
 
 NO_TABLE = -1
 """The ``target_commit`` of an HWM that was accepted without a table: its rows are not expected anywhere."""
@@ -55,6 +58,9 @@ class Move:
     entry: HwmEntry
     expected: int | None
     older: tuple[HwmEntry, ...] = ()
+
+
+_HWMS = ("hwm_before", "hwm_after")
 
 
 class RunStatus(StrEnum):
@@ -121,6 +127,45 @@ class RunRecord:
         """The day it ended, in UTC."""
         return self.timestamp.date()
 
+    def to_row(self, environment: str | None) -> dict[str, Any]:
+        """The row of ``meta_runs``, stamped with ``environment``: Odibi's columns first, then ours."""
+        same = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "metrics"}
+        ended = self.timestamp.astimezone(UTC)
+        return {
+            **same,
+            "status": RunStatus(self.status).value,
+            "metrics_json": json.dumps(plain(dict(self.metrics)), ensure_ascii=False),
+            "environment": environment,
+            "timestamp": ended,
+            "date": ended.date(),
+            "started_at": self.started_at and self.started_at.astimezone(UTC),
+            **{name: None if same[name] is None else values.encode(same[name]).json for name in _HWMS},
+        }
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> RunRecord:
+        """The record of a row; columns that Odibi does not write may be missing or null."""
+        metrics = values.decode(row.get("metrics_json"), None)
+        found = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
+        never = datetime.min.replace(tzinfo=UTC)
+        required = {"run_id": "", "pipeline_name": "", "node_name": "", "duration_ms": 0, "timestamp": never}
+        nullable = {"project": None, "rows_processed": None}
+        return cls(
+            **{
+                **required,
+                **nullable,
+                **found,
+                "status": RunStatus.parse(row.get("status")),
+                "metrics": metrics if isinstance(metrics, dict) else {},
+                **{name: values.decode(row.get(name), None) for name in _HWMS},
+            }
+        )
+
+
+def newest_first(record: RunRecord) -> tuple[datetime, int]:
+    """Sort key, to be reversed."""
+    return record.timestamp, record.attempt
+
 
 def check_key(key: str) -> str:
     """``key`` itself, if it can be one.
@@ -150,3 +195,84 @@ def check_environment(environment: str | None) -> str | None:
     if not isinstance(environment, str) or not environment:
         raise StateError(f"an environment is a name or None, not {environment!r}", fix="name it, or leave it out")
     return environment
+
+
+# -- runs in Odibi's forms: results objects in, status and info out ----------------------------------------------------
+
+
+def pipeline_data(results: Any) -> dict[str, Any]:
+    """Odibi's document of a pipeline run, from a results object (``node_results``, ``to_dict()``) or a mapping."""
+    data = results.to_dict() if hasattr(results, "to_dict") else results
+    data = data if isinstance(data, Mapping) else {}
+    nodes = getattr(results, "node_results", None)
+    if nodes is None:
+        nodes = data.get("node_results") or data.get("nodes") or {}
+    return {
+        "last_run": data.get("end_time") or data.get("last_run"),
+        "nodes": {name: _node_data(result) for name, result in nodes.items()},
+    }
+
+
+def records_of(pipeline: str, data: Mapping[str, Any]) -> list[RunRecord]:
+    """One record per node of Odibi's document of a pipeline run."""
+    ended = _moment(data.get("last_run")) or datetime.now(UTC)
+    run_id = str(data.get("run_id") or uuid4())
+    return [_record(pipeline, name, node, run_id, ended) for name, node in (data.get("nodes") or {}).items()]
+
+
+def info_of(record: RunRecord | None) -> dict[str, Any] | None:
+    """A record as ``get_last_run_info`` gives it: ``success`` and ``metadata`` first, as Odibi has them."""
+    if record is None:
+        return None
+    names = ("run_id", "rows_processed", "duration_ms", *_HWMS, "table_version", "code_version", "error")
+    return {
+        "success": record.status.succeeded,
+        "metadata": dict(record.metrics),
+        "timestamp": record.timestamp.isoformat(),
+        "status": record.status.value,
+        **{name: getattr(record, name) for name in names},
+    }
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON can hold it; what JSON has no form for becomes its text."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _node_data(result: Any) -> dict[str, Any]:
+    def get(name: str) -> Any:
+        return result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
+
+    metadata = plain(get("metadata") or {})
+    data = {"success": bool(get("success")), "timestamp": get("timestamp") or metadata.get("timestamp")}
+    for name in ("rows_processed", "duration", "error"):
+        if get(name) is not None:
+            data[name] = plain(get(name))
+    return {**data, "metadata": metadata}
+
+
+def _record(pipeline: str, name: str, node: Mapping[str, Any], run_id: str, ended: datetime) -> RunRecord:
+    metadata = dict(node.get("metadata") or {})
+    rows = node.get("rows_processed", metadata.get("rows_processed"))
+    seconds = node.get("duration", metadata.get("duration"))
+    return RunRecord(
+        run_id=run_id,
+        project=None,
+        pipeline_name=pipeline,
+        node_name=name,
+        status=RunStatus.SUCCESS if node.get("success") else RunStatus.FAILURE,
+        rows_processed=rows if isinstance(rows, int) else None,
+        duration_ms=int(seconds * 1000) if isinstance(seconds, int | float) else 0,
+        timestamp=_moment(node.get("timestamp")) or ended,
+        metrics=metadata,
+        error=None if node.get("error") is None else str(node["error"]),
+    )
+
+
+def _moment(text: Any) -> datetime | None:
+    """A moment in UTC; without a zone it is this machine's time, as Odibi writes it."""
+    try:
+        moment = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment.astimezone(UTC)

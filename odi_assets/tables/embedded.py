@@ -10,12 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import FileChanges, commit, removed_rows, require_unfenced
-from odi_assets.delta.features import with_features
-from odi_assets.delta.protocol import require_writable
+from odi_assets.delta.commit import FileChanges, Stamp, commit, require_unfenced
+from odi_assets.delta.protocol import require_writable, with_features
 from odi_assets.delta.schema_evolution import SchemaPlan, plan_schema
-from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import Stamp
+from odi_assets.delta.table import TableHandle, rows_in
 from odi_assets.errors import TableConflictError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Outcome, Write, mode_of
@@ -139,7 +137,7 @@ def _rows_total(handle: TableHandle, outcome: Outcome, version: int) -> int | No
     if version != (0 if handle.version is None else handle.version + 1):
         # Others committed in between, so only the table itself knows.
         return TableHandle.open(handle.location, version).rows
-    before, gone = handle.rows, removed_rows(outcome.removed)
+    before, gone = handle.rows, rows_in(outcome.removed)
     if before is None or gone is None:
         return None
     return before - gone + sum(file.rows for file in [*outcome.new, *outcome.moved])

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
+from odi_assets.delta.commit import Stamp
+from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import PartitionValues, Stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
+
+import psutil
+
+_TICKS_PER_SECOND = 100
 
 
 def process_name(pid: int) -> str:
-    """A process of this host: ``host/pid/start``."""
+    """A process of this host: ``host/pid/start``, its start in hundredths of a second since the host's; empty if it
+    has ended."""
     return f"{socket.gethostname()}/{pid}/{_start(pid)}"
 
 
@@ -24,23 +28,11 @@ def is_gone(process: str) -> bool | None:
 
 
 def _start(pid: int) -> str:
-    """When a process started, in the system's ticks; ``running`` where it does not tell, empty if it is gone."""
-    if not Path("/proc/self/stat").exists():
-        return "running" if _answers(pid) else ""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return ""
+        # Moments of the clock move when the clock is set; the time between the two does not.
+        return str(round((process.create_time() - psutil.boot_time()) * _TICKS_PER_SECOND))
+    except psutil.NoSuchProcess:
         return ""
-    # The name of the program, in parentheses, may hold spaces and parentheses (man proc, /proc/pid/stat, field 22).
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def _answers(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

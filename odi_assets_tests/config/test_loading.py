@@ -325,3 +325,29 @@ def test_the_projects_own_file_loads_without_a_warning() -> None:
     loaded = load_project_file(Path(__file__).parents[2] / "odibi.yaml", env={})
     assert loaded.warnings == ()
     assert loaded.config.pipelines
+
+
+ODIBIS = "retry: {enabled: true, max_attempts: 3, backoff: linear}"
+
+
+@pytest.mark.parametrize(
+    ("line", "attempts", "waits"),
+    [
+        ("retry: {retries: 2, base_delay: 0.5}", 3, [0.5, 1.0]),
+        (ODIBIS, 3, [1.0, 2.0]),
+        ("retry: {backoff: constant, retries: 3}", 4, [1.0, 1.0, 1.0]),
+        ("retry: {enabled: false}", 1, []),
+        ("description: x", 6, [1.0, 2.0, 4.0, 8.0, 16.0]),
+    ],
+)
+def test_one_retry_policy_is_set_at_the_top_of_the_file(
+    tmp_path: Path, line: str, attempts: int, waits: list[float]
+) -> None:
+    retry = load(tmp_path, f"{line}\n{project()}").config.retry
+    assert retry.attempts == attempts
+    assert [retry.delay(attempt) for attempt in range(1, attempts)] == waits
+
+
+def test_the_retry_policy_of_system_is_that_of_the_whole_project(tmp_path: Path) -> None:
+    text = project().replace("{connection: lake}\n", "{connection: lake, retry: {retries: 2}}\n", 1)
+    assert load(tmp_path, text).config.retry.attempts == 3

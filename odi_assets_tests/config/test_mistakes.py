@@ -464,7 +464,6 @@ def test_a_mistake_hides_what_only_follows_from_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("retry: {enabled: true}", "unknown key `retry`: `retry` is a key of `system` here"),
         ("vars: {a: 1}", "unknown key `vars`: `vars` does not exist here: use environment variables, `${NAME}`"),
         ("engine: pandas", "unknown value `pandas`: must be `spark`"),
         ("colour: red", "unknown key `colour`; known here: project, engine"),
@@ -474,3 +473,16 @@ def test_a_mistake_hides_what_only_follows_from_it(tmp_path: Path) -> None:
 )
 def test_keys_from_elsewhere_are_explained(tmp_path: Path, line: str, message: str) -> None:
     assert problem(tmp_path, f"{line}\n{project()}").message.startswith(message)
+
+
+def test_two_retry_policies_are_one_too_many(tmp_path: Path) -> None:
+    text = project().replace("{connection: lake}\n", "{connection: lake, retry: {retries: 2}}\n", 1)
+    found = problem(tmp_path, f"retry: {{retries: 3}}\n{text}")
+    assert "is given at the top of the file too: keep that one" in found.message
+    assert found.line == next(n for n, line in enumerate(f"x\n{text}".split("\n"), 1) if "retries: 2" in line)
+
+
+def test_attempts_are_counted_in_one_way(tmp_path: Path) -> None:
+    found = problem(tmp_path, f"retry: {{retries: 3, max_attempts: 4}}\n{project()}")
+    assert "counts the attempts a second time: keep `retries`" in found.message
+    assert found.line == 1

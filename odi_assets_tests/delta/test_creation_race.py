@@ -12,9 +12,8 @@ from deltalake.transaction import AddAction
 
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
-from odi_assets.delta.commit import FileChanges, commit
+from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import Stamp
 from odi_assets.errors import FencedError, TableConflictError
 
 ROUNDS, PROCESSES = 6, 6

@@ -130,6 +130,11 @@ def s3(*, strict: bool = False) -> Iterator[Cloud]:
         yield Cloud({"key": {**common, **secrets}}, {"S3_KEY": key["AccessKeyId"], "S3_SECRET": key["SecretAccessKey"]})
 
 
+def fail(connection: dict[str, Any], how: str, times: int) -> None:
+    """Let the server behind ``connection`` fail; see :mod:`odi_assets_tests.state.store_server`."""
+    _ask("PUT", f"{connection['endpoint']}/-/fail/{how}/{times}")
+
+
 def _user(endpoint: str) -> dict[str, str]:
     iam = client("iam", endpoint)
     iam.create_user(UserName="someone")

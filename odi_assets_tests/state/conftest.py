@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 from odi_assets.config.models import ProjectConfig, RetryConfig
+from odi_assets.delta.retry import Retry
 from odi_assets.state import LocalJSONStateBackend, StateBackend, create_state_backend
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.retry import Retry
 
 CLOUD = "ODI_TEST_CLOUD"
 """The environment variable that tells writer processes the connection of an object store."""

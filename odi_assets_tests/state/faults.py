@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 from deltalake.exceptions import CommitFailedError
 
+from odi_assets.delta import table as delta_tables
 from odi_assets.state.delta import table as system_tables
-from odi_assets.state.delta import table_opening
 
 ABSORBED = "absorbed"
 """The backend gets over it: what was asked is done, once."""
@@ -59,7 +60,7 @@ def gone_after_the_commit(calls: int) -> Fault:
     """The store stops to answer at the commit, and does so again after so many calls."""
 
     def put_in(patch: pytest.MonkeyPatch) -> None:
-        real, real_table = system_tables.write_deltalake, table_opening.DeltaTable
+        real, real_table = system_tables.write_deltalake, delta_tables.DeltaTable
         left = [calls]
 
         def table(*args: Any, **options: Any) -> Any:
@@ -73,7 +74,7 @@ def gone_after_the_commit(calls: int) -> Fault:
         def append(*args: Any, **options: Any) -> None:
             patch.setattr(system_tables, "write_deltalake", real)
             real(*args, **options)
-            patch.setattr(table_opening, "DeltaTable", table)
+            patch.setattr(delta_tables, "DeltaTable", table)
             raise ConnectionError("reset by peer")
 
         patch.setattr(system_tables, "write_deltalake", append)
@@ -165,6 +166,6 @@ def injected(fault: Fault) -> Iterator[None]:
     """The fault, until the end of the block."""
     with pytest.MonkeyPatch.context() as patch:
         # Retries of a young table wait for milliseconds on the clock itself.
-        patch.setattr(system_tables.time, "sleep", lambda _seconds: None)
+        patch.setattr(time, "sleep", lambda _seconds: None)
         fault(patch)
         yield

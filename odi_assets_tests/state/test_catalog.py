@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,15 @@ from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 from deltalake.transaction import AddAction
 
+from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
+from odi_assets.delta.retry import Retry
+from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateConflictError, StateError, Transient
 from odi_assets.state.delta import table as system_tables
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.delta.compaction import DataFile, Folding
-from odi_assets.state.delta.hwms import COLUMNS, HwmLog
-from odi_assets.state.delta.revisions import columns_of
-from odi_assets.state.delta.table_opening import Handle
-from odi_assets.state.retry import Retry
+from odi_assets.state.delta.hwms import COLUMNS, HwmLog, columns_of
+from odi_assets.state.delta.table import Compaction
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 
@@ -245,24 +244,24 @@ def test_files_stay_few_and_the_log_short_whatever_is_written(tmp_path: Path) ->
     assert backend.get_hwm("k3") == 199
 
 
-def test_one_writer_in_64_folds_so_that_a_long_fold_is_not_begun_by_others_too(tmp_path: Path) -> None:
-    system = HwmLog(str(tmp_path / "meta_state"), None, None).table
+def test_one_writer_in_64_compacts_so_that_a_long_compaction_is_not_begun_by_others_too(tmp_path: Path) -> None:
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
     begun: list[int] = []
 
-    def rows(_handle: Handle, files: Sequence[DataFile]) -> pa.Table:
+    def rows(_handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         begun.append(len(files))
-        raise StateError("this fold never ends")
+        raise StateError("this compaction never ends")
 
-    fold = Folding(system, rows)
+    compaction = Compaction(system, rows)
     for number in range(140):
         handle = system.open_for_writing()
         added = AddAction(f"{number}.parquet", 1, {}, 0, True, "{}")
         handle.table.create_write_transaction([added], "append", handle.table.schema())
-        fold.if_needed(handle)
+        compaction.if_needed(handle)
     assert begun == [72, 136]
 
 
-def test_folding_keeps_the_newest_revisions_of_each_key(tmp_path: Path) -> None:
+def test_compaction_keeps_the_newest_revisions_of_each_key(tmp_path: Path) -> None:
     backend = opened(tmp_path)
     opened(tmp_path, environment="dev").set_hwm("k", "dev")
     for number in range(100):
@@ -282,41 +281,41 @@ def test_maintenance_of_tables_that_do_not_exist_does_nothing(tmp_path: Path) ->
 
 def rows_of(backend: CatalogStateBackend, key: str) -> Table:
     entry = backend.reset_hwm(key, 1)
-    return COLUMNS.table_of(columns_of([entry._replace(revision=entry.revision + 1)], ["1"]))
+    return COLUMNS.to_arrow(columns_of([entry._replace(revision=entry.revision + 1)], ["1"]))
 
 
 def test_of_two_writers_that_saw_the_same_revision_the_second_is_refused(tmp_path: Path) -> None:
     rows = rows_of(opened(tmp_path), "k")
-    system = HwmLog(str(tmp_path / "meta_state"), None, None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
     first, second, other = system.open_for_writing(), system.open_for_writing(), system.open_for_writing()
-    system.append(first, rows, [Transaction("k", 2)], landed=lambda _: False)
+    system.append(first, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
     with pytest.raises(CommitConflict):
-        system.append(second, rows, [Transaction("k", 2)], landed=lambda _: False)
-    system.append(other, rows, [Transaction("l", 1)], landed=lambda _: False)
+        system.append(second, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
+    system.append(other, rows, [Transaction("l", 1)], landed=lambda _: False, result=True)
 
 
-def test_an_append_survives_a_fold_that_came_between(tmp_path: Path) -> None:
+def test_an_append_survives_a_compaction_that_came_between(tmp_path: Path) -> None:
     backend = opened(tmp_path)
     rows = rows_of(backend, "k")
     backend.set_hwm("other", 1)
-    system = HwmLog(str(tmp_path / "meta_state"), None, None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
     handle = system.open_for_writing()
     assert backend.maintain()["files_folded"] == 2
-    system.append(handle, rows, [Transaction("k", 2)], landed=lambda _: False)
+    system.append(handle, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
     assert backend.get_entry("k").revision == 2
     assert backend.get_hwm("other") == 1
 
 
-def test_two_folds_at_once_do_not_double_the_rows(tmp_path: Path) -> None:
+def test_two_compactions_at_once_do_not_double_the_rows(tmp_path: Path) -> None:
     backend = opened(tmp_path)
     for number in range(5):
         backend.set_hwm("k", number)
-    log = HwmLog(str(tmp_path / "meta_state"), None, None)
-    fold = Folding(log.table, log.rows_to_keep)
+    log = HwmLog(Location(str(tmp_path / "meta_state")), None)
+    compaction = Compaction(log.table, log.rows_to_keep)
     late = log.table.open_for_writing()
-    fold.now()
+    compaction.now()
     with pytest.raises(CommitConflict):
-        fold.fold(late, fold.small_files(late))
+        compaction.compact(late, compaction.small_files(late))
     assert [e.revision for e in backend.history("k")] == [5, 4, 3, 2, 1]
 
 
@@ -324,7 +323,7 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_meets_a_conflict(tmp_path
     """deltalake gives such a writer an error of no particular type, and the commits it would check are gone."""
     backend = opened(tmp_path)
     rows = rows_of(backend, "k")
-    system = HwmLog(str(tmp_path / "meta_state"), None, None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
     late = system.open_for_writing()
     for number in range(30):
         backend.set_hwm("other", number)
@@ -334,20 +333,22 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_meets_a_conflict(tmp_path
     backend.maintain()
     assert not (log / f"{late.table.version() + 1:020}.json").exists()
     with pytest.raises(CommitConflict):
-        system.append(late, rows, [Transaction("k", 2)], landed=lambda _: False)
+        system.append(late, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
     assert backend.get_hwm("k") == 1
 
 
 def test_a_commit_that_took_long_is_looked_up_before_it_is_acknowledged(tmp_path: Path) -> None:
     rows = rows_of(opened(tmp_path), "k")
-    system = HwmLog(str(tmp_path / "meta_state"), None, None).table
-    slow = replace(system.open_for_writing(), opened_at=time.time() - 60)
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
+    slow = system.open_for_writing()
+    slow.opened_at -= 60
     asked = []
-    system.append(slow, rows, [], landed=lambda handle: bool(asked.append(handle) or True))
+    system.append(slow, rows, [], landed=lambda handle: bool(asked.append(handle) or True), result=True)
     assert len(asked) == 1
-    slow = replace(system.open_for_writing(), opened_at=time.time() - 60)
+    slow = system.open_for_writing()
+    slow.opened_at -= 60
     with pytest.raises(CommitConflict, match="others went past it"):
-        system.append(slow, rows, [], landed=lambda _: False)
+        system.append(slow, rows, [], landed=lambda _: False, result=True)
 
 
 def test_a_commit_that_landed_although_its_answer_was_an_error_counts(
@@ -530,7 +531,7 @@ def test_state_is_read_without_loading_what_it_does_not_need(tmp_path: Path) -> 
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
-def test_folding_drops_runs_that_are_past_their_time_but_the_newest_of_each_node(tmp_path: Path) -> None:
+def test_compaction_drops_runs_that_are_past_their_time_but_the_newest_of_each_node(tmp_path: Path) -> None:
     backend = opened(tmp_path, environment="dev", keep_runs_for=timedelta(days=30))
     others = opened(tmp_path, environment="prod")
     now = datetime.now(UTC)

@@ -24,11 +24,11 @@ from pydantic import TypeAdapter
 
 from odi_assets.config.models import Connection
 from odi_assets.connections import resolve
-from odi_assets.delta.errors import StateAccessError, StateUnreachableError
+from odi_assets.delta.errors import StoreAccessError, StoreUnreachableError
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import StateError, Transient
 from odi_assets.state import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.retry import Retry
 from odi_assets.state.store.provider import StateStoreProvider
 from odi_assets_tests.state import clouds, test_hwm_contract, test_runs_contract, test_values, writers
 from odi_assets_tests.state.clouds import SECRET, Cloud
@@ -165,11 +165,11 @@ def fault(servers: Servers, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("azure: another account key", "mend the key"),
+        ("azure: another account key", "repair the key"),
         ("azure: a key that is no key", "nothing could be asked"),
         ("azure: a signature that has expired", "has expired"),
         ("azure: no such container", "make the bucket or container"),
-        ("s3 strict: another secret key", "mend the key"),
+        ("s3 strict: another secret key", "repair the key"),
         ("s3: no such bucket", "make the bucket or container"),
         ("gcs: no such bucket", "make the bucket or container"),
         ("gcs: a key without a private key", "nothing could be asked"),
@@ -183,7 +183,7 @@ def test_a_store_that_refuses_is_told_at_once_with_its_connection_and_no_secret(
     caplog.set_level(logging.DEBUG)
     backend = open_cloud(connection, folder)
     for call in (lambda: backend.get_hwm("k"), lambda: backend.set_hwm("k", 1), lambda: backend.record_runs([run()])):
-        with pytest.raises(StateAccessError, match=r"lake|nowhere") as told:
+        with pytest.raises(StoreAccessError, match=r"lake|nowhere") as told:
             call()
         assert told.value.connection == "cloud"
         assert "connection `cloud`" in str(told.value)
@@ -202,7 +202,7 @@ def test_a_signature_that_may_only_read_reads_and_is_told_when_it_writes(servers
     connection["auth"]["sas_token"] = clouds.sas(rights="rl")
     backend = open_cloud(connection, folder)
     assert backend.get_hwm("k") == 1
-    with pytest.raises(StateAccessError, match="403") as told:
+    with pytest.raises(StoreAccessError, match="403") as told:
         backend.set_hwm("k", 2)
     assert "write" in told.value.fix
     assert not leaked(connection, "".join(traceback.format_exception(told.value)))
@@ -223,7 +223,7 @@ def test_an_endpoint_that_does_not_answer_is_asked_again_and_then_told(
         retry=Retry(sleep=waits.append, draw=lambda low, _high: low),
         connection="cloud",
     )
-    with pytest.raises(StateUnreachableError, match="tests/") as told:
+    with pytest.raises(StoreUnreachableError, match="tests/") as told:
         backend.get_hwm("k")
     assert waits == [1, 2, 4, 8, 16]
     assert "endpoint of connection `cloud`" in told.value.fix
@@ -240,7 +240,7 @@ def test_a_data_file_that_is_gone_is_told_and_not_asked_for_again(servers: Serve
     client.delete_object(Bucket="lake", Key=gone)
     with pytest.raises(StateError, match="reading a system table failed") as told:
         backend.get_hwm("k")
-    assert not isinstance(told.value, Transient | StateAccessError)
+    assert not isinstance(told.value, Transient | StoreAccessError)
 
 
 def leaked(connection: dict[str, Any], text: str) -> list[str]:

@@ -15,7 +15,7 @@ from odi_assets.config.models import ProjectConfig
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.state import LocalJSONStateBackend, RunStatus, StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.stores import open_store
+from odi_assets.state.factory import open_store
 from odi_assets.state.transfer.migrate import migration
 from odi_assets_tests.state.test_catalog import odibi_state
 from odi_assets_tests.state.test_factory import config

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import StateError, Transient
 from odi_assets.state import LocalJSONStateBackend
-from odi_assets.state.retry import Retry
 from odi_assets_tests.state.conftest import open_backend
 from odi_assets_tests.state.test_runs_contract import run
 

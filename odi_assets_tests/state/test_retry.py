@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from odi_assets.config.models import ProjectConfig, RetryConfig
+from odi_assets.delta import table as delta_tables
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import ConfigError, StateConflictError, StateError, TableConflictError, Transient
 from odi_assets.state import create_state_backend
 from odi_assets.state.delta import table as system_tables
-from odi_assets.state.delta import table_opening
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.retry import Retry
 from odi_assets_tests.state.test_runs_contract import run
 
 
@@ -180,7 +180,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for_by_every_call(
     grown: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
     waits: list[float] = []
-    real = table_opening.DeltaTable
+    real = delta_tables.DeltaTable
 
     def away(*args: Any, **options: Any) -> DeltaTable:
         if len(waits) < 2:
@@ -188,10 +188,10 @@ def test_a_store_that_is_away_for_a_while_is_waited_for_by_every_call(
         return real(*args, **options)
 
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-        patched.setattr(table_opening, "DeltaTable", away)
+        patched.setattr(delta_tables, "DeltaTable", away)
         READS[call](opened(grown, waits))
     assert waits == [1.5, 2.5]
-    assert sum("StateUnreachableError" in record.getMessage() for record in caplog.records) == 2
+    assert sum("StoreUnreachableError" in record.getMessage() for record in caplog.records) == 2
 
 
 @pytest.mark.parametrize("call", READS)
@@ -201,7 +201,7 @@ def test_a_store_that_refuses_is_asked_without_waiting(grown: Path, monkeypatch:
     def refused(*_: Any, **__: Any) -> DeltaTable:
         raise PermissionError(errno.EACCES, "conflict: concurrent access denied")
 
-    monkeypatch.setattr(table_opening, "DeltaTable", refused)
+    monkeypatch.setattr(delta_tables, "DeltaTable", refused)
     with pytest.raises(StateError, match="access denied") as told:
         READS[call](opened(grown, waits))
     assert not isinstance(told.value, Transient)

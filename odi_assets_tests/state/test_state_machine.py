@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from odi_assets.config.models import RetryConfig
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state import HwmEntry, RunRecord, RunStatus, StateBackend
 from odi_assets.state.backend import HISTORY_KEPT
-from odi_assets.state.retry import Retry
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.conftest import open_backend
 from odi_assets_tests.state.test_runs_contract import run

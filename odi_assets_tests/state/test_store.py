@@ -39,10 +39,10 @@ from typing import Any
 
 import pytest
 
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import IllegalStateError, StateError, Transient
 from odi_assets.state import StateStore, StateStoreProvider, StoreState
 from odi_assets.state.delta import table as system_tables
-from odi_assets.state.retry import Retry
 
 
 def opened(folder: Path, **options: Any) -> StateStoreProvider:

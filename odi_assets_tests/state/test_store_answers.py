@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odi_assets.delta.errors import StateAccessError, typed
+from odi_assets.connections.location import Location
+from odi_assets.delta.errors import STATE, StoreAccessError, translated
 from odi_assets.errors import Transient
 
 ASKED = "Kernel error -> Generic S3 error\n   \x1b[31m↳\x1b[0m Error performing GET http://host/b/x in 1ms"
@@ -21,16 +22,16 @@ NO_ANSWER = f"{ASKED}, after 3 retries, max_retries\n  \x1b[31m↳\x1b[0m 3, ret
         ("Generic S3 error: HTTP error: request or response body error", True, "or try again"),
         (f"{STATUS}301 Moved Permanently", False, "its region"),
         (f"{STATUS}400 Bad Request\n ↳ <Error><Code>ExpiredToken</Code></Error>", False, "has expired"),
-        (f"{STATUS}401 Unauthorized", False, "mend the key"),
+        (f"{STATUS}401 Unauthorized", False, "repair the key"),
         ("Operation not supported\n ↳ an error occurred while loading credentials", False, "there is none"),
         (f"{ASKED} - HTTP error\n ↳ builder error\n ↳ URL scheme is not allowed", False, "nothing could be asked"),
         ("Generic MicrosoftAzure error\n ↳ Invalid Access Key", False, "nothing could be asked"),
     ],
 )
 def test_an_answer_says_whether_waiting_helps_and_what_to_mend(text: str, passes: bool, fix: str) -> None:
-    error = typed(OSError(text), "opening a system table", "s3://b/x", "cloud")
+    error = translated(OSError(text), "opening a system table", Location("s3://b/x", connection="cloud"), STATE)
     assert isinstance(error, Transient) is passes
-    assert isinstance(error, StateAccessError) is not passes
+    assert isinstance(error, StoreAccessError) is not passes
     assert fix in str(error.fix)
     assert "`cloud`" in str(error.fix)
     assert "\n" not in error.message
@@ -39,6 +40,6 @@ def test_an_answer_says_whether_waiting_helps_and_what_to_mend(text: str, passes
 
 
 def test_without_a_connections_name_the_storage_options_are_to_be_mended() -> None:
-    error = typed(OSError(f"{STATUS}403 Forbidden"), "opening a system table", "s3://b/x")
+    error = translated(OSError(f"{STATUS}403 Forbidden"), "opening a system table", Location("s3://b/x"), STATE)
     assert "of the storage options" in str(error.fix)
     assert error.connection is None

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.errors import FencedError, StateError
 from odi_assets.state import StateStore, StateStoreProvider
 from odi_assets.state.delta import table as system_tables
-from odi_assets.state.store.files import live_files, remove_before
-from odi_assets.state.store.log import COLUMNS, StoreTable
+from odi_assets.state.store.log import COLUMNS, StoreTable, remove_before, store_files
 from odi_assets_tests.state.test_store import held, opened
 
 
@@ -49,9 +49,9 @@ def table(folder: Path) -> DeltaTable:
 
 
 def file_of(folder: Path, version: int) -> Path:
-    handle = StoreTable(str(folder / "store"), COLUMNS, None, ("version",)).open()
+    handle = StoreTable(Location(str(folder / "store")), COLUMNS, ("version",)).open()
     assert handle is not None
-    return folder / "store" / next(file.path for file in live_files(handle) if file.low == version)
+    return folder / "store" / next(one.file.path for one in store_files(handle) if one.low == version)
 
 
 # -- fences ------------------------------------------------------------------------------------------------------------
@@ -212,17 +212,17 @@ def test_as_many_versions_as_are_retained_are_kept_whatever_the_snapshots(tmp_pa
 
 def test_a_commit_and_a_cleaning_at_once_both_stand_and_of_two_cleanings_one(tmp_path: Path) -> None:
     grown(tmp_path, 12, snapshot_every=4)
-    system = StoreTable(str(tmp_path / "store"), COLUMNS, None, ("version",))
+    system = StoreTable(Location(str(tmp_path / "store")), COLUMNS, ("version",))
     first, second, third = system.open(), system.open(), system.open()
     assert first
     assert second
     assert third
     commit(opened(tmp_path, snapshot_every=4), 12, a="13")
-    assert remove_before(first, 8, str(tmp_path / "store")) == 7
+    assert remove_before(first, 8) == 7
     with pytest.raises(CommitConflict):
-        remove_before(second, 8, str(tmp_path / "store"))
+        remove_before(second, 8)
     with pytest.raises(CommitConflict):
-        remove_before(third, 12, str(tmp_path / "store"))
+        remove_before(third, 12)
     assert opened(tmp_path).versions() == [8, 9, 10, 11, 12, 13]
     assert held(tmp_path, 13)[b"a"] == b"13"
 

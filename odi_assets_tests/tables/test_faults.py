@@ -22,11 +22,10 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta import commit as commits
-from odi_assets.delta.commit import FileChanges
+from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import Stamp
-from odi_assets.errors import OdiError, TableError
+from odi_assets.errors import OdiError, TableError, Transient
 from odi_assets.tables import embedded
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.modes import base
@@ -117,8 +116,9 @@ def test_an_error_before_the_commit_leaves_the_table_and_the_next_run_writes(
     spark: SparkSession, table: Location, begin: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: WriteMode
 ) -> None:
     fail_once(monkeypatch, refuse(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(TableError, match="No space left") as told:
         begin(mode)
+    assert not isinstance(told.value, Transient)
     assert rows_of(spark, table) == OLD
     begin(mode)
     assert rows_of(spark, table) == MODEL[mode]
@@ -144,7 +144,7 @@ def test_a_commit_that_landed_while_the_storage_went_away_is_found_by_the_next_r
 
         def land_and_go(commit: Commit, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
             commit(*arguments, **options)
-            patch.setattr(TableHandle, "open", gone)
+            patch.setattr(TableHandle, "open_once", gone)
             raise OSError("connection reset by peer")
 
         fail_once(patch, land_and_go)

@@ -9,10 +9,11 @@ import pytest
 
 from odi_assets.config.write_modes import WriteMode
 from odi_assets.connections.location import Location
+from odi_assets.delta.commit import Stamp
 from odi_assets.delta.conflicts import is_unchanged
 from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import PartitionValues, Stamp
 from odi_assets.tables import modes
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.modes.base import Mode, Write, mode_of

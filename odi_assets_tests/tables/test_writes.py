@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
-from odi_assets.delta.types import Stamp
+from odi_assets.delta.commit import Stamp
 from odi_assets.errors import FencedError, TableError
 from odi_assets.tables.engine import WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of

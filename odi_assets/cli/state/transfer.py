@@ -125,7 +125,7 @@ def migrate(
     A STORE is `project`, a file (.odibi/state.json, Odibi's too), a folder of meta_state and meta_runs (Odibi's too),
     CONNECTION:PATH for such a folder, or another project file.
     """
-    from odi_assets.state.stores import PROJECT, open_store
+    from odi_assets.state.factory import PROJECT, open_store
     from odi_assets.state.transfer.migrate import migration
 
     project = settings(context, config, debug).project()

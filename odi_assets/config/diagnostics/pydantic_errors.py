@@ -48,7 +48,6 @@ _KINDS = {
 }
 
 ELSEWHERE = {
-    "retry": "`retry` is a key of `system` here",
     "vars": "`vars` does not exist here: use environment variables, `${NAME}`",
     "environments": "`environments` does not exist here: set `environment`, and use environment variables, `${NAME}`",
     "performance": "`performance` does not exist here: set `spark: {conf: …}`",

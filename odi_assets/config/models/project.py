@@ -20,12 +20,35 @@ from odi_assets.config.models.nodes import (
 class RetryConfig(Strict):
     """Waits 1, 2, 4, 8, 16 s plus up to 1 s, five retries, unless set otherwise."""
 
+    enabled: bool = Field(default=True, description="False: nothing is tried again.")
     retries: int = Field(default=5, ge=0, description="Attempts after the first.")
+    max_attempts: int | None = Field(default=None, ge=1, description="Odibi's way: attempts, the first included.")
+    backoff: Literal["exponential", "linear", "constant"] = Field(
+        default="exponential", description="How the waits grow: doubled, by one `base_delay` each, or not."
+    )
     base_delay: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Seconds before the first retry.")
     max_delay: float = Field(default=16.0, ge=0, allow_inf_nan=False, description="Longest wait, in seconds.")
     jitter: float = Field(
         default=1.0, ge=0, allow_inf_nan=False, description="At most so many seconds more, at random."
     )
+
+    @model_validator(mode="after")
+    def _counted_once(self) -> RetryConfig:
+        if self.max_attempts is not None and "retries" in self.model_fields_set:
+            raise mistake("counts the attempts a second time: keep `retries`", at=("max_attempts",))
+        return self
+
+    @property
+    def attempts(self) -> int:
+        """How often something is tried at most."""
+        if not self.enabled:
+            return 1
+        return self.max_attempts or self.retries + 1
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after the failed ``attempt`` (the first is 1), without the random part."""
+        growth = {"exponential": 2.0 ** (attempt - 1), "linear": float(attempt), "constant": 1.0}[self.backoff]
+        return min(self.base_delay * growth, self.max_delay)
 
 
 class SystemConfig(Strict):
@@ -36,8 +59,7 @@ class SystemConfig(Strict):
     meta_runs_path: Text | None = Field(default=None, description="Folder of the table of runs.")
     meta_state_path: Text | None = Field(default=None, description="Folder of the table of high-water marks.")
     environment: Text | None = Field(default=None, description="Whose state this is, where several share the tables.")
-    retry: RetryConfig = Field(default=RetryConfig(), description="Retries of writes that conflict.")
-
+    retry: RetryConfig = Field(default=RetryConfig(), description="The same as `retry` at the top of the file.")
     keep_runs_for: Duration | None = Field(
         default=None, description="How long run history is kept, as in `90d`; for ever unless given."
     )
@@ -77,4 +99,16 @@ class ProjectConfig(Strict):
     system: SystemConfig | None = Field(
         default=None, description="Where state and run history are kept; without it, in `.odibi/state.json`."
     )
+    retry: RetryConfig = Field(
+        default=RetryConfig(), description="How often, and after what waits, stores and conflicts are tried again."
+    )
     spark: SparkConfig = Field(default=SparkConfig(), description="Spark settings.")
+
+    @model_validator(mode="after")
+    def _one_retry_policy(self) -> ProjectConfig:
+        if self.system is not None and "retry" in self.system.model_fields_set:
+            if "retry" in self.model_fields_set:
+                raise mistake("is given at the top of the file too: keep that one", at=("system", "retry"))
+            # The model is frozen for everybody else.
+            self.__dict__["retry"] = self.system.retry
+        return self

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.types import Stamp
+from odi_assets.delta.commit import Stamp
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.nodes.execution.deduplicate import without_loaded
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import Stamp
 from odi_assets.errors import StateConflictError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
 from odi_assets.nodes.history import attempts

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from odi_assets.delta.errors import CommitConflict, StateUnreachableError, UnsupportedFeatureError
-from odi_assets.state.base import Change, KeyedBackend
-from odi_assets.state.delta.compaction import Folding
+from odi_assets.connections.location import Location
+from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
+from odi_assets.delta.retry import Retry, is_transient
+from odi_assets.delta.table import TableHandle
+from odi_assets.state.backend import BaseBackend, Change
 from odi_assets.state.delta.hwms import HwmLog
 from odi_assets.state.delta.runs import RunLog
-from odi_assets.state.delta.table_opening import Handle
-from odi_assets.state.delta.via_spark import OrSpark, SparkHwmLog, SparkRunLog
+from odi_assets.state.delta.table import Compaction
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
-from odi_assets.state.retry import Retry
 
-_log = logging.getLogger(__name__)
+_notes = logging.getLogger(__name__)
+L = TypeVar("L", bound=HwmLog | RunLog)
+T = TypeVar("T")
 
 _LARGEST_RUN_FILE = 20_000
 
 
-class CatalogStateBackend(KeyedBackend):
-    """State in Delta tables, made with their first write; Odibi's own tables are taken on as they are.
+class CatalogStateBackend(BaseBackend):
+    """State in Delta tables, made with their first write; Odibi's own tables are used as they are.
 
     Args:
         meta_runs_path: path or URI of the run history.
@@ -32,9 +34,9 @@ class CatalogStateBackend(KeyedBackend):
             used otherwise: deltalake reads and writes the tables without it, and faster.
         storage_options: deltalake's options for the store; never shown.
         environment: whose keys and runs; None is the environment without a name.
-        retry: how conflicts and passing faults of the store are retried.
+        retry: how conflicts and transient faults of the store are retried.
         connection: the name under which errors tell where the storage options come from.
-        keep_runs_for: runs that ended longer ago are dropped when files are folded, but for the newest of each node;
+        keep_runs_for: runs that ended longer ago are dropped when files are compacted, but for the newest of each node;
             None: none are.
     """
 
@@ -57,12 +59,14 @@ class CatalogStateBackend(KeyedBackend):
         self._connection = connection
         self._retry = retry or Retry()
         self.keep_runs_for = keep_runs_for
-        hwms = HwmLog(self.meta_state_path, storage_options, environment, connection)
-        runs = RunLog(self.meta_runs_path, storage_options, environment, connection, keep_runs_for)
-        self._hwms = OrSpark(hwms, self._hwms_through_spark if spark_session is not None else None)
-        self._runs = OrSpark(runs, self._runs_through_spark if spark_session is not None else None)
-        self._fold_hwms = Folding(hwms.table, hwms.rows_to_keep)
-        self._fold_runs = Folding(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+        options = dict(storage_options or {})
+        at_state, at_runs = (
+            Location(path, options, connection=connection) for path in (self.meta_state_path, self.meta_runs_path)
+        )
+        hwms, runs = HwmLog(at_state, environment), RunLog(at_runs, environment, keep_runs_for)
+        self._hwms = _Retried(hwms, Compaction(hwms.table, hwms.rows_to_keep), self._retry, spark_session)
+        compaction = Compaction(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
+        self._runs = _Retried(runs, compaction, self._retry, spark_session)
 
     def __repr__(self) -> str:
         return (
@@ -82,49 +86,43 @@ class CatalogStateBackend(KeyedBackend):
         )
 
     def environments(self) -> list[str | None]:
-        what = "listing environments"
-        of_hwms = self._retry.call(lambda: self._hwms.call(lambda log: log.table.environments()), what)
-        of_runs = self._retry.call(lambda: self._runs.call(lambda log: log.table.environments()), what)
-        return sorted(of_hwms | of_runs, key=lambda name: name or "")
+        found = self._hwms.environments() | self._runs.environments()
+        return sorted(found, key=lambda name: name or "")
 
     def _latest(self, key: str) -> HwmEntry | None:
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.latest(key)), f"get_hwm of `{key}`")
+        return self._hwms.call(lambda log: log.latest(key), f"get_hwm of `{key}`")
 
     def _latest_of_all(self) -> list[HwmEntry]:
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.latest_of_all()), "list_hwms")
+        return self._hwms.call(lambda log: log.latest_of_all(), "list_hwms")
 
     def history(self, key: str) -> list[HwmEntry]:
         check_key(key)
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.history(key)), f"history of `{key}`")
+        return self._hwms.call(lambda log: log.history(key), f"history of `{key}`")
 
     def histories(self) -> dict[str, list[HwmEntry]]:
-        return self._retry.call(lambda: self._hwms.call(lambda log: log.histories()), "histories")
+        return self._hwms.call(lambda log: log.histories(), "histories")
 
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
-        what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
-        attempt = self._hwms.log.table.once(lambda: self._attempt(changes))
-        # A check that finds another revision is final: only a commit that met another one is made again.
-        handle, entries = self._retry.call(attempt, what, again=_commit_may_succeed)
-        if handle is not None:
-            self._fold_hwms.if_needed(handle)
-        return entries
+        def append(log: HwmLog) -> tuple[TableHandle | None, list[HwmEntry]]:
+            try:
+                return log.append(changes)
+            except CommitConflict:
+                # Waiting is for changes that may still be made: what the winner wrote may refuse this one for good.
+                log.check(changes)
+                raise
 
-    def _attempt(self, changes: Sequence[Change]) -> tuple[Handle | None, list[HwmEntry]]:
-        try:
-            return self._hwms.call(lambda log: log.append(changes))
-        except CommitConflict:
-            # Waiting is for changes that may still be made: what the winner wrote may refuse this one for good.
-            self._hwms.call(lambda log: log.check(changes))
-            raise
+        what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
+        # A check that finds another revision is final: only a commit that met another one is made again.
+        handle, entries = self._hwms.call(append, what, again=_commit_may_succeed)
+        if handle is not None:
+            self._hwms.compaction.if_needed(handle)
+        return entries
 
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)
-        handle = self._retry.call(
-            self._runs.log.table.once(lambda: self._runs.call(lambda log: log.append(kept))),
-            f"record_runs of {len(kept)} runs",
-        )
+        handle = self._runs.call(lambda log: log.append(kept), f"record_runs of {len(kept)} runs")
         if handle is not None:
-            self._fold_runs.if_needed(handle)
+            self._runs.compaction.if_needed(handle)
 
     def list_runs(
         self,
@@ -134,43 +132,80 @@ class CatalogStateBackend(KeyedBackend):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        return self._retry.call(
-            lambda: self._runs.call(lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit)),
-            "list_runs",
+        return self._runs.call(
+            lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit), "list_runs"
         )
 
     def find_run_ids(self, prefix: str) -> list[str]:
-        return self._retry.call(lambda: self._runs.call(lambda log: log.find_ids(prefix)), "find_run_ids")
+        return self._runs.call(lambda log: log.find_ids(prefix), "find_run_ids")
 
     def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
         keep_runs_for = keep_runs_for or self.keep_runs_for
         dropped = 0
         if keep_runs_for is not None:
             oldest = datetime.now(UTC) - keep_runs_for
-            dropped = self._retry.call(lambda: self._drop(oldest, dry_run), "dropping old runs")
-        hwms = self._retry.call(lambda: self._folded(self._hwms, self._fold_hwms, dry_run), "folding meta_state")
-        runs = self._retry.call(lambda: self._folded(self._runs, self._fold_runs, dry_run), "folding meta_runs")
+            dropped = self._runs.call(
+                lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest), "dropping old runs"
+            )
+        hwms, runs = self._hwms.compacted(dry_run), self._runs.compacted(dry_run)
         return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
 
-    def _drop(self, oldest: datetime, dry_run: bool) -> int:
-        return self._runs.call(lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest))
 
-    def _folded(self, log: OrSpark[Any], folding: Folding, dry_run: bool) -> dict[str, int]:
-        nothing = {"files_folded": 0, "files_removed": 0}
+class _Retried(Generic[L]):
+    """A log under the retry policy; through Spark from the first time that deltalake cannot handle its table.
+
+    Args:
+        log: through deltalake.
+        spark: the session for Spark; None if there is none.
+    """
+
+    def __init__(self, log: L, compaction: Compaction, retry: Retry, spark: Any) -> None:
+        self.compaction = compaction
+        self._log = log
+        self._retry = retry
+        self._spark = spark
+        self._through_spark = False
+
+    def call(self, do: Callable[[L], T], what: str, again: Callable[[BaseException], bool] = is_transient) -> T:
+        """What ``do`` makes of the log; ``what`` names it in the log of retries.
+
+        Raises:
+            UnsupportedFeatureError: deltalake cannot handle the table, and there is no Spark session.
+        """
+        return self._retry.call(lambda: self._once(do), what, again=again)
+
+    def _once(self, do: Callable[[L], T]) -> T:
         try:
-            return nothing if log.is_spark else folding.now(dry_run=dry_run)
+            return do(self._log)
         except UnsupportedFeatureError as error:
-            if self.spark is None:
+            if self._spark is None or self._through_spark:
                 raise
-            _log.info("%s; it is Spark's to maintain", error.message)
+            from odi_assets.state.delta.spark import through_spark
+
+            _notes.info("%s; going on through Spark", error.message)
+            found: Any = through_spark(self._log, self._spark)
+            self._log = found
+            self._through_spark = True
+            return do(self._log)
+
+    def environments(self) -> set[str | None]:
+        """The environments that rows belong to."""
+        return self.call(lambda log: log.table.environments(), "listing environments")
+
+    def compacted(self, dry_run: bool) -> dict[str, int]:
+        """What a compaction on demand took; nothing where the table is Spark's to maintain."""
+        nothing = {"files_folded": 0, "files_removed": 0}
+        if self._through_spark:
             return nothing
-
-    def _hwms_through_spark(self) -> HwmLog:
-        return SparkHwmLog(self.meta_state_path, self._storage_options, self._environment, self.spark)
-
-    def _runs_through_spark(self) -> RunLog:
-        return SparkRunLog(self.meta_runs_path, self._storage_options, self._environment, self.spark)
+        try:
+            uri = self.compaction.table.uri
+            return self._retry.call(lambda: self.compaction.now(dry_run=dry_run), f"compacting {uri}")
+        except UnsupportedFeatureError as error:
+            if self._spark is None:
+                raise
+            _notes.info("%s; it is Spark's to maintain", error.message)
+            return nothing
 
 
 def _commit_may_succeed(error: BaseException) -> bool:
-    return isinstance(error, CommitConflict | StateUnreachableError)
+    return isinstance(error, CommitConflict | StoreUnreachableError)

@@ -11,47 +11,40 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import Table
-from deltalake import QueryBuilder
-
-from odi_assets.delta.errors import OutcomeUnknown
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import MOST_RUN_IDS
-from odi_assets.state.delta.arrow import Columns, Kind, micros
-from odi_assets.state.delta.run_rows import from_row, newest_first, to_row
-from odi_assets.state.delta.table import SystemTable, in_environment, sql
-from odi_assets.state.delta.table_opening import Handle
-from odi_assets.state.records import RunRecord
+from odi_assets.state.delta.columns import Columns, by_column, micros
+from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
+from odi_assets.state.records import RunRecord, newest_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odi_assets.state.delta.compaction import DataFile
-
 COLUMNS = Columns(
     {
-        "run_id": Kind.STRING,
-        "project": Kind.STRING,
-        "pipeline_name": Kind.STRING,
-        "node_name": Kind.STRING,
-        "status": Kind.STRING,
-        "rows_processed": Kind.LONG,
-        "duration_ms": Kind.LONG,
-        "metrics_json": Kind.STRING,
-        "environment": Kind.STRING,
-        "timestamp": Kind.TIMESTAMP,
-        "date": Kind.DATE,
-        "started_at": Kind.TIMESTAMP,
-        "partition_key": Kind.STRING,
-        "trigger": Kind.STRING,
-        "attempt": Kind.LONG,
-        "hwm_before": Kind.STRING,
-        "hwm_after": Kind.STRING,
-        "table_version": Kind.LONG,
-        "code_version": Kind.STRING,
-        "error": Kind.STRING,
+        "run_id": "string",
+        "project": "string",
+        "pipeline_name": "string",
+        "node_name": "string",
+        "status": "string",
+        "rows_processed": "long",
+        "duration_ms": "long",
+        "metrics_json": "string",
+        "environment": "string",
+        "timestamp": "timestamp",
+        "date": "date",
+        "started_at": "timestamp",
+        "partition_key": "string",
+        "trigger": "string",
+        "attempt": "long",
+        "hwm_before": "string",
+        "hwm_after": "string",
+        "table_version": "long",
+        "code_version": "string",
+        "error": "string",
     }
 )
-_IDS = Columns({"run_id": Kind.STRING})
 _NODE = ("environment", "pipeline_name", "node_name")
 INDEXED = ("run_id", "pipeline_name", "node_name", "environment", "timestamp")
 # Statistics in the log are cut to milliseconds.
@@ -63,39 +56,26 @@ _LOOK_GROWTH = 4
 
 
 class RunLog:
-    """The runs of one environment; folding drops those that ended longer than ``keep_for`` ago."""
+    """The runs of one environment; a compaction drops those that ended longer than ``keep_for`` ago."""
 
-    def __init__(
-        self,
-        uri: str,
-        storage_options: Mapping[str, str] | None,
-        environment: str | None,
-        connection: str | None = None,
-        keep_for: timedelta | None = None,
-    ) -> None:
-        self.table = SystemTable(uri, COLUMNS, storage_options, INDEXED, connection)
-        self._environment = environment
+    def __init__(self, location: Location, environment: str | None, keep_for: timedelta | None = None) -> None:
+        self.table = SystemTable(location, COLUMNS, INDEXED)
+        self.environment = environment
         self._keep_for = keep_for
 
-    def append(self, records: Iterable[RunRecord]) -> Handle | None:
+    def append(self, records: Iterable[RunRecord]) -> TableHandle | None:
         """Add records in one commit; None if there are none. One attempt.
 
         Raises:
             CommitConflict: nothing was written.
         """
-        rows = [to_row(record, self._environment) for record in records]
+        rows = [record.to_row(self.environment) for record in records]
         if not rows:
             return None
-
-        def attempt(handle: Handle) -> Handle:
-            try:
-                self.table.append(handle, COLUMNS.to_arrow(rows), [], landed=lambda now: self._holds(now, rows[-1]))
-            except OutcomeUnknown as error:
-                error.result = handle
-                raise
-            return handle
-
-        return self.table.write(attempt)
+        added = COLUMNS.to_arrow(by_column(rows))
+        return self.table.write(
+            lambda handle: self.table.append(handle, added, [], lambda now: self._holds(now, rows[-1]), handle)
+        )
 
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
@@ -107,16 +87,12 @@ class RunLog:
             return []
         return self.table.read(lambda handle: self._newest(handle, wanted, limit)) or []
 
-    def rows_to_keep(self, handle: Handle, files: Sequence[DataFile]) -> pa.Table:
-        """What folding keeps, of all environments: in an order that brings a node's runs together, everything but the
-        runs of this environment that are past the time they are kept for."""
-        import pyarrow as pa
+    def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
+        """What a compaction keeps, of all environments: in an order that brings a node's runs together, everything but
+        the runs of this environment that are past the time they are kept for."""
+        from odi_assets.delta.compaction import rows_in_files
 
-        from odi_assets.state.delta.parquet import DataFiles
-
-        schema = pa.schema(handle.table.schema().to_arrow())
-        rows = DataFiles(self.table.uri, self.table.storage_options).read((file.path for file in files), schema)
-        rows = rows.sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
+        rows = rows_in_files(handle, files).sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
@@ -126,7 +102,7 @@ class RunLog:
         if not len(rows):
             return rows
         environment = rows.column("environment")
-        mine = pc.is_null(environment) if self._environment is None else pc.equal(environment, self._environment)
+        mine = pc.is_null(environment) if self.environment is None else pc.equal(environment, self.environment)
         old = pc.and_(mine, pc.less(rows.column("timestamp"), pa.scalar(oldest, pa.timestamp("us", "UTC"))))
         # Of sorted rows, the newest of a node is the one before another node begins.
         names = [pc.fill_null(rows.column(name), "").combine_chunks() for name in _NODE]
@@ -139,7 +115,7 @@ class RunLog:
         handle = self.table.open()
         if handle is None:
             return 0
-        with self.table.calls("dropping old runs"):
+        with handle.calls("dropping old runs"):
             return int(handle.table.delete(self._dispensable(handle, oldest))["num_deleted_rows"])
 
     def count_before(self, oldest: datetime) -> int:
@@ -149,20 +125,18 @@ class RunLog:
 
     def find_ids(self, prefix: str) -> list[str]:
         """Ids of runs that begin with ``prefix``, newest first; a few."""
-        query = (
-            f"SELECT run_id FROM runs WHERE {in_environment(self._environment)} AND starts_with(run_id, {sql(prefix)}) "
+        wanted = (
+            f"SELECT run_id FROM state WHERE {in_environment(self.environment)} AND starts_with(run_id, {sql(prefix)}) "
             f'GROUP BY run_id ORDER BY max("timestamp") DESC LIMIT {MOST_RUN_IDS}'
         )
 
-        def look(handle: Handle) -> list[str]:
-            rows = QueryBuilder().register("runs", handle.table).execute(query)
-            return [row["run_id"] for row in _IDS.from_arrow(rows)]
+        ids = Columns({"run_id": "string"})
+        found = self.table.read(lambda handle: ids.rows(query(handle, wanted)))
+        return [row["run_id"] for row in found or []]
 
-        return self.table.read(look) or []
-
-    def _dispensable(self, handle: Handle, oldest: datetime) -> str:
+    def _dispensable(self, handle: TableHandle, oldest: datetime) -> str:
         """The predicate of runs that ended before ``oldest`` and are not the newest of their node."""
-        old = f'{in_environment(self._environment)} AND "timestamp" < {_literal(oldest)}'
+        old = f'{in_environment(self.environment)} AND "timestamp" < {_literal(oldest)}'
         rows = self.table.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
         nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
         newest = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0] for p, n in sorted(nodes)]
@@ -170,29 +144,30 @@ class RunLog:
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
-    def _newest(self, handle: Handle, wanted: Mapping[str, str], limit: int | None) -> list[RunRecord]:
+    def _newest(self, handle: TableHandle, wanted: Mapping[str, str], limit: int | None) -> list[RunRecord]:
         where = " AND ".join(
-            [in_environment(self._environment), *(f"{name} = {sql(value)}" for name, value in wanted.items())]
+            [in_environment(self.environment), *(f"{name} = {sql(value)}" for name, value in wanted.items())]
         )
         found: list[RunRecord] = []
         for since in self._horizons(handle, wanted, limit):
             bound = "" if since is None else f' AND "timestamp" >= {_literal(since)}'
-            found = [from_row(row) for row in self._rows(handle, where + bound, limit)]
+            found = [RunRecord.from_row(row) for row in self._rows(handle, where + bound, limit)]
             if limit is not None and len(found) >= limit:
                 break
         return sorted(found, key=newest_first, reverse=True)
 
-    def _rows(self, handle: Handle, predicate: str, limit: int | None) -> list[dict[str, Any]]:
+    def _rows(self, handle: TableHandle, predicate: str, limit: int | None) -> list[dict[str, Any]]:
         if limit is None or limit == 1:
             # One is mostly one file: a scan answers sooner than a query.
             rows = self.table.rows(handle, predicate)
             return rows if limit is None else _newest_of(rows)
-        columns = ", ".join(f'"{name}"' for name in COLUMNS.kinds if name in handle.names)
-        order = '"timestamp" DESC NULLS LAST' + (", attempt DESC NULLS LAST" if "attempt" in handle.names else "")
-        query = f"SELECT {columns} FROM runs WHERE {predicate} ORDER BY {order} LIMIT {limit}"
-        return COLUMNS.from_arrow(QueryBuilder().register("runs", handle.table).execute(query))
+        columns = ", ".join(f'"{name}"' for name in COLUMNS.kinds if name in handle.columns)
+        order = '"timestamp" DESC NULLS LAST' + (", attempt DESC NULLS LAST" if "attempt" in handle.columns else "")
+        return COLUMNS.rows(
+            query(handle, f"SELECT {columns} FROM state WHERE {predicate} ORDER BY {order} LIMIT {limit}")
+        )
 
-    def _horizons(self, handle: Handle, wanted: Mapping[str, str], limit: int | None) -> Iterator[datetime | None]:
+    def _horizons(self, handle: TableHandle, wanted: Mapping[str, str], limit: int | None) -> Iterator[datetime | None]:
         """How far to look back: to the beginning of the newest candidate files, then further, then all the way."""
         if limit is not None:
             starts = _candidates(handle, wanted)
@@ -204,7 +179,7 @@ class RunLog:
                 reach *= _LOOK_GROWTH
         yield None
 
-    def _holds(self, handle: Handle, row: Mapping[str, Any]) -> bool:
+    def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
         where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
         return any(all(other[name] == row[name] for name in COLUMNS.kinds) for other in self.table.rows(handle, where))
 
@@ -213,18 +188,17 @@ def _newest_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["timestamp"] or _NEVER, row["attempt"] or 1), reverse=True)[:1]
 
 
-def _candidates(handle: Handle, wanted: Mapping[str, str]) -> list[datetime]:
+def _candidates(handle: TableHandle, wanted: Mapping[str, str]) -> list[datetime]:
     """The earliest moment in each file that may hold what is wanted, the file with the latest moment first."""
-    actions = Table.from_arrow(handle.table.get_add_actions(flatten=True))
-    stats = {name: actions.column(name) for name in actions.column_names}
-    if "max.timestamp" not in stats:
-        return []
-    lows, highs = _moments(stats["min.timestamp"]), _moments(stats["max.timestamp"])
+    names = ("timestamp", *wanted)
+    (lows, *least), (highs, *most) = (
+        handle.file_columns([f"{end}.{name}" for name in names]) for end in ("min", "max")
+    )
+    lows, highs = list(map(_moment, lows)), list(map(_moment, highs))
     fits = [True] * len(lows)
-    for name, value in wanted.items():
-        if f"min.{name}" in stats:
-            bounds = zip(stats[f"min.{name}"].to_pylist(), stats[f"max.{name}"].to_pylist(), strict=True)
-            fits = [fit and _may_hold(low, high, value) for fit, (low, high) in zip(fits, bounds, strict=True)]
+    for value, low_of, high_of in zip(wanted.values(), least, most, strict=True):
+        bounds = zip(fits, low_of, high_of, strict=True)
+        fits = [fit and _may_hold(low, high, value) for fit, low, high in bounds]
     files = sorted(
         ((high or _ALWAYS, low or _NEVER) for low, high, fit in zip(lows, highs, fits, strict=True) if fit),
         reverse=True,
@@ -236,8 +210,8 @@ def _may_hold(low: str | None, high: str | None, value: str) -> bool:
     return low is None or high is None or low <= value <= high or value.startswith(high)
 
 
-def _moments(column: Any) -> list[datetime | None]:
-    return [item if item is None or item.tzinfo else item.replace(tzinfo=UTC) for item in column.to_pylist()]
+def _moment(item: datetime | None) -> datetime | None:
+    return item if item is None or item.tzinfo else item.replace(tzinfo=UTC)
 
 
 def _is(record: RunRecord) -> str:

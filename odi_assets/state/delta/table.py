@@ -1,68 +1,156 @@
 """A system table: a Delta table that many processes append to at once, opened afresh for each operation.
 
-The handle that a decision was read from is the handle that its commit goes through: deltalake enforces an app
-transaction only against commits made after the handle was opened, which makes "open, look, append" a compare-and-swap.
+It is made with its first write, and compacted by its writers: one that sees too many small files puts one in their
+place. A compaction that loses its fence, or fails, changes nothing and is not tried again: a writer that comes 64
+files later sees the same files.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from arro3.core import Table
-from deltalake import CommitProperties, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 
-from odi_assets.delta.errors import CommitConflict, OutcomeUnknown, StateUnreachableError
+from odi_assets.connections.location import Location
+from odi_assets.delta.commit import attempted, looked_for
+from odi_assets.delta.errors import STATE, CommitConflict, OutcomeUnknownError, is_remote, store_options
+from odi_assets.delta.retry import raced
+from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.delta.arrow import Columns, Kind
-from odi_assets.state.delta.table_opening import OPEN_ATTEMPTS, Handle, TableAtPlace
+from odi_assets.state.delta.columns import Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+MOST_FILES = 64
+_LOCAL_LOG_SECONDS = 5
+_REMOTE_LOG_SECONDS = 600
 _COMMIT_ATTEMPTS = 200
+"""How many appends of others deltalake puts a commit after: they never conflict, so it goes on by itself."""
 _YOUNG_VERSIONS = 20
-_YOUNG_ATTEMPTS = 20
+_COMPACTION = "odi/fold"
+_VERSIONS_PER_LOOK = 8
+_VACUUM_HOURS = 1
+# Vacuum lists the whole folder, so only about one compaction in so many does it.
+_COMPACTIONS_PER_VACUUM = 16
+_FORMAT_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 
 
-class SystemTable(TableAtPlace):
-    """A system table: what is read from it and appended to it; made with its first write."""
+class SystemTable:
+    """The system table at ``location`` with ``columns``.
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    Args:
+        location: where it is; its storage options never appear in messages.
+        columns: what it holds.
+        indexed: the columns that look-ups use; only these carry statistics in the log.
+    """
 
-    def read(self, look: Callable[[Handle], T]) -> T | None:
+    def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
+        self.location = location
+        self.uri = location.uri
+        self.columns = columns
+        self.indexed = indexed
+        # How long the log keeps commits that a checkpoint covers. A writer whose handle is older than half of it makes
+        # sure afterwards that its commit was not put where one had been cleaned away.
+        self._log_seconds = _REMOTE_LOG_SECONDS if is_remote(self.uri) else _LOCAL_LOG_SECONDS
+        # Opening stays fast because checkpoints are frequent and the log short.
+        self._properties = {
+            "delta.checkpointInterval": "10",
+            "delta.logRetentionDuration": f"interval {self._log_seconds} seconds",
+            "delta.deletedFileRetentionDuration": f"interval {2 * self._log_seconds} seconds",
+            "delta.enableExpiredLogCleanup": "true",
+            "delta.dataSkippingStatsColumns": ",".join(indexed),
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    # -- opening -------------------------------------------------------------------------------------------------------
+
+    def open(self) -> TableHandle | None:
+        """The table as it is now; None if there is none.
+
+        Raises:
+            StateError: there is something, and it cannot be opened.
+        """
+        handle = TableHandle.open_once(self.location, owner=STATE)
+        return handle if handle.exists else None
+
+    def open_for_writing(self) -> TableHandle:
+        """The table as it is now, made if there is none, with every column of ours.
+
+        Raises:
+            CommitConflict: others changed its columns at the same time.
+            StateError: it cannot be made, or has not the columns it should have.
+        """
+        handle = self.open() or self._create()
+        missing = [name for name in self.columns.kinds if name not in handle.columns]
+        if missing:
+            self._adopt(handle, missing)
+            return self.open_for_writing()
+        return handle
+
+    def _create(self) -> TableHandle:
+        place = TableHandle(self.location, None, STATE)
+        refused: StateError | None = None
+        try:
+            with place.calls("making a system table"):
+                DeltaTable.create(
+                    self.uri,
+                    self.columns.schema,
+                    mode="ignore",
+                    configuration=self._properties,
+                    storage_options=store_options(self.location),
+                )
+        except StateError as error:
+            # Of several processes that make it at once, all but one are refused: then it is there.
+            refused = error
+        handle = self.open()
+        if handle is None:
+            raise refused or StateError(f"the system table at {self.uri} vanished as it was made", uri=self.uri)
+        return handle
+
+    def _adopt(self, handle: TableHandle, missing: Sequence[str]) -> None:
+        _log.info("%s lacks %s (another tool made it); adding them", self.uri, ", ".join(missing))
+        wanted = {f.name: f for f in DeltaSchema.from_arrow(self.columns.schema).fields}
+        with handle.calls("adding columns to a system table"):
+            handle.table.alter.add_columns([wanted[name] for name in missing])
+            handle.table.alter.set_table_properties(self._properties, raise_if_not_exists=False)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def read(self, look: Callable[[TableHandle], T]) -> T | None:
         """What ``look`` finds in the table as it is now; None if there is no table.
 
         Raises:
             StateError: it cannot be read.
         """
-        for attempt in range(1, OPEN_ATTEMPTS + 1):
+        handle: TableHandle | None = None
+
+        def attempt() -> T | None:
+            nonlocal handle
+            handle = None
             handle = self.open()
             if handle is None:
                 return None
-            try:
-                with self.reading():
-                    return look(handle)
-            except StateError:
-                # A file may have been folded and vacuumed under a reader that stood still for long.
-                if attempt == OPEN_ATTEMPTS or not self._moved(handle):
-                    raise
-        raise AssertionError("unreachable")
+            with handle.calls("reading a system table"):
+                return look(handle)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Run calls that read the table, with deltalake's errors as ours."""
-        with self.calls("reading a system table"):
-            yield
+        # A file may have been compacted away and deleted under a reader that stood still for long.
+        return raced(attempt, lost=lambda error: isinstance(error, StateError) and self._moved(handle))
 
-    def rows(self, handle: Handle, predicate: str) -> list[dict[str, Any]]:
+    def rows(self, handle: TableHandle, predicate: str) -> list[dict[str, Any]]:
         """The rows that fulfil an SQL predicate; files whose statistics exclude it are not opened."""
-        columns = [name for name in self.columns.kinds if name in handle.names]
-        return self.columns.from_arrow(handle.table.scan(columns=columns, predicate=predicate))
+        columns = [name for name in self.columns.kinds if name in handle.columns]
+        return self.columns.rows(handle.table.scan(columns=columns, predicate=predicate))
 
     def environments(self) -> set[str | None]:
         """The environments that rows belong to.
@@ -70,22 +158,23 @@ class SystemTable(TableAtPlace):
         Raises:
             StateError: the table cannot be read.
         """
-        column = Columns({"environment": Kind.STRING})
 
-        def look(handle: Handle) -> set[str | None]:
-            wanted = "environment" if "environment" in handle.names else "NULL AS environment"
-            found = QueryBuilder().register("state", handle.table).execute(f"SELECT DISTINCT {wanted} FROM state")
-            return {row["environment"] for row in column.from_arrow(found)}
+        def look(handle: TableHandle) -> set[str | None]:
+            wanted = "environment" if "environment" in handle.columns else "NULL AS environment"
+            found = query(handle, f"SELECT DISTINCT {wanted} FROM state")
+            return {row["environment"] for row in Columns({"environment": "string"}).rows(found)}
 
         return self.read(look) or set()
 
-    def _moved(self, handle: Handle) -> bool:
+    def _moved(self, handle: TableHandle | None) -> bool:
+        if handle is None:
+            return False
         now = self.open()
-        return now is None or now.table.version() != handle.table.version()
+        return now is None or now.version != handle.version
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------------------------
 
-    def write(self, attempt: Callable[[Handle], T]) -> T:
+    def write(self, attempt: Callable[[TableHandle], T]) -> T:
         """What ``attempt`` makes of a fresh handle on the table, which is made if there is none.
 
         deltalake lets several processes "make" one table: each replaces the metadata of the one before and so spoils
@@ -94,97 +183,169 @@ class SystemTable(TableAtPlace):
         Raises:
             CommitConflict: ``attempt`` met a concurrent commit; nothing was written.
         """
-        for soon in range(1, _YOUNG_ATTEMPTS + 1):
+        version = 0
+
+        def once() -> T:
+            nonlocal version
             handle = self.open_for_writing()
-            try:
-                return attempt(handle)
-            except CommitConflict:
-                if handle.table.version() > _YOUNG_VERSIONS or soon == _YOUNG_ATTEMPTS:
-                    raise
-                time.sleep(0.005 * soon)
-        raise AssertionError("unreachable")
+            version = handle.table.version()
+            return attempt(handle)
+
+        return raced(once, lost=lambda error: isinstance(error, CommitConflict) and version <= _YOUNG_VERSIONS)
 
     def append(
         self,
-        handle: Handle,
+        handle: TableHandle,
         rows: Table,
         transactions: Sequence[Transaction],
-        landed: Callable[[Handle], bool],
-    ) -> None:
+        landed: Callable[[TableHandle], bool],
+        result: T,
+    ) -> T:
         """Append rows in one commit, unless one of the transactions' app ids was committed since ``handle`` was opened.
 
         Args:
             landed: whether the rows are in the table; asked when an answer was lost on its way.
+            result: returned as soon as they are.
 
         Raises:
             CommitConflict: nothing was written; look again.
-            StateUnreachableError: nothing was written; the store did not answer.
-            OutcomeUnknown: the store stopped to answer at the commit; look before trying again.
+            StoreUnreachableError: nothing was written; the store did not answer.
+            OutcomeUnknownError: the store stopped to answer at the commit; it is looked for before a retry.
             StateError: nothing was written, and trying again would not help.
         """
-        extra = handle.names - set(self.columns.kinds)
-        try:
-            with self.calls("appending to a system table"):
-                write_deltalake(
-                    handle.table,
-                    rows,
-                    mode="append",
-                    schema_mode="merge" if extra else None,
-                    commit_properties=CommitProperties(
-                        app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS
-                    ),
-                )
-        except StateError as error:
-            self._after_failure(handle, landed, error)
-        else:
-            if handle.age > self.log_seconds / 2 and not self._is_there(landed):
-                raise CommitConflict(
-                    f"a commit to {self.uri} took {handle.age:.0f} s and others went past it",
-                    fix="try again; nothing was written",
-                    uri=self.uri,
-                )
 
-    def _after_failure(self, handle: Handle, landed: Callable[[Handle], bool], error: StateError) -> None:
-        if self._is_there(landed):
-            _log.info("a commit to %s landed although its answer was: %s", self.uri, error.message)
-            return
-        cause = error.__cause__
-        if type(cause) is DeltaError and self._moved(handle):
-            # The log went on, and was cleaned, past the version that this handle knows.
-            raise CommitConflict(error.message, fix="try again; nothing was written", uri=self.uri) from cause
-        raise error
+        def look() -> T | None:
+            return result if self.read(landed) else None
 
-    def _is_there(self, landed: Callable[[Handle], bool]) -> bool:
-        try:
-            return bool(self.read(landed))
-        except StateUnreachableError as error:
-            unknown = OutcomeUnknown(
-                f"it is not known whether a commit to {self.uri} was made: {error.message}",
-                fix="when the store answers, look at what is there before writing it again",
-                uri=self.uri,
-                connection=self.connection,
+        def send() -> None:
+            write_deltalake(
+                handle.table,
+                rows,
+                mode="append",
+                schema_mode="merge" if set(handle.columns) - set(self.columns.kinds) else None,
+                commit_properties=CommitProperties(
+                    app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS
+                ),
             )
-            unknown.landed = landed
-            raise unknown from error
 
-    def once(self, attempt: Callable[[], T]) -> Callable[[], T]:
-        """``attempt`` for a retry: a commit whose outcome stayed unknown is looked for before another is made."""
-        unknown: list[OutcomeUnknown] = []
+        try:
+            found = attempted(handle, send, look, "appending to a system table")
+        except OutcomeUnknownError:
+            raise
+        except StateError as error:
+            if type(error.__cause__) is DeltaError and self._moved(handle):
+                # The log went on, and was cleaned, past the version that this handle knows.
+                raise CommitConflict(error.message, fix="try again; nothing was written", uri=self.uri) from error
+            raise
+        if found is None and handle.age > self._log_seconds / 2 and looked_for(handle, look) is None:
+            raise CommitConflict(
+                f"a commit to {self.uri} took {handle.age:.0f} s and others went past it",
+                fix="try again; nothing was written",
+                uri=self.uri,
+            )
+        return result
 
-        def attempt_once() -> T:
-            if unknown:
-                last = unknown[-1]
-                if self._is_there(last.landed):
-                    found: T = last.result
-                    return found
-                unknown.clear()
-            try:
-                return attempt()
-            except OutcomeUnknown as error:
-                unknown.append(error)
-                raise
 
-        return attempt_once
+class Compaction:
+    """How a system table is compacted.
+
+    Args:
+        table: which.
+        rows: the rows that the new file shall hold, in order, given the handle and the files it replaces.
+        largest: files with at least so many rows stay as they are; None: every file is compacted.
+    """
+
+    def __init__(
+        self,
+        table: SystemTable,
+        rows: Callable[[TableHandle, Sequence[LiveFile]], pa.Table],
+        largest: int | None = None,
+    ) -> None:
+        self.table = table
+        self.rows = rows
+        self.largest = largest
+
+    def if_needed(self, handle: TableHandle) -> None:
+        """Compact if more than 64 small files are live; one commit in eight looks, and one in 64 compacts.
+
+        Never fails: the write it follows is done and acknowledged.
+        """
+        # Of the writers that could see too many files at once, the version picks one.
+        version = handle.table.version()
+        if version % _VERSIONS_PER_LOOK == 0:
+            self._try(handle, version)
+
+    def _try(self, handle: TableHandle, version: int) -> None:
+        uri = self.table.uri
+        try:
+            with handle.calls("compacting a system table"):
+                files = self.small_files(handle) if _plain(handle) else []
+                if len(files) > MOST_FILES and _is_turn(len(files)):
+                    self.compact(handle, files)
+                    if (version // MOST_FILES) % _COMPACTIONS_PER_VACUUM == 0:
+                        handle.vacuum(_VACUUM_HOURS)
+        except CommitConflict as error:
+            _log.debug("%s was compacted by another process: %s", uri, error.message)
+        except (StateError, ValueError, TypeError):
+            # Arrow's errors are ValueErrors and TypeErrors: a file that another tool wrote in a way of its own.
+            _log.warning("%s could not be compacted; its look-ups will grow slower", uri, exc_info=True)
+
+    def now(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Compact whatever there is, shorten the log and remove what nothing refers to; how many files each took out,
+        or with ``dry_run`` would take out now.
+
+        Raises:
+            CommitConflict: another process compacted at the same time.
+            StateError: the table cannot be read or written.
+        """
+        handle = self.table.open()
+        if handle is None:
+            return {"files_folded": 0, "files_removed": 0}
+        with handle.calls("compacting a system table"):
+            files = self.small_files(handle)
+            if not dry_run:
+                if not _plain(handle):
+                    # deltalake's own compaction knows partitions, but two at once double the rows: only on demand.
+                    handle.table.optimize.compact()
+                elif len(files) > 1:
+                    self.compact(handle, files)
+                handle.shorten_log()
+        removed = handle.vacuum(_VACUUM_HOURS, dry_run=dry_run)
+        return {"files_folded": len(files) if len(files) > 1 else 0, "files_removed": len(removed)}
+
+    def small_files(self, handle: TableHandle) -> list[LiveFile]:
+        """The live files that a compaction would replace."""
+        return [file for file in handle.live_files if self.largest is None or (file.rows or 0) < self.largest]
+
+    def compact(self, handle: TableHandle, files: Sequence[LiveFile]) -> None:
+        """Put one file in the place of ``files``.
+
+        Raises:
+            CommitConflict: another process compacted since ``handle`` was opened; nothing was changed.
+        """
+        from odi_assets.delta.compaction import rewrite
+
+        rewrite(handle, files, self.rows(handle, files), self.table.indexed, _COMPACTION)
+
+
+def _is_turn(files: int) -> bool:
+    """Whether the writer that looks at so many files compacts them, and not one before it, which may be at it still.
+
+    The number grows with every commit, so one look in each 64 files sees one of the first eight above a multiple.
+    """
+    return (files - 1) % MOST_FILES < _VERSIONS_PER_LOOK
+
+
+def _plain(handle: TableHandle) -> bool:
+    """Whether the table's files are its rows: no partitions, no deletion vectors, no renamed columns."""
+    features = set(handle.table.protocol().reader_features or ())
+    renamed = handle.table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    return not handle.partition_columns and not renamed and features <= _FORMAT_FEATURES
+
+
+def query(handle: TableHandle, sql_: str) -> Any:
+    """The result of a query of the table, which it calls ``state``."""
+    return QueryBuilder().register("state", handle.table).execute(sql_)
 
 
 def sql(text: str) -> str:

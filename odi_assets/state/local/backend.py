@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.state import values
-from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS
-from odi_assets.state.base import Change, KeyedBackend
+from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, BaseBackend, Change
 from odi_assets.state.local.file import JsonFile
 from odi_assets.state.local.runs import RunLines
-from odi_assets.state.odibi_runs import pipeline_data, plain, records_of
-from odi_assets.state.records import HwmEntry, RunRecord, check_key
+from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_data, plain, records_of
 
 _FORMAT = 1
 
 
-class LocalJSONStateBackend(KeyedBackend):
+class LocalJSONStateBackend(BaseBackend):
     """State in the JSON file ``path``; run history beside it, in ``<name>.runs.jsonl``.
 
     Args:
@@ -206,17 +204,9 @@ class LocalJSONStateBackend(KeyedBackend):
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
     def _entry(self, key: str, item: dict[str, Any]) -> HwmEntry:
-        return HwmEntry(
-            key=key,
-            value=values.from_json(item["value"], item["value_type"]),
-            environment=self.environment,
-            updated_at=datetime.fromisoformat(item["updated_at"]),
-            revision=item["revision"],
-            deleted=item["deleted"],
-            target_commit=item["target_commit"],
-            run_id=item["run_id"],
-            value_type=item["value_type"],
-        )
+        named = {name: item[name] for name in ("revision", "deleted", "target_commit", "run_id", "value_type")}
+        value = values.from_json(item["value"], item["value_type"])
+        return HwmEntry(key, value, self.environment, datetime.fromisoformat(item["updated_at"]), **named)
 
     def _put(self, document: dict[str, Any], revisions: Sequence[HwmEntry]) -> None:
         newest = revisions[0]
@@ -233,12 +223,6 @@ class LocalJSONStateBackend(KeyedBackend):
 
 def _item(entry: HwmEntry) -> dict[str, Any]:
     data = entry.value if entry.value_type is None else values.to_json(entry.value)[0]
-    return {
-        "value": data,
-        "value_type": entry.value_type,
-        "updated_at": entry.updated_at.isoformat(),
-        "revision": entry.revision,
-        "deleted": entry.deleted,
-        "target_commit": entry.target_commit,
-        "run_id": entry.run_id,
-    }
+    item = {**entry._asdict(), "value": data, "updated_at": entry.updated_at.isoformat()}
+    del item["key"], item["environment"]
+    return item

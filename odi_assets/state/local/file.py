@@ -52,7 +52,7 @@ class JsonFile:
         """The document; empty if there is no file.
 
         Raises:
-            StateError: the file is not a JSON object. A copy is set aside; the file itself stays until someone mends
+            StateError: the file is not a JSON object. A copy is set aside; the file itself stays until someone repairs
                 or removes it, so that nobody takes it for empty state.
         """
         try:
@@ -98,7 +98,7 @@ class JsonFile:
         aside = self._set_aside(raw)
         return StateError(
             f"the state file {self.path}:{line}:{column} is damaged: {why}",
-            fix=f"nothing was changed, and a copy is at {aside}: mend the file, put a good copy in its place, or "
+            fix=f"nothing was changed, and a copy is at {aside}: repair the file, put a good copy in its place, or "
             "remove it: the next runs then take the HWMs from the logs of their tables",
             path=str(self.path),
             line=line,

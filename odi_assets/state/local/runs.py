@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.errors import StateError
-from odi_assets.state.delta.run_rows import from_row, to_row
 from odi_assets.state.local.file import sync_folder, writing
 from odi_assets.state.records import RunRecord
 
@@ -42,7 +41,7 @@ class RunLines:
             StateError: they cannot be written, and none is there. Or they are there, and may not survive a power
                 cut: the message says so.
         """
-        rows = [to_row(record, environment) for record in records]
+        rows = [record.to_row(environment) for record in records]
         if not rows:
             return
         fresh = not self.path.exists()
@@ -87,7 +86,7 @@ class RunLines:
         scratch = self.path.with_name(f"{self.path.name}.tmp")
         with writing(self.path):
             with scratch.open("wb") as file:
-                file.writelines(_lines((to_row(record, record.environment) for record in keep), 0.0, together=False))
+                file.writelines(_lines((record.to_row(record.environment) for record in keep), 0.0, together=False))
                 file.flush()
                 os.fsync(file.fileno())
             scratch.replace(self.path)
@@ -158,7 +157,7 @@ class RunLines:
         line = self.path.read_bytes()[:start].count(b"\n") + 1
         return StateError(
             f"the run history {self.path}:{line}:{column} is damaged: {why}",
-            fix="mend or remove that line; nothing was changed",
+            fix="repair or remove that line; nothing was changed",
             path=str(self.path),
             line=line,
             column=column,
@@ -182,4 +181,4 @@ def _iso(value: Any) -> str:
 
 def _record(row: dict[str, Any]) -> RunRecord:
     moments = {name: datetime.fromisoformat(row[name]) for name in _MOMENTS if row.get(name)}
-    return from_row({**row, **moments})
+    return RunRecord.from_row({**row, **moments})

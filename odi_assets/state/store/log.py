@@ -4,11 +4,14 @@ A version's rows are one header (no key) and its changes (no value: removed). Ev
 snapshot instead: all that the version holds. So a version is read from the last snapshot before it and the changes
 since. Headers carry digests: of the rows, by which damage is noticed, and of the batch on its base, by which the same
 batch committed again is known.
+
+The commit that removes files of old versions has a fence of its own: it may stand beside the commit of a new version,
+and of two cleanings at once one is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,28 +20,31 @@ from uuid import uuid4
 from arro3.core import Table
 from deltalake import Transaction
 
+from odi_assets.connections.location import Location
+from odi_assets.delta.commit import replace_files
+from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
-from odi_assets.state.delta.arrow import Columns, Kind
+from odi_assets.state.delta.columns import Columns, by_column
 from odi_assets.state.delta.table import SystemTable
-from odi_assets.state.delta.table_opening import Handle
 from odi_assets.state.store.contents import Contents, Draft, apply, digest
-from odi_assets.state.store.files import live_files
 
 COLUMNS = Columns(
     {
-        "version": Kind.LONG,
-        "key": Kind.BINARY,
-        "value": Kind.BINARY,
-        "snapshot": Kind.LONG,
-        "commit_id": Kind.STRING,
-        "writer": Kind.STRING,
-        "batch": Kind.STRING,
-        "content": Kind.STRING,
-        "committed_at": Kind.TIMESTAMP,
+        "version": "long",
+        "key": "binary",
+        "value": "binary",
+        "snapshot": "long",
+        "commit_id": "string",
+        "writer": "string",
+        "batch": "string",
+        "content": "string",
+        "committed_at": "timestamp",
     }
 )
 _HEADER = [name for name in COLUMNS.kinds if name not in ("key", "value")]
 _FENCE = "odi/store"
+_CLEANING = "odi/store/clean"
+_LAST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -93,12 +99,44 @@ class Batch:
         return digest(self.draft.changes.items(), self.base.commit_id if self.base else "")
 
 
+@dataclass(frozen=True)
+class StoreFile:
+    """A live file, and the versions between which all its rows lie."""
+
+    file: LiveFile
+    low: int
+    high: int
+
+
+def store_files(handle: TableHandle) -> list[StoreFile]:
+    """The files of a store's table, those of older versions first."""
+    lows, highs = handle.file_columns(("min.version", "max.version"))
+    files = [
+        StoreFile(file, 0 if low is None else low, _LAST if high is None else high)
+        for file, low, high in zip(handle.live_files, lows, highs, strict=True)
+    ]
+    return sorted(files, key=lambda file: file.low)
+
+
+def remove_before(handle: TableHandle, version: int) -> int:
+    """Remove the files all of whose rows belong to versions before ``version``, in one commit; how many.
+
+    Raises:
+        CommitConflict: another process removed files at the same time.
+        StateError: the table cannot be written.
+    """
+    old = [one.file for one in store_files(handle) if one.high < version]
+    if old:
+        replace_files(handle, [], old, _CLEANING)
+    return len(old)
+
+
 class StoreTable(SystemTable):
     """The table of a state store; another table in its place is refused, not adopted."""
 
-    def open(self) -> Handle | None:
+    def open(self) -> TableHandle | None:
         handle = super().open()
-        if handle is not None and not handle.names.issuperset(COLUMNS.kinds):
+        if handle is not None and not set(COLUMNS.kinds) <= set(handle.columns):
             raise StateError(
                 f"the Delta table at {self.uri} is not a state store",
                 fix="give the store a folder of its own",
@@ -110,32 +148,32 @@ class StoreTable(SystemTable):
 class VersionLog:
     """The versions of the store at ``uri``; a snapshot every ``snapshot_every`` versions."""
 
-    def __init__(self, uri: str, storage_options: Mapping[str, str] | None, snapshot_every: int) -> None:
-        self.table = StoreTable(uri, COLUMNS, storage_options, ("version",))
+    def __init__(self, location: Location, snapshot_every: int) -> None:
+        self.table = StoreTable(location, COLUMNS, ("version",))
         self._snapshot_every = snapshot_every
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
-    def latest(self, handle: Handle) -> Commit | None:
+    def latest(self, handle: TableHandle) -> Commit | None:
         """The newest version; None if there is none."""
-        fenced = handle.table.transaction_version(_FENCE)
+        fenced = handle.transaction_number(_FENCE)
         # The fence says where to look. A table restored to an earlier version keeps a fence that is too high.
-        found = self.commits(handle, fenced or 0) or (self.commits(handle) if fenced else [])
+        found = self.commits(handle, fenced) or (self.commits(handle) if fenced else [])
         return found[-1] if found else None
 
-    def commits(self, handle: Handle, low: int = 0, high: int | None = None) -> list[Commit]:
+    def commits(self, handle: TableHandle, low: int = 0, high: int | None = None) -> list[Commit]:
         """The headers from version ``low`` to ``high``, in order."""
         table = self._scan(handle, _HEADER, low, high, " AND key IS NULL")
-        found = [Commit(**{name: row[name] for name in _HEADER}) for row in COLUMNS.rows_of(table)]
+        found = [Commit(**{name: row[name] for name in _HEADER}) for row in COLUMNS.rows(table)]
         return sorted(found, key=lambda commit: commit.version)
 
-    def readable(self, handle: Handle) -> list[Commit]:
+    def readable(self, handle: TableHandle) -> list[Commit]:
         """The versions that can be read, in order: their snapshot and all changes since are there."""
         commits = self.commits(handle)
         present = {commit.version for commit in commits}
         return [c for c in commits if present.issuperset(range(c.snapshot or 1, c.version + 1))]
 
-    def load(self, handle: Handle, commit: Commit) -> Contents:
+    def load(self, handle: TableHandle, commit: Commit) -> Contents:
         """What a version holds.
 
         Raises:
@@ -161,7 +199,7 @@ class VersionLog:
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch) -> tuple[Handle, Commit]:
+    def append(self, batch: Batch) -> tuple[TableHandle, Commit]:
         """Commit a batch, unless it is committed already; one attempt.
 
         Raises:
@@ -171,14 +209,14 @@ class VersionLog:
         """
         return self.table.write(lambda handle: (handle, self.settled(handle, batch) or self._append(handle, batch)))
 
-    def settled(self, handle: Handle, batch: Batch) -> Commit | None:
+    def settled(self, handle: TableHandle, batch: Batch) -> Commit | None:
         """The batch's commit if it has been made; None if it may be made now.
 
         Raises:
             FencedError: the version is another batch's.
             StateError: the version it is based on is no longer the one it was.
         """
-        with self.table.reading():
+        with handle.calls("reading a system table"):
             latest = self.latest(handle)
             if latest is None or latest.version < batch.version:
                 self._require_base(latest, batch)
@@ -188,7 +226,7 @@ class VersionLog:
             return found[0]
         raise self._fenced(found[0] if found else None, latest, batch)
 
-    def _append(self, handle: Handle, batch: Batch) -> Commit:
+    def _append(self, handle: TableHandle, batch: Batch) -> Commit:
         chain = batch.base.snapshot if batch.base else 0
         snapshot = batch.version - chain >= self._snapshot_every
         rows = batch.contents.items if snapshot else batch.draft.changes
@@ -204,13 +242,13 @@ class VersionLog:
         header = {**asdict(commit), "key": None, "value": None}
         nothing = dict.fromkeys(COLUMNS.kinds)
         changes = ({**nothing, "version": batch.version, "key": k, "value": v} for k, v in sorted(rows.items()))
-        self.table.append(
+        return self.table.append(
             handle,
-            COLUMNS.to_arrow([header, *changes]),
+            COLUMNS.to_arrow(by_column([header, *changes])),
             [Transaction(_FENCE, batch.version)],
             landed=lambda now: any(c.commit_id == batch.commit_id for c in self.commits(now, batch.version)),
+            result=commit,
         )
-        return commit
 
     def _require_base(self, latest: Commit | None, batch: Batch) -> None:
         if (latest and latest.commit_id) == (batch.base and batch.base.commit_id):
@@ -244,30 +282,30 @@ class VersionLog:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _scan(self, handle: Handle, names: Sequence[str], low: int, high: int | None, extra: str = "") -> Table:
+    def _scan(self, handle: TableHandle, names: Sequence[str], low: int, high: int | None, extra: str = "") -> Table:
         where = f"version >= {low}" + ("" if high is None else f" AND version <= {high}") + extra
         try:
-            with self.table.reading():
+            with handle.calls("reading a system table"):
                 return handle.table.scan(columns=list(names), predicate=where).read_all()
         except StateError as error:
             if isinstance(error, Transient):
                 raise
             raise self._first_damaged(handle, low, high) or error from error
 
-    def _first_damaged(self, handle: Handle, low: int, high: int | None) -> StateError | None:
+    def _first_damaged(self, handle: TableHandle, low: int, high: int | None) -> StateError | None:
         """The error that names the first file that cannot be read; deltalake's own does not always."""
-        for file in live_files(handle):
+        for file in store_files(handle):
             if file.high < low or (high is not None and file.low > high):
                 continue
             try:
-                with self.table.reading():
+                with handle.calls("reading a system table"):
                     handle.table.scan(predicate=f"version >= {file.low} AND version <= {file.high}").read_all()
             except StateError as error:
                 return self._damaged(handle, file.low, str(error.__cause__))
         return None
 
-    def _damaged(self, handle: Handle, version: int, why: str) -> StateError:
-        paths = [file.path for file in live_files(handle) if file.low <= version <= file.high]
+    def _damaged(self, handle: TableHandle, version: int, why: str) -> StateError:
+        paths = [file.file.path for file in store_files(handle) if file.low <= version <= file.high]
         file = f"file {', '.join(paths)} is damaged or missing" if paths else "no file holds it"
         return StateError(
             f"version {version} of the state store at {self.table.uri} cannot be read; {file}: {why}",

@@ -11,14 +11,14 @@ from threading import Lock
 from typing import NoReturn
 from uuid import uuid4
 
+from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
+from odi_assets.delta.retry import Retry
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.delta.table_opening import Handle
-from odi_assets.state.retry import Retry
 from odi_assets.state.store import StateStore
 from odi_assets.state.store.contents import Contents
-from odi_assets.state.store.files import remove_before, shorten_log, vacuum
-from odi_assets.state.store.log import Batch, Commit, VersionLog
+from odi_assets.state.store.log import Batch, Commit, VersionLog, remove_before
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +28,7 @@ SNAPSHOT_EVERY = 10
 """How many versions apart snapshots are; Spark's ``minDeltasForSnapshot``."""
 _IN_MEMORY = 2
 _CLEANINGS_PER_VACUUM = 16
+_VACUUM_HOURS = 1
 
 
 class StateStoreProvider:
@@ -42,7 +43,7 @@ class StateStoreProvider:
         writer: who commits: a run id, a task's id. What is tried again must carry the same, so that a batch that was
             committed already is known; without it each provider is a writer of its own.
         snapshot_every: how many versions apart snapshots are. More make commits smaller and loading slower.
-        retry: how conflicts and passing faults of the store are retried.
+        retry: how conflicts and transient faults of the store are retried.
 
     Raises:
         StateError: ``retain`` or ``snapshot_every`` is less than 1.
@@ -65,7 +66,7 @@ class StateStoreProvider:
         self.retain = retain
         self.writer = writer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self._snapshot_every = snapshot_every
-        self._versions = VersionLog(self.uri, storage_options, snapshot_every)
+        self._versions = VersionLog(Location(self.uri, dict(storage_options or {})), snapshot_every)
         self._retry = retry or Retry()
         self._loaded: OrderedDict[str, Contents] = OrderedDict()
         self._lock = Lock()
@@ -115,8 +116,8 @@ class StateStoreProvider:
         handle = self._versions.table.open()
         if handle is None:
             return {"files_cleaned": 0, "files_removed": 0}
-        shorten_log(handle, self.uri)
-        return {"files_cleaned": cleaned, "files_removed": vacuum(handle, self.uri)}
+        handle.shorten_log()
+        return {"files_cleaned": cleaned, "files_removed": len(handle.vacuum(_VACUUM_HOURS))}
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class StateStoreProvider:
             return None, Contents({})
         return self._versions.table.read(lambda handle: self._load_from(handle, version)) or self._missing(version, [])
 
-    def _load_from(self, handle: Handle, version: int) -> tuple[Commit, Contents]:
+    def _load_from(self, handle: TableHandle, version: int) -> tuple[Commit, Contents]:
         found = self._versions.commits(handle, version, version)
         if not found:
             self._missing(version, [commit.version for commit in self._versions.readable(handle)])
@@ -168,7 +169,7 @@ class StateStoreProvider:
             self._clean_if_needed(handle, commit)
         return commit.version
 
-    def _attempt(self, batch: Batch) -> tuple[Handle, Commit]:
+    def _attempt(self, batch: Batch) -> tuple[TableHandle, Commit]:
         try:
             return self._versions.append(batch)
         except CommitConflict:
@@ -178,22 +179,22 @@ class StateStoreProvider:
                 raise
             return done[0], done[1]
 
-    def _clean_if_needed(self, handle: Handle, commit: Commit) -> None:
+    def _clean_if_needed(self, handle: TableHandle, commit: Commit) -> None:
         """Clean after a snapshot. Never fails: the version that it follows is committed."""
         try:
             if self._clean(handle) and commit.version // self._snapshot_every % _CLEANINGS_PER_VACUUM == 0:
-                vacuum(handle, self.uri)
+                handle.vacuum(_VACUUM_HOURS)
         except CommitConflict as error:
             _log.debug("%s was cleaned by another process: %s", self.uri, error.message)
         except StateError:
             _log.warning("%s could not be cleaned; old versions stay", self.uri, exc_info=True)
 
-    def _clean(self, handle: Handle) -> int:
-        with self._versions.table.reading():
+    def _clean(self, handle: TableHandle) -> int:
+        with handle.calls("reading a system table"):
             latest = self._versions.latest(handle)
             oldest = latest.version - self.retain + 1 if latest else 0
             found = self._versions.commits(handle, oldest, oldest) if oldest > 1 else []
-        return remove_before(handle, found[0].snapshot, self.uri) if found else 0
+        return remove_before(handle, found[0].snapshot) if found else 0
 
 
 def _check_version(version: int) -> None:

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from odi_assets.errors import ConfigError
 from odi_assets.state import values
-from odi_assets.state.odibi_runs import plain
-from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.records import HwmEntry, RunRecord, plain
 from odi_assets.state.transfer.document_models import FORMAT, VERSION, Document
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
 from odi_assets.util import exact_json as json_text
@@ -81,15 +80,9 @@ def _revision(entry: HwmEntry) -> dict[str, Any]:
     data, kind = values.to_json(entry.value)
     # A value of Odibi's has no type, unless JSON as the standard has it could not hold it: NaN.
     typed = entry.value_type is not None or (not entry.deleted and data != entry.value)
-    return {
-        "value_type": (entry.value_type or kind) if typed else None,
-        "value": data,
-        "revision": entry.revision,
-        "updated_at": entry.updated_at.isoformat(),
-        "deleted": entry.deleted,
-        "target_commit": entry.target_commit,
-        "run_id": entry.run_id,
-    }
+    kept = {name: getattr(entry, name) for name in ("revision", "deleted", "target_commit", "run_id")}
+    shown = (entry.value_type or kind) if typed else None
+    return {"value_type": shown, "value": data, "updated_at": entry.updated_at.isoformat(), **kept}
 
 
 def _run(record: RunRecord) -> dict[str, Any]:

@@ -65,17 +65,8 @@ class Revision(Part):
             raise ValueError(error.message) from None
 
     def to_entry(self, key: str, environment: str | None) -> HwmEntry:
-        return HwmEntry(
-            key=key,
-            value=self.value,
-            environment=environment,
-            updated_at=self.updated_at,
-            revision=self.revision,
-            deleted=self.deleted,
-            target_commit=self.target_commit,
-            run_id=self.run_id,
-            value_type=self.value_type,
-        )
+        same = {name: getattr(self, name) for name in Revision.model_fields}
+        return HwmEntry(key=key, environment=environment, **same)
 
 
 class Key(Revision):

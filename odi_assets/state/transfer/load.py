@@ -15,7 +15,7 @@ from typing import Any
 from odi_assets.errors import StateError
 from odi_assets.state import values
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.monotonic import check_forward
+from odi_assets.state.monotonic import check_monotonic
 from odi_assets.state.records import HwmEntry, Move, RunRecord
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
 
@@ -189,7 +189,7 @@ def _lies_before(before: HwmEntry, after: HwmEntry) -> bool:
     if before.deleted or after.deleted:
         return False
     try:
-        check_forward(before, after.value, after.value_type or values.encode(after.value).type)
+        check_monotonic(before, after.value, after.value_type or values.encode(after.value).type)
     except StateError:
         return True
     return False

@@ -10,8 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.local.backend import LocalJSONStateBackend
-from odi_assets.state.odibi_runs import records_of
-from odi_assets.state.records import RunRecord
+from odi_assets.state.records import RunRecord, records_of
 from odi_assets.state.transfer import snapshot as snapshots
 from odi_assets.state.transfer.load import Transfer, decide
 from odi_assets.state.transfer.snapshot import EnvironmentState, Snapshot

@@ -14,11 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import WriteMode
-from odi_assets.delta.commit import RowChanges
+from odi_assets.delta.commit import RowChanges, Stamp
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
-from odi_assets.delta.partition_values import same_spelling
+from odi_assets.delta.partition_values import PartitionValues, same_spelling
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.delta.types import PartitionValues, Stamp
 from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteSpec
 

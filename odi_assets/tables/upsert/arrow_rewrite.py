@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 
 from odi_assets.delta.footers import WrittenFile
-from odi_assets.delta.json_types import plain_type
+from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.upsert.matching import Affected
 

@@ -1,0 +1,114 @@
+"""Trying again: waiting for a store that does not answer, and starting over at once after a lost race.
+
+Waiting follows the project's one policy and is never silent. A lost race is no fault: another process made progress,
+so the same work is begun anew on what that process left.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any, TypeVar
+
+from odi_assets.config.models import RetryConfig
+from odi_assets.delta.errors import OutcomeUnknownError
+from odi_assets.errors import OdiError, Transient
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MOST_RACES = 20
+"""How often work is begun that other processes overtake, before the error is told or the policy's waits begin."""
+_RACE_SECONDS = 0.005
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed when made again; told by the error's type alone."""
+    return isinstance(error, Transient)
+
+
+class Retry:
+    """Calls an operation until it succeeds, fails for good, or the retries are used up.
+
+    The waits are those of ``config`` (1, 2, 4, 8 and 16 s by default), each plus a random part up to ``jitter``. The
+    operation itself must look at the state anew each time.
+
+    Args:
+        config: numbers of retries and waits, in seconds.
+        sleep: waits that many seconds.
+        draw: a random number between its two arguments.
+    """
+
+    def __init__(
+        self,
+        config: RetryConfig | None = None,
+        *,
+        sleep: Callable[[float], None] | None = None,
+        draw: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.config = config or RetryConfig()
+        self._sleep = sleep
+        self._draw = draw
+
+    def call(
+        self, operation: Callable[[], T], what: str, *, again: Callable[[BaseException], bool] = is_transient
+    ) -> T:
+        """The result of ``operation``.
+
+        After a commit whose outcome stayed unknown, the commit is looked for first: if it is there, that is the result.
+
+        Args:
+            operation: what to do.
+            what: names it in the log: "set_hwm of `orders`".
+            again: which errors are worth another attempt.
+
+        Raises:
+            Exception: what ``operation`` raised last, with a note of how often it was tried.
+        """
+        look: Callable[[], Any] | None = None
+        for attempt in count(1):
+            try:
+                found: T | None = look() if look is not None else None
+                return operation() if found is None else found
+            except Exception as error:
+                look = error.look if isinstance(error, OutcomeUnknownError) else None
+                if not again(error):
+                    raise
+                if attempt >= self.config.attempts:
+                    error.add_note(f"given up after {attempt} attempts")
+                    raise
+                wait = self.config.delay(attempt) + self._draw(0.0, self.config.jitter)
+                told = (
+                    what,
+                    attempt,
+                    self.config.attempts,
+                    type(error).__name__,
+                    getattr(error, "message", error),
+                    wait,
+                )
+                _log.warning("%s: attempt %d of %d met %s: %s; trying again in %.1f s", *told)
+            (self._sleep or time.sleep)(wait)
+        raise AssertionError("counting does not end")
+
+
+def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
+    """The result of ``attempt``, begun anew at once as long as its error says that another process was faster.
+
+    Args:
+        attempt: looks at the state anew each time.
+        lost: whether an error is such a lost race.
+
+    Raises:
+        OdiError: another error; or a lost race, the 20th time.
+    """
+    for number in range(1, MOST_RACES):
+        try:
+            return attempt()
+        except OdiError as error:
+            if not lost(error):
+                raise
+        time.sleep(_RACE_SECONDS * number)
+    return attempt()

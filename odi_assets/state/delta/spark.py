@@ -1,0 +1,219 @@
+"""System tables through a Spark session that was handed in, for those that deltalake cannot read or write.
+
+Spark reads and writes the rows; deltalake still reads the log, where the fence of these writes is. That fence is the
+table's, not a key's, for Spark takes one ``txnAppId`` and ``txnVersion`` per write: writers of such a ``meta_state``
+wait for each other. It skips a write whose version is not newer than the log's, without a word, so every write is
+looked up afterwards. Compaction and retention are left to Spark's OPTIMIZE and DELETE. No pyspark is imported here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from odi_assets.delta.errors import CommitConflict
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import StateError
+from odi_assets.state.backend import MOST_RUN_IDS, Change
+from odi_assets.state.delta.columns import Kind, micros, moment
+from odi_assets.state.delta.hwms import HwmLog, newest, revisions, row_of
+from odi_assets.state.delta.runs import RunLog
+from odi_assets.state.delta.table import SystemTable
+from odi_assets.state.records import HwmEntry, RunRecord, newest_first
+
+_log = logging.getLogger(__name__)
+_FENCE = "odi/spark"
+_TYPES: dict[Kind, str] = {
+    "string": "string",
+    "long": "bigint",
+    "boolean": "boolean",
+    "timestamp": "bigint",
+    "date": "date",
+}
+
+
+def through_spark(log: HwmLog | RunLog, spark: Any) -> HwmLog | RunLog:
+    """A log of the same kind, table and environment, through Spark."""
+    return SparkHwmLog(log, spark) if isinstance(log, HwmLog) else SparkRunLog(log, spark)
+
+
+class SparkTable(SystemTable):
+    """A system table whose rows Spark reads and writes.
+
+    Args:
+        spark: a session whose ``format("delta")`` reads and writes the table; it knows the store's credentials.
+    """
+
+    def __init__(self, table: SystemTable, spark: Any) -> None:
+        super().__init__(table.location, table.columns, table.indexed)
+        self._spark = spark
+        self._spark_uri = f"s3a{self.uri.removeprefix('s3')}" if self.uri.startswith("s3://") else self.uri
+        self._moments = {name for name, kind in self.columns.kinds.items() if kind == "timestamp"}
+
+    def fence(self) -> int:
+        """The number of the last write through Spark; to be read before the rows on which the next is based."""
+        handle = self.open()
+        return 0 if handle is None else handle.transaction_number(_FENCE)
+
+    def environments(self) -> set[str | None]:
+        return {row["environment"] for row in self.select()}
+
+    def select(self, **wanted: str | Sequence[str] | None) -> list[dict[str, Any]]:
+        """The rows whose columns have these values, or one of these; None is null.
+
+        Raises:
+            StateError: Spark cannot read the table.
+        """
+        frame = self._through_spark("reading", lambda: self._spark.read.format("delta").load(self._spark_uri))
+        for name, value in wanted.items():
+            column = frame[name]
+            frame = frame.filter(
+                column.isNull() if value is None else column == value if isinstance(value, str) else column.isin(*value)
+            )
+        # Moments as numbers: pyspark would give them in this machine's zone, without saying so.
+        chosen = frame.selectExpr(
+            *(
+                f"unix_micros(CAST(`{name}` AS timestamp)) AS `{name}`" if name in self._moments else f"`{name}`"
+                for name in self.columns.kinds
+                if name in frame.columns
+            )
+        )
+        rows = [row.asDict() for row in self._through_spark("reading", chosen.collect)]
+        for row in rows:
+            row.update({name: moment(row[name]) for name in self._moments if row.get(name) is not None})
+        return [{**dict.fromkeys(self.columns.kinds), **row} for row in rows]
+
+    def insert(self, rows: Sequence[Mapping[str, Any]], fence: int | None, landed: Callable[[], bool]) -> None:
+        """Append rows in one commit; with a ``fence``, unless another fenced write came since it was read.
+
+        Raises:
+            CommitConflict: another write came first; nothing was written.
+            StateError: Spark cannot write the table; nothing was written.
+        """
+        failed: StateError | None = None
+        try:
+            self._through_spark("writing", lambda: self._write(rows, fence))
+        except StateError as error:
+            failed = error
+        if landed():
+            return
+        if fence is not None and self.fence() > fence:
+            raise CommitConflict(
+                f"another write to {self.uri} came first", fix="try again; nothing was written"
+            ) from failed
+        raise failed or StateError(f"Spark wrote nothing to {self.uri}, and said nothing", uri=self.uri)
+
+    def _write(self, rows: Sequence[Mapping[str, Any]], fence: int | None) -> None:
+        kinds = self.columns.kinds
+        values = [
+            tuple(micros(row[name]) if name in self._moments and row[name] is not None else row[name] for name in kinds)
+            for row in rows
+        ]
+        frame = self._spark.createDataFrame(
+            values, ", ".join(f"`{name}` {_TYPES[kind]}" for name, kind in kinds.items())
+        )
+        frame = frame.selectExpr(
+            *(f"timestamp_micros(`{name}`) AS `{name}`" if name in self._moments else f"`{name}`" for name in kinds)
+        )
+        writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+        if fence is not None:
+            writer = writer.option("txnAppId", _FENCE).option("txnVersion", str(fence + 1))
+        writer.save(self._spark_uri)
+
+    def _through_spark(self, doing: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            # pyspark's types cannot be named here.
+            first = str(error).strip().split("\n", 1)[0]
+            raise StateError(
+                f"Spark failed {doing} {self.uri}: {type(error).__name__}: {first}",
+                fix="give a session with Delta's connector (delta-spark) and the store's credentials",
+                uri=self.uri,
+            ) from error
+
+
+class SparkHwmLog(HwmLog):
+    """The revisions of the keys of one environment, through Spark."""
+
+    def __init__(self, log: HwmLog, spark: Any) -> None:
+        super().__init__(log.table.location, log.environment)
+        self.table = self._rows = SparkTable(self.table, spark)
+
+    def latest(self, key: str) -> HwmEntry | None:
+        return newest(self._of(key))
+
+    def history(self, key: str) -> list[HwmEntry]:
+        return revisions(self._of(key))
+
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        return {key: revisions(rows) for key, rows in self._by_key().items()}
+
+    def latest_of_all(self) -> list[HwmEntry]:
+        return list(self._latest_by_name().values())
+
+    def check(self, changes: Sequence[Change]) -> None:
+        self._next(changes)
+
+    def append(self, changes: Sequence[Change]) -> tuple[TableHandle | None, list[HwmEntry]]:
+        fence = self._rows.fence()
+        entries = self._next(changes)
+        rows = [row_of(entry, text) for entry, text in zip(*self._to_add(entries, changes), strict=True)]
+        self._rows.insert(rows, fence, lambda: rows[-1] in self._of(rows[-1]["key"]))
+        return None, entries
+
+    def _next(self, changes: Sequence[Change]) -> list[HwmEntry]:
+        latest = self._latest_by_name([change.key for change in changes])
+        now = datetime.now(UTC)
+        return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes]
+
+    def _of(self, key: str) -> list[dict[str, Any]]:
+        return self._rows.select(environment=self.environment, key=key)
+
+    def _latest_by_name(self, keys: Sequence[str] | None = None) -> dict[str, HwmEntry]:
+        found = ((key, newest(rows)) for key, rows in self._by_key(keys).items())
+        return {key: entry for key, entry in found if entry is not None}
+
+    def _by_key(self, keys: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        wanted = {} if keys is None else {"key": keys}
+        rows = sorted(self._rows.select(environment=self.environment, **wanted), key=itemgetter("key"))
+        return {key: list(mine) for key, mine in groupby(rows, key=itemgetter("key"))}
+
+
+class SparkRunLog(RunLog):
+    """The runs of one environment, through Spark."""
+
+    def __init__(self, log: RunLog, spark: Any) -> None:
+        super().__init__(log.table.location, log.environment)
+        self.table = self._spark_rows = SparkTable(self.table, spark)
+
+    def append(self, records: Iterable[RunRecord]) -> TableHandle | None:
+        rows = [record.to_row(self.environment) for record in records]
+        if rows:
+            self._spark_rows.insert(rows, None, lambda: rows[-1] in self._spark_rows.select(run_id=rows[-1]["run_id"]))
+        return None
+
+    def newest(
+        self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
+    ) -> list[RunRecord]:
+        named = {"pipeline_name": pipeline, "node_name": node, "run_id": run_id}
+        wanted = {name: value for name, value in named.items() if value is not None}
+        rows = self._spark_rows.select(environment=self.environment, **wanted)
+        found = sorted(map(RunRecord.from_row, rows), key=newest_first, reverse=True)
+        return found if limit is None else found[: max(limit, 0)]
+
+    def find_ids(self, prefix: str) -> list[str]:
+        runs = self.newest(pipeline=None, node=None, run_id=None, limit=None)
+        ids = dict.fromkeys(run.run_id for run in runs if run.run_id.startswith(prefix))
+        return list(ids)[:MOST_RUN_IDS]
+
+    def count_before(self, oldest: datetime) -> int:
+        _log.warning("%s is Spark's to maintain; its runs before %s stay", self.table.uri, oldest.isoformat())
+        return 0
+
+    def drop_before(self, oldest: datetime) -> int:
+        return self.count_before(oldest)

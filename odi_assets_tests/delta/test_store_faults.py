@@ -1,0 +1,135 @@
+"""Tables in an object store that fails for a while: commits and openings are tried again, and data is there once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake.transaction import AddAction
+from pydantic import TypeAdapter
+
+from odi_assets.config.models import Connection, RetryConfig
+from odi_assets.connections.location import Location, resolve
+from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import FencedError, TableConflictError
+from odi_assets_tests.state import clouds
+
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
+QUICK = RetryConfig(retries=3, base_delay=0.001, jitter=0)
+SECRET = clouds.SECRET
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, Any]]:
+    with clouds.s3() as cloud:
+        yield cloud.resolved("key")
+
+
+@pytest.fixture
+def table(store: dict[str, Any]) -> Location:
+    """A place whose client asks once, so that each fault is ours to see."""
+    connection = TypeAdapter(Connection).validate_python(store)
+    place = resolve(connection, f"t/{uuid.uuid4().hex}", Path(), name="cloud", retry=QUICK)
+    return replace(place, storage_options={**place.storage_options, "max_retries": "0"})
+
+
+def write(handle: TableHandle, number: int) -> int:
+    add = AddAction(f"{number}.parquet", 1, {}, int(time.time() * 1000), True, json.dumps({"numRecords": 1}))
+    return commit(handle, SCHEMA, (), FileChanges([add], kind="rows"), Stamp("app", number, {"run_id": f"r{number}"}))
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().split(":")[0] for record in caplog.records if "trying again" in record.getMessage()]
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["create", "append"])
+@pytest.mark.parametrize("how", ["busy-commit", "lost-answer", "silent-after-commit"])
+def test_a_store_that_fails_at_a_commit_is_asked_again_and_the_data_is_there_once(
+    store: dict[str, Any], table: Location, caplog: pytest.LogCaptureFixture, how: str, exists: bool
+) -> None:
+    if exists:
+        write(TableHandle.open(table), 1)
+    handle = TableHandle.open(table)
+    clouds.fail(store, how, 2)
+    with caplog.at_level(logging.WARNING):
+        assert write(handle, 1 + exists) == int(exists)
+    now = TableHandle.open(table)
+    assert [file.path for file in now.live_files] == [f"{n + 1}.parquet" for n in range(1 + exists)][::-1]
+    assert (now.version, now.transaction_number("app")) == (int(exists), 1 + exists)
+    if how != "lost-answer":
+        assert set(told(caplog)) == {"the commit to s3"}
+    clouds.fail(store, "busy", 0)
+
+
+def test_retries_that_are_used_up_leave_the_table_as_it_was(store: dict[str, Any], table: Location) -> None:
+    write(TableHandle.open(table), 1)
+    handle = TableHandle.open(table)
+    clouds.fail(store, "busy-commit", 1000)
+    with pytest.raises(StoreUnreachableError, match="503") as given_up:
+        write(handle, 2)
+    assert given_up.value.connection == "cloud"
+    assert given_up.value.__notes__ == ["given up after 4 attempts"]
+    assert not isinstance(given_up.value, OutcomeUnknownError)
+    clouds.fail(store, "busy", 0)
+    assert TableHandle.open(table).version == 0
+    assert write(handle, 2) == 1
+
+
+def test_a_commit_whose_outcome_nobody_can_tell_is_not_made_again_unseen(
+    store: dict[str, Any], table: Location
+) -> None:
+    write(TableHandle.open(table), 1)
+    handle = TableHandle.open(table)
+    clouds.fail(store, "silent-after-commit", 1000)
+    with pytest.raises(OutcomeUnknownError, match=r"it is not known whether a commit to .* was made"):
+        write(handle, 2)
+    clouds.fail(store, "busy", 0)
+    assert TableHandle.open(table).transaction_number("app") == 2
+    with pytest.raises((FencedError, TableConflictError)):
+        write(handle, 2)
+    assert len(TableHandle.open(table).live_files) == 2
+
+
+def test_opening_waits_for_a_store_that_does_not_answer(
+    store: dict[str, Any], table: Location, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(TableHandle.open(table), 1)
+    clouds.fail(store, "busy", 2)
+    with caplog.at_level(logging.WARNING):
+        assert TableHandle.open(table).version == 0
+    assert told(caplog)
+    assert set(told(caplog)) == {"opening s3"}
+    clouds.fail(store, "busy", 1000)
+    with pytest.raises(StoreUnreachableError):
+        TableHandle.open(table)
+    clouds.fail(store, "busy", 0)
+
+
+def test_the_log_is_read_by_deltalakes_own_client(store: dict[str, Any], table: Location) -> None:
+    write(TableHandle.open(table), 1)
+    handle = TableHandle.open(table)
+    assert [stamp.facts["run_id"] for stamp in handle.stamps()] == ["r1"]
+    clouds.fail(store, "busy", 1000)
+    with pytest.raises(StoreUnreachableError, match="reading the log"):
+        list(handle.stamps())
+    clouds.fail(store, "busy", 0)
+
+
+def test_a_store_that_refuses_is_told_at_once_with_its_connection(
+    store: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = TypeAdapter(Connection).validate_python({**store, "bucket": "nowhere"})
+    with pytest.raises(StoreAccessError, match="nowhere") as refused:
+        TableHandle.open(resolve(connection, "t", Path(), name="cloud"))
+    assert "connection `cloud`" in refused.value.fix
+    assert SECRET not in str(refused.value) + repr(vars(refused.value))
+    assert not told(caplog)
