@@ -1,7 +1,7 @@
 """Reads: what a run takes of one source, fixed before it reads.
 
 ``Read`` is one of five: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
-``delta.source.NewVersions`` and ``cursor.read.CursorWindow``. What only a pass of Spark can tell stands in an
+``delta.source.NewVersions`` and ``cursor_reads.CursorWindow``. What only a pass of Spark can tell stands in an
 :class:`UnresolvedRead` until then. Callers use what all of them answer, and never ask which one they have.
 """
 

@@ -106,7 +106,7 @@ class Source(ABC):
         """
         if not isinstance(self.increment, CursorIncrement):
             return self.whole()
-        from odi_assets.sources.cursor.read import plan_window
+        from odi_assets.sources.cursor_reads import plan_window
 
         above = mark if isinstance(mark, CursorMark) else None
         return plan_window(self.snapshot(), self.increment, above, rows_are_known=self.target.rows_are_known)
@@ -124,7 +124,7 @@ class Source(ABC):
         """
         if not isinstance(self.increment, CursorIncrement):
             raise ConfigError(f"{self.label} has no cursor column to take a range of", node=self.target.node)
-        from odi_assets.sources.cursor.read import plan_range
+        from odi_assets.sources.cursor_reads import plan_range
 
         return plan_range(self.snapshot(), self.increment, start, end, self.target.node)
 
@@ -140,7 +140,7 @@ class Source(ABC):
             ConfigError: some of them are gone.
         """
         if isinstance(self.increment, StatefulIncrement) and isinstance(mark, CursorMark):
-            from odi_assets.sources.cursor.read import plan_loaded
+            from odi_assets.sources.cursor_reads import plan_loaded
 
             return plan_loaded(self.snapshot(), self.increment, mark)
         return self.whole()

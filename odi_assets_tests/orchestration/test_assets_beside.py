@@ -10,7 +10,7 @@ import pytest
 
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
-from odi_assets.orchestration.runs.run import run_pipeline
+from odi_assets.orchestration.run import run_pipeline
 from odi_assets.orchestration.table_resource import NodeTableResource, delta_table_resource
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -13,9 +13,9 @@ import pytest
 
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.run import run_pipeline
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import RECONCILED_TAG, reconcile
-from odi_assets.orchestration.runs.run import run_pipeline
 
 KILLED = """
 import os, signal, sys

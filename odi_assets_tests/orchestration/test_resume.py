@@ -21,7 +21,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.request import Bounds, RunRequest
-from odi_assets.orchestration.runs.run import NodeEvent, RunSummary, run_pipeline
+from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
 from odi_assets.util.process import process_name
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 

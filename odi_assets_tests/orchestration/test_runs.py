@@ -16,7 +16,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.orchestration.definitions import build_definitions
-from odi_assets.orchestration.runs.run import NodeEvent, RunSummary, run_pipeline
+from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 

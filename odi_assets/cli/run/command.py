@@ -56,7 +56,7 @@ def run(
 
     from odi_assets.cli.run.progress import RunProgress
     from odi_assets.cli.run.results import show_failures, show_left_out, show_next, show_results
-    from odi_assets.orchestration.runs.run import run_pipelines
+    from odi_assets.orchestration.run import run_pipelines
 
     quiet_libraries()
     try:

@@ -18,7 +18,7 @@ from odi_assets.spark.progress import running_stages
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.result import NodeResult
-    from odi_assets.orchestration.runs.run import NodeEvent
+    from odi_assets.orchestration.run import NodeEvent
 
 
 class _SparkColumn(ProgressColumn):

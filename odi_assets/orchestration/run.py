@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +22,13 @@ from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.liveness import run_in_flight
-from odi_assets.orchestration.runs.logger import quiet_logger
+from odi_assets.spark.gateway import debugging
 
 __all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines"]
 
 
 LOGGER = "odi"
+_GIVEN_UP = "Dependencies for step "
 _INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError"}
 
 
@@ -146,3 +148,23 @@ def _reason(failure: dg.DagsterEvent | None) -> str:
 def _is_interrupt(failure: dg.DagsterEvent) -> bool:
     error = failure.job_failure_data.error
     return error is not None and error.cls_name in _INTERRUPTS
+
+
+def _is_dagsters_own(record: logging.LogRecord) -> bool:
+    # Dagster logs each of its events, a failed step with pages of stack, and the steps it gives up below one.
+    # The caller prints the error and the skipped nodes instead.
+    meta = getattr(record, "dagster_meta", {})
+    return meta.get("dagster_event") is not None or _GIVEN_UP in record.getMessage()
+
+
+@dg.logger(config_schema={}, description="Warnings and errors that nodes log themselves, on stderr.")
+def quiet_logger(context: dg.InitLoggerContext) -> logging.Logger:
+    """Warnings that nodes log; nothing that Dagster says of its own steps."""
+    del context
+    logger = logging.Logger("odi_assets.run", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    if not debugging():
+        handler.addFilter(lambda record: not _is_dagsters_own(record))
+    logger.addHandler(handler)
+    return logger
