@@ -21,7 +21,7 @@ def check(
     debug: DebugOption = False,
 ) -> None:
     """Check the project file and list all its mistakes, a line each: FILE:LINE:COLUMN: KEY: what is wrong."""
-    from odi_assets.config.diagnostics.problems import ConfigErrors
+    from odi_assets.config.diagnostics.mistakes import ConfigErrors
     from odi_assets.config.loader import load_project_file
 
     path = settings(context, file or config, debug).project_file

@@ -6,18 +6,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
-from odi_assets.config import checks
-from odi_assets.config.diagnostics.locations import Finding, Places
-from odi_assets.config.diagnostics.partial_project import read_outline
-from odi_assets.config.diagnostics.problems import ConfigErrors, Problem
+from odi_assets.config.checks import CHECKS
+from odi_assets.config.checks.partial_project import read_partial
+from odi_assets.config.diagnostics.locations import Locations
+from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
+from odi_assets.config.diagnostics.mistakes import Path as KeyPath
 from odi_assets.config.diagnostics.pydantic_errors import explain
-from odi_assets.config.models import ProjectConfig
-from odi_assets.config.values import Values, read_values
-from odi_assets.config.yaml import document
+from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
+from odi_assets.config.yaml.document import Document, read_document
+from odi_assets.config.yaml.variables import fill_in
 
 LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON state backend (local-only mode)."
 
@@ -60,68 +60,70 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
             a variable holds.
     """
     file = Path(path)
-    text = _read(file)
-    read = document.read_document(text)
-    environment = os.environ if env is None else env
-    places = Places(str(path), read, environment)
-    problems = [
-        Problem(str(path), wrong.mark.line, wrong.mark.column, places.key(wrong.path), wrong.mistake.message)
-        for wrong in read.problems
-    ]
-    if not isinstance(read.root, document.Mapping):
-        raise ConfigErrors.of(str(path), problems or [_not_a_mapping(str(path), read.root)]) from None
-    values = read_values(read.root, environment)
-    config, structural = _validate(values.data, places)
-    outline = read_outline(values.data, file.absolute().parent, places)
-    found = _without_echoes(values.findings, structural, checks.check(outline), places)
-    problems.extend(places.problems(found))
-    if problems or config is None:
-        raise ConfigErrors.of(str(path), problems)
-    return LoadedProject(
-        config=config,
-        path=file.absolute(),
-        root=file.absolute().parent,
-        warnings=tuple(_warnings(config, values, places)),
-    )
-
-
-def _validate(data: Any, places: Places) -> tuple[ProjectConfig | None, list[Finding]]:
+    document = read_document(_read(file))
+    locations = Locations(str(path), document)
+    if not isinstance(document.data, dict):
+        found = document.mistakes or [_not_a_mapping(document)]
+        raise ConfigErrors.of(str(path), map(locations.problem, found))
+    ignored = _take_out_ignored(document)
+    unset = fill_in(document, os.environ if env is None else env)
+    root = file.absolute().parent
+    config: ProjectConfig | None = None
+    wrong: list[Mistake] = []
     try:
-        return ProjectConfig.model_validate(data), []
+        config = ProjectConfig.model_validate(document.data)
     except ValidationError as error:
-        return None, explain(error, places)
-
-
-def _warnings(config: ProjectConfig, values: Values, places: Places) -> list[str]:
+        wrong = explain(error, locations)
+    partial = read_partial(document, config, root)
+    checked = [mistake for check in CHECKS for mistake in check(partial)]
+    found = [*document.mistakes, *_without_echoes(unset, wrong, checked, locations)]
+    if found or config is None:
+        raise ConfigErrors.of(str(path), map(locations.problem, found))
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
-    return warnings + [
-        f"`{places.key(path)}` is an Odibi key that odi_assets does not use; it is ignored" for path in values.ignored
-    ]
+    warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
+    return LoadedProject(config, file.absolute(), root, tuple(warnings))
+
+
+def _take_out_ignored(document: Document) -> list[str]:
+    """Take the keys that mean nothing here out of a document, and return their paths as messages write them."""
+    ignored = []
+    for path in list(document.places):
+        model = _IGNORING.get(tuple(part if isinstance(part, str) else 0 for part in path[:-1]))
+        if model is not None and path and path[-1] in model.IGNORED:
+            document.take_out(path)
+            ignored.append(render_path(path))
+    return ignored
+
+
+_IGNORING: dict[KeyPath, type[ProjectConfig | PipelineConfig | NodeConfig]] = {
+    (): ProjectConfig,
+    ("pipelines", 0): PipelineConfig,
+    ("pipelines", 0, "nodes", 0): NodeConfig,
+}
+"""The models that ignore keys, by the paths of their sections, every index written as 0."""
 
 
 def _without_echoes(
-    first: list[Finding], structural: list[Finding], between: list[Finding], places: Places
-) -> list[Finding]:
-    """Drop findings that only follow from others: on an unset variable, or on something missing beside a mistake."""
-    unset = {places.spot(finding.path).path for finding in first}
-    kept = [*first, *(finding for finding in structural if places.spot(finding.path).path not in unset)]
-    wrong = [places.spot(finding.path).path for finding in kept]
-    for finding in between:
-        path = places.spot(finding.path).path
-        if path in wrong:
-            continue
-        section = path if finding.absence else None
-        if section is not None and any(other[: len(section)] == section for other in wrong):
-            continue
-        kept.append(finding)
+    unset: list[Mistake], wrong: list[Mistake], checked: list[Mistake], locations: Locations
+) -> list[Mistake]:
+    """Leave out what only follows from other mistakes: from an unset variable, or from a mistake beside a lack."""
+    at_unset = {mistake.at for mistake in unset}
+    kept = [*unset, *(mistake for mistake in wrong if locations.find(mistake.at).path not in at_unset)]
+    reported = [locations.find(mistake.at).path for mistake in kept]
+    for mistake in checked:
+        path = locations.find(mistake.at).path
+        explained = any(other[: len(path)] == path for other in reported) if mistake.absence else path in reported
+        if not explained:
+            kept.append(mistake)
     return kept
 
 
-def _not_a_mapping(file: str, root: document.Node | None) -> Problem:
-    if root is None or (isinstance(root, document.Scalar) and root.value is None):
-        return Problem(file, 1, 1, "", "the file is empty: a project file has `project`, `connections` and `pipelines`")
+def _not_a_mapping(document: Document) -> Mistake:
+    if document.data is None:
+        message = "the file is empty: a project file has `project`, `connections` and `pipelines`"
+        return Mistake(message, mark=Mark(1, 1))
     message = "the file is not a mapping of keys and values: it starts with `project: …`"
-    return Problem(file, root.mark.line, root.mark.column, "", message)
+    return Mistake(message, mark=document.places[()].mark)
 
 
 def _read(file: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.config.diagnostics.problems import ConfigErrors
+from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.config.loader import load_project_file
 from odi_assets_tests.config.support import SOURCE, load, project, write
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from odi_assets.config.checks.sql_grammar import find_syntax_error
-from odi_assets.config.checks.sql_lexer import find_certain_mistake
+from odi_assets.config.checks.sql import find_mistake
 
 RIGHT = [
     "SELECT * FROM df",
@@ -66,7 +65,7 @@ WRONG = [
 
 
 def mistake(sql: str) -> str | None:
-    found = find_certain_mistake(sql) or find_syntax_error(sql)
+    found = find_mistake(sql)
     return found.message if found else None
 
 

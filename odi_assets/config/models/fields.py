@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -34,8 +34,15 @@ RESERVED_JOB_NAMES = frozenset(keyword.kwlist) | {
 """Names that Dagster gives to no job; pipelines become jobs."""
 
 
+DISCRIMINATORS = ("mode", "type")
+"""Keys that tell the models of a union apart."""
+
+
 class Strict(BaseModel):
     """Unknown keys are mistakes; a loaded model never changes; a key without a value is a key left out."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset()
+    """Keys of Odibi that change nothing about what a project does, and so may stay in the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
 
