@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,10 @@ from pydantic import ValidationError
 
 from odi_assets.config.checks import CHECKS
 from odi_assets.config.checks.partial_project import read_partial
-from odi_assets.config.diagnostics.locations import Locations
 from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
 from odi_assets.config.diagnostics.mistakes import Path as KeyPath
-from odi_assets.config.diagnostics.pydantic_errors import explain
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
 from odi_assets.config.yaml.document import Document, read_document
-from odi_assets.config.yaml.variables import fill_in
 
 LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON state backend (local-only mode)."
 
@@ -60,28 +57,35 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
             a variable holds.
     """
     file = Path(path)
-    document = read_document(_read(file))
-    locations = Locations(str(path), document)
-    if not isinstance(document.data, dict):
-        found = document.mistakes or [_not_a_mapping(document)]
-        raise ConfigErrors.of(str(path), map(locations.problem, found))
-    ignored = _take_out_ignored(document)
-    unset = fill_in(document, os.environ if env is None else env)
     root = file.absolute().parent
-    config: ProjectConfig | None = None
-    wrong: list[Mistake] = []
-    try:
-        config = ProjectConfig.model_validate(document.data)
-    except ValidationError as error:
-        wrong = explain(error, locations)
+    text = _read(file)
+    document = read_document(text)
+    if not isinstance(document.data, dict):
+        document.mistakes = document.mistakes or [_not_a_mapping(document)]
+        raise _errors(path, document)
+    ignored = _take_out_ignored(document)
+    unset = _fill_in_variables(document, os.environ if env is None else env) if "${" in text else []
+    config, invalid = _validate(document)
     partial = read_partial(document, config, root)
     checked = [mistake for check in CHECKS for mistake in check(partial)]
-    found = [*document.mistakes, *_without_echoes(unset, wrong, checked, locations)]
-    if found or config is None:
-        raise ConfigErrors.of(str(path), map(locations.problem, found))
+    if config is None or document.mistakes or unset or checked:
+        raise _errors(path, document, unset, invalid, checked)
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
     warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
     return LoadedProject(config, file.absolute(), root, tuple(warnings))
+
+
+def _fill_in_variables(document: Document, environment: Mapping[str, str]) -> list[Mistake]:
+    from odi_assets.config.yaml.variables import fill_in
+
+    return fill_in(document, environment)
+
+
+def _validate(document: Document) -> tuple[ProjectConfig | None, ValidationError | None]:
+    try:
+        return ProjectConfig.model_validate(document.data), None
+    except ValidationError as error:
+        return None, error
 
 
 def _take_out_ignored(document: Document) -> list[str]:
@@ -103,19 +107,36 @@ _IGNORING: dict[KeyPath, type[ProjectConfig | PipelineConfig | NodeConfig]] = {
 """The models that ignore keys, by the paths of their sections, every index written as 0."""
 
 
-def _without_echoes(
-    unset: list[Mistake], wrong: list[Mistake], checked: list[Mistake], locations: Locations
-) -> list[Mistake]:
-    """Leave out what only follows from other mistakes: from an unset variable, or from a mistake beside a lack."""
+def _errors(
+    path: str | Path,
+    document: Document,
+    unset: Sequence[Mistake] = (),
+    invalid: ValidationError | None = None,
+    checked: Sequence[Mistake] = (),
+) -> ConfigErrors:
+    """Return the error for all that is wrong with a project file.
+
+    Args:
+        path: the file.
+        document: what is in it.
+        unset: mistakes about variables.
+        invalid: what the models say.
+        checked: what the checks say. What only follows from the others is left out.
+    """
+    from odi_assets.config.diagnostics.locations import Locations
+    from odi_assets.config.diagnostics.pydantic_errors import explain
+
+    locations = Locations(str(path), document)
     at_unset = {mistake.at for mistake in unset}
+    wrong = explain(invalid, locations) if invalid is not None else []
     kept = [*unset, *(mistake for mistake in wrong if locations.find(mistake.at).path not in at_unset)]
     reported = [locations.find(mistake.at).path for mistake in kept]
     for mistake in checked:
-        path = locations.find(mistake.at).path
-        explained = any(other[: len(path)] == path for other in reported) if mistake.absence else path in reported
+        at = locations.find(mistake.at).path
+        explained = any(other[: len(at)] == at for other in reported) if mistake.absence else at in reported
         if not explained:
             kept.append(mistake)
-    return kept
+    return ConfigErrors.of(str(path), map(locations.problem, [*document.mistakes, *kept]))
 
 
 def _not_a_mapping(document: Document) -> Mistake:

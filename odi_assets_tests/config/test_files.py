@@ -9,7 +9,7 @@ import yaml
 
 from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.yaml import document, parser
+from odi_assets.config.yaml import document
 from odi_assets_tests.config.support import problem, project, write
 
 
@@ -83,7 +83,7 @@ def test_broken_yaml_is_explained_where_it_breaks(
     text: str, line: int, column: int, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loader == "python":
-        monkeypatch.setattr(parser, "LOADER", parser.with_core_schema(yaml.SafeLoader))
+        monkeypatch.setattr(document, "LOADER", document.with_core_schema(yaml.SafeLoader))
     found = document.read_document(text).mistakes
     assert len(found) == 1
     assert "not valid YAML" in found[0].message
@@ -95,7 +95,7 @@ def test_broken_yaml_is_explained_where_it_breaks(
 def test_both_parsers_read_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
     text = project() + "x: &x {a: [1, 0x1F, 1e3, ~, true, 'q', ${V}]}\ny: {<<: *x, b: 2}\nz: |\n  two\n  lines\n"
     fast = document.read_document(text)
-    monkeypatch.setattr(parser, "LOADER", parser.with_core_schema(yaml.SafeLoader))
+    monkeypatch.setattr(document, "LOADER", document.with_core_schema(yaml.SafeLoader))
     assert document.read_document(text) == fast
     assert fast.mistakes == []
 

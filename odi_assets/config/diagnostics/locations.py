@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, Where, render_path
+from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, render_path
 from odi_assets.config.models.shorthand import view_name
 from odi_assets.config.yaml.document import Document, Place
 from odi_assets.config.yaml.variables import substitute
@@ -102,9 +102,9 @@ class Locations:
 
     def _mark(self, mistake: Mistake) -> Mark:
         found = self.find(mistake.at)
-        if mistake.where is Where.VALUE:
+        if mistake.where == "value":
             return found.mark
-        if mistake.where is Where.PARENT and not found.missing:
+        if mistake.where == "parent" and not found.missing:
             found = self.find(mistake.at[:-1])
         return found.key
 

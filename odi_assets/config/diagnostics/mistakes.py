@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic_core import PydanticCustomError
 
@@ -29,14 +28,6 @@ class Mark(NamedTuple):
 
     line: int
     column: int
-
-
-class Where(Enum):
-    """What of a path a mistake points at."""
-
-    KEY = "key"
-    VALUE = "value"
-    PARENT = "parent"
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class Mistake:
     plain: str | None = None
     at: Path = ()
     suggestion: str | None = None
-    where: Where = Where.VALUE
+    where: Literal["value", "key", "parent"] = "value"
     absence: bool = False
     mark: Mark | None = None
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from odi_assets.config.diagnostics.locations import Locations
-from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, Path, Where, closest, one_of
+from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, Path, closest, one_of
 from odi_assets.config.models import (
     NodeConfig,
     PartitionConfig,
@@ -66,8 +66,8 @@ def explain(error: ValidationError, locations: Locations) -> list[Mistake]:
     found: list[Mistake] = []
     for details in error.errors(include_input=False, include_url=False):
         found.extend(_explain_one(details, locations))
-    misspelt = {(*one.at[:-1], one.suggestion) for one in found if one.where is Where.KEY}
-    return [one for one in found if one.where is not Where.PARENT or one.at not in misspelt]
+    misspelt = {(*one.at[:-1], one.suggestion) for one in found if one.where == "key"}
+    return [one for one in found if one.where != "parent" or one.at not in misspelt]
 
 
 def _explain_one(details: ErrorDetails, locations: Locations) -> Iterator[Mistake]:
@@ -78,13 +78,13 @@ def _explain_one(details: ErrorDetails, locations: Locations) -> Iterator[Mistak
             yield replace(mistake, at=(*target.path, *mistake.at))
     elif kind == "extra_forbidden":
         message, meant = _unknown_key(target, locations)
-        yield Mistake(message, at=target.path, suggestion=meant, where=Where.KEY)
+        yield Mistake(message, at=target.path, suggestion=meant, where="key")
     elif kind == "missing":
         message = f"missing key `{target.path[-1]}`{_meaning(target)}"
-        yield Mistake(message, at=target.path, where=Where.PARENT)
+        yield Mistake(message, at=target.path, where="parent")
     elif kind == "union_tag_not_found":
         message = f"missing key `{target.discriminator}`: one of {one_of(target.variants)}"
-        yield Mistake(message, at=(*target.path, target.discriminator), where=Where.PARENT)
+        yield Mistake(message, at=(*target.path, target.discriminator), where="parent")
     elif kind == "union_tag_invalid":
         yield _unknown_value((*target.path, target.discriminator), target.variants, locations)
     elif kind in ("enum", "literal_error"):

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from odi_assets.config.diagnostics.mistakes import mistake, mistakes, refuse
-from odi_assets.config.models import ddl
+from odi_assets.config.models.ddl import read_schema
 
 NAME_PATTERN = "^[A-Za-z0-9_]+$"
 TAG_PATTERN = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
@@ -90,10 +90,10 @@ def _check_tag(tag: str) -> str:
 
 
 def _check_schema(text: str) -> str:
-    found = ddl.find_mistakes(text)
+    for_spark, found = read_schema(text)
     if found:
         raise mistakes(found)
-    return ddl.normalize(text)
+    return for_spark
 
 
 def _check_function(reference: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from odi_assets.config.diagnostics.mistakes import Mistake, Where, about, mistakes
+from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes
 
 
 def mode_only(value: Any) -> Any:
@@ -63,7 +63,7 @@ def fold_keys(write: Any) -> Any:
         others = [name for name in options if name != "keys"]
         if others:
             text = "unknown key: only `keys` is taken here"
-            raise mistakes(Mistake(text, at=("options", name), where=Where.KEY) for name in others)
+            raise mistakes(Mistake(text, at=("options", name), where="key") for name in others)
         given.append(("options", "keys"))
         folded["keys"] = folded.pop("options")["keys"]
     if "merge_keys" in folded:
@@ -72,5 +72,5 @@ def fold_keys(write: Any) -> Any:
     if "keys" in write:
         given.append(("keys",))
     if len(given) > 1:
-        raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], where=Where.KEY)])
+        raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], where="key")])
     return folded

@@ -14,8 +14,47 @@ from typing import Any
 import yaml
 
 from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path
-from odi_assets.config.yaml import parser
-from odi_assets.config.yaml.parser import TAG
+from odi_assets.config.yaml.syntax_errors import MAX_DEPTH, TOO_DEEP, explain
+
+TAG = "tag:yaml.org,2002:"
+
+_NUMBER_STARTS = list("-+.0123456789")
+_CORE_SCHEMA = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", _NUMBER_STARTS),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", _NUMBER_STARTS),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", _NUMBER_STARTS),
+    ("merge", r"<<", ["<"]),
+)
+"""What plain scalars mean in YAML 1.2 (section 10.3): ``yes``, ``on`` and ``2013-01-01`` are text."""
+
+
+def with_core_schema(base: Any) -> Any:
+    """Return one of PyYAML's loaders with the core schema in place of its own rules, which are YAML 1.1's."""
+    loader = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern, starts in _CORE_SCHEMA:
+        loader.add_implicit_resolver(f"{TAG}{tag}", re.compile(f"^(?:{pattern})$"), starts)  # type: ignore[attr-defined]
+    return loader
+
+
+LOADER: Any = with_core_schema(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+"""On libyaml, unless PyYAML was built without it; that is ten times slower."""
+
+
+def _compose(text: str) -> Any:
+    """Return the root node of the one document in ``text``, or None when there is none.
+
+    Raises:
+        yaml.YAMLError: the text is no YAML; see :func:`explain`.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
+    return yaml.compose(text, Loader=LOADER)
+
 
 MAX_NODES = 200_000
 """Values in one file, aliases counted each time: a project of 500 nodes has 25,000."""
@@ -65,9 +104,9 @@ def read_document(text: str) -> Document:
     document = Document()
     builder = _Builder(text, document)
     try:
-        root = parser.compose(builder.hidden)
+        root = _compose(builder.hidden)
     except yaml.YAMLError as error:
-        document.mistakes.append(parser.explain(error, text))
+        document.mistakes.append(explain(error, text))
         return document
     if root is not None:
         document.data = builder.build(root, ())

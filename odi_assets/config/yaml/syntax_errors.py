@@ -1,59 +1,15 @@
-"""The YAML parser: libyaml with the core schema of YAML 1.2, and its errors in plain words."""
+"""Errors of the YAML parser in plain words."""
 
 from __future__ import annotations
-
-import re
-from typing import Any
 
 import yaml
 
 from odi_assets.config.diagnostics.mistakes import Mark, Mistake
 
-TAG = "tag:yaml.org,2002:"
-
-_NUMBER_STARTS = list("-+.0123456789")
-_CORE_SCHEMA = (
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", _NUMBER_STARTS),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", _NUMBER_STARTS),
-    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", _NUMBER_STARTS),
-    ("merge", r"<<", ["<"]),
-)
-"""What plain scalars mean in YAML 1.2 (section 10.3): ``yes``, ``on`` and ``2013-01-01`` are text."""
-
-
-def with_core_schema(base: Any) -> Any:
-    """Return one of PyYAML's loaders with the core schema in place of its own rules, which are YAML 1.1's."""
-    loader = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})
-    for tag, pattern, starts in _CORE_SCHEMA:
-        loader.add_implicit_resolver(f"{TAG}{tag}", re.compile(f"^(?:{pattern})$"), starts)  # type: ignore[attr-defined]
-    return loader
-
-
-LOADER: Any = with_core_schema(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-"""On libyaml, unless PyYAML was built without it; that is ten times slower."""
-
 MAX_DEPTH = 100
 """Lists and mappings inside one another; a project file needs ten. libyaml's composer crashes at some ten thousand."""
 
-
-_TOO_DEEP = "nested too deeply"
-
-
-def compose(text: str) -> Any:
-    """Return the root node of the one document in ``text``, or None when there is none.
-
-    Raises:
-        yaml.YAMLError: the text is no YAML; see :func:`explain`.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=event.start_mark)
-    return yaml.compose(text, Loader=LOADER)
-
+TOO_DEEP = "nested too deeply"
 
 _VALUE_START = (
     "this character cannot start a value: tabs do not indent, and text that starts with `@`, `%` or a backtick"
@@ -84,7 +40,7 @@ _PROBLEMS = {
     "did not find expected node content": "expected a value here: a bracket or brace is not closed",
     "block sequence entries are not allowed": "a list item `- ` cannot stand here: check the indentation",
     "found duplicate anchor": "this anchor is defined twice",
-    _TOO_DEEP: f"more than {MAX_DEPTH} lists and mappings inside one another",
+    TOO_DEEP: f"more than {MAX_DEPTH} lists and mappings inside one another",
     "found unknown escape character": "a backslash in double quotes needs a second one; or use single quotes",
 }
 
