@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from odi_assets.config.checks import CHECKS
 from odi_assets.config.checks.partial_project import read_partial
 from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
-from odi_assets.config.diagnostics.mistakes import Path as KeyPath
-from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
+from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig, Strict
 from odi_assets.config.yaml.document import Document, read_document
 
 LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON state backend (local-only mode)."
@@ -90,21 +89,17 @@ def _validate(document: Document) -> tuple[ProjectConfig | None, ValidationError
 
 def _take_out_ignored(document: Document) -> list[str]:
     """Take the keys that mean nothing here out of a document, and return their paths as messages write them."""
-    ignored = []
-    for path in list(document.places):
-        model = _IGNORING.get(tuple(part if isinstance(part, str) else 0 for part in path[:-1]))
-        if model is not None and path and path[-1] in model.IGNORED:
-            document.take_out(path)
-            ignored.append(render_path(path))
-    return ignored
-
-
-_IGNORING: dict[KeyPath, type[ProjectConfig | PipelineConfig | NodeConfig]] = {
-    (): ProjectConfig,
-    ("pipelines", 0): PipelineConfig,
-    ("pipelines", 0, "nodes", 0): NodeConfig,
-}
-"""The models that ignore keys, by the paths of their sections, every index written as 0."""
+    models: dict[int, type[Strict]] = {1: ProjectConfig, 3: PipelineConfig, 5: NodeConfig}
+    found = [
+        path
+        for path in document.places
+        if len(path) in models
+        and path[-1] in models[len(path)].IGNORED
+        and path[:-1:2] == ("pipelines", "nodes")[: len(path) // 2]
+    ]
+    for path in found:
+        document.take_out(path)
+    return [render_path(path) for path in found]
 
 
 def _errors(

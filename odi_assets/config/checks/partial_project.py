@@ -28,6 +28,7 @@ from odi_assets.config.models.shorthand import named_inputs, node_only
 from odi_assets.config.yaml.document import Document
 
 Model = TypeVar("Model", bound=BaseModel)
+Kind = TypeVar("Kind", str, list[Any], dict[str, Any])
 
 
 @dataclass
@@ -63,7 +64,7 @@ class PartialNode:
 
     def text(self, section: str, key: str) -> str:
         """Return a text of one of its sections; empty where there is none."""
-        return _text(_mapping(self.data.get(section)).get(key))
+        return _as(str, _as(dict, self.data.get(section)).get(key))
 
 
 @dataclass
@@ -127,7 +128,7 @@ def read_partial(document: Document, valid: ProjectConfig | None, root: FilePath
     data = document.data
     pipelines = [
         _pipeline(value, ("pipelines", i), document, valid.pipelines[i] if valid else None)
-        for i, value in enumerate(_list(data.get("pipelines")))
+        for i, value in enumerate(_as(list, data.get("pipelines")))
         if isinstance(value, Mapping)
     ]
     return PartialProject(
@@ -135,13 +136,13 @@ def read_partial(document: Document, valid: ProjectConfig | None, root: FilePath
         connections=valid.connections if valid else _connections(data.get("connections")),
         pipelines=pipelines,
         system=valid.system if valid else _salvage(SystemConfig, data.get("system")),
-        system_connection=_text(_mapping(data.get("system")).get("connection")),
+        system_connection=_as(str, _as(dict, data.get("system")).get("connection")),
     )
 
 
 def _pipeline(data: Mapping[str, Any], path: Path, document: Document, valid: PipelineConfig | None) -> PartialPipeline:
     pipeline = PartialPipeline(path, *_name(data, path, "pipeline", document))
-    for i, value in enumerate(_list(data.get("nodes"))):
+    for i, value in enumerate(_as(list, data.get("nodes"))):
         if isinstance(value, Mapping):
             node = valid.nodes[i] if valid else None
             pipeline.nodes.append(_node(value, (*path, "nodes", i), pipeline, document, node))
@@ -162,7 +163,7 @@ def _node(
     }
     inputs = valid.inputs if valid else _inputs(data.get("inputs"))
     named = {(*path, "inputs", view, "node"): given.node for view, given in inputs.items()}
-    needed = {(*path, "depends_on", i): _text(text) for i, text in enumerate(_list(data.get("depends_on")))}
+    needed = {(*path, "depends_on", i): _as(str, text) for i, text in enumerate(_as(list, data.get("depends_on")))}
     return PartialNode(
         path,
         data,
@@ -178,13 +179,13 @@ def _node(
 
 def _name(data: Mapping[str, Any], path: Path, key: str, document: Document) -> tuple[str, str]:
     """Return a name, and the name as it is written in the file."""
-    name = _text(data.get(key))
+    name = _as(str, data.get(key))
     return name, (document.places[*path, key].text or "") if name else ""
 
 
 def _inputs(data: Any) -> dict[str, InputConfig]:
     try:
-        named = _mapping(named_inputs(data))
+        named = _as(dict, named_inputs(data))
     except PydanticCustomError:
         return {}  # two inputs of one name: reported by the model; which one a later message would mean is not clear
     read = {view: _salvage(InputConfig, node_only(value)) for view, value in named.items()}
@@ -218,13 +219,6 @@ def _salvage(model: type[Model], data: Any) -> Model | None:
         return None
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _as(kind: type[Kind], value: Any) -> Kind:
+    """Return a value of a kind; an empty one where it is of another kind."""
+    return value if isinstance(value, kind) else kind()
