@@ -9,7 +9,7 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
+from odi_assets.cli.options import JsonOption, NodeOption, PipelineArgument, Settings
 from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
 from odi_assets.cli.state.rewind import NodeArgument
 from odi_assets.errors import ConfigError, TableError
@@ -36,18 +36,16 @@ NodesArgument = Annotated[
 
 
 def doctor(
-    context: typer.Context,
+    settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
     from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     keys = selected_nodes(project, pipeline, node)
     found = examine(project, project.open_state(), keys)
     if as_json:
@@ -64,18 +62,16 @@ def doctor(
 
 
 def recover(
-    context: typer.Context,
+    settings: Settings,
     nodes: NodesArgument = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     keys = [NodeKey.parse(name) for name in nodes] if nodes else list(project.graph.order())
     state = project.open_state()
     found: list[Recovery] = []
@@ -141,11 +137,9 @@ def _row_json(row: RunRecord) -> dict[str, Any]:
 
 
 def accept(
-    context: typer.Context,
+    settings: Settings,
     node: NodeArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
     from odi_assets.config.graph import NodeKey, state_key
@@ -154,7 +148,7 @@ def accept(
     from odi_assets.nodes.hwm_text import hwm_text
     from odi_assets.nodes.planning.target_check import accept as accept_table
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     key = NodeKey.parse(node)
     name = state_key(key, project.node(key))
     state = project.open_state()

@@ -9,17 +9,15 @@ import typer
 
 from odi_assets.cli.exit_codes import BAD_INPUT, FAILED, readable
 from odi_assets.cli.options import (
-    ConfigOption,
-    DebugOption,
     DownstreamOption,
     FromOption,
     FullRefreshOption,
     JsonOption,
     NodeOption,
     PipelineArgument,
+    Settings,
     ToOption,
     bounds_of,
-    settings,
 )
 from odi_assets.cli.output import Column, counted, data_json, data_table, is_narrow, note
 from odi_assets.errors import ConfigError
@@ -36,7 +34,7 @@ _COLUMNS = (
 
 
 def plan(
-    context: typer.Context,
+    settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     downstream: DownstreamOption = False,
@@ -44,14 +42,12 @@ def plan(
     from_: FromOption = None,
     to: ToOption = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
     from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.planning.forecast import forecast
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     bounds = bounds_of(from_, to)
     if bounds is not None and full_refresh:
         raise ConfigError("--full-refresh is of all rows, --from and --to are of some", fix="give one of the two")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, settings
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.output import data_json, note
 from odi_assets.errors import ConfigError
 
@@ -24,7 +24,7 @@ _TOLD = {
 
 
 def maintain(
-    context: typer.Context,
+    settings: Settings,
     keep_runs_for: Annotated[
         str | None,
         typer.Option(
@@ -35,14 +35,12 @@ def maintain(
     ] = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Complete run history, drop old runs, fold small files and remove those that nothing refers to.
 
     The newest run of each node always stays. Runs do the folding on their way too; nothing breaks without this.
     """
-    project = settings(context, config, debug).project()
+    project = settings.project()
     span = _span(keep_runs_for) or (project.config.system.keep_runs_for if project.config.system else None)
     state = project.open_state()
     done = {"runs_recovered": 0 if dry_run else _recover(project, state)}

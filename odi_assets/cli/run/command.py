@@ -10,8 +10,6 @@ import typer
 
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import (
-    ConfigOption,
-    DebugOption,
     DownstreamOption,
     FromOption,
     FullRefreshOption,
@@ -19,9 +17,9 @@ from odi_assets.cli.options import (
     NodeOption,
     PipelineArgument,
     ResumeOption,
+    Settings,
     ToOption,
     bounds_of,
-    settings,
 )
 from odi_assets.cli.output import data_json, note, stdout_kept_for_data
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    context: typer.Context,
+    settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     downstream: DownstreamOption = False,
@@ -43,8 +41,6 @@ def run(
     from_: FromOption = None,
     to: ToOption = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
     from odi_assets.cli.selection import pipelines_in_order, selected_nodes
@@ -52,7 +48,7 @@ def run(
     from odi_assets.orchestration.runs.request import Request
     from odi_assets.spark.java import require_java
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     request = Request(full_refresh, resume, bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     if request.bounds is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
 
 if TYPE_CHECKING:
@@ -28,18 +28,16 @@ _RUN_ID_SHOWN = 8
 
 
 def list_(
-    context: typer.Context,
+    settings: Settings,
     pipeline: Annotated[
         str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Only this pipeline.")
     ] = None,
     node: Annotated[str | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many, the newest.")] = 20,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List what ran, newest first."""
-    project = settings(context, config, debug).project()
+    project = settings.project()
     if node and "." in node and pipeline is None:
         pipeline, _, node = node.partition(".")
     records = project.open_state().list_runs(pipeline=pipeline, node=node, limit=limit)

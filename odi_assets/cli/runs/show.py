@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, count, counted, data, data_json, data_table, is_narrow
 from odi_assets.cli.runs.list import record_json, status_text
 from odi_assets.errors import ConfigError, StateError
@@ -34,14 +34,12 @@ _FOR_RESUMING = ("inputs", "target", "resumed_from", "partial")
 
 
 def show(
-    context: typer.Context,
+    settings: Settings,
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or as much of its beginning as is needed.")],
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show one run: each attempt of each node, in the order they ended, with errors and metrics."""
-    state = settings(context, config, debug).project().open_state()
+    state = settings.project().open_state()
     records = list(reversed(state.list_runs(run_id=_whole_id(state, run_id))))
     if as_json:
         data_json([record_json(record) for record in records])
@@ -54,15 +52,13 @@ def show(
 
 
 def last(
-    context: typer.Context,
+    settings: Settings,
     pipeline: Annotated[str, typer.Argument(metavar="PIPELINE")],
     node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="Only this node.")] = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show the last attempt of each node of a pipeline, whichever run it was of."""
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     names = [node] if node is not None else _node_names(project, state, pipeline)
     found = [record for name in names if (record := state.get_last_run(pipeline, name)) is not None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data, data_json, data_table, note
 from odi_assets.errors import ConfigError, StateError
 
@@ -28,13 +28,11 @@ _COLUMNS = (
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
 
 
-def list_(
-    context: typer.Context, as_json: JsonOption = False, config: ConfigOption = None, debug: DebugOption = False
-) -> None:
+def list_(settings: Settings, as_json: JsonOption = False) -> None:
     """List the high-water mark of each key."""
     from odi_assets.nodes.hwm_text import hwm_text
 
-    entries = settings(context, config, debug).project().open_state().list_hwms()
+    entries = settings.project().open_state().list_hwms()
     if as_json:
         data_json([entry_json(entry) for entry in entries])
         return
@@ -57,11 +55,11 @@ def list_(
     data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
 
 
-def get(context: typer.Context, key: KeyArgument, config: ConfigOption = None, debug: DebugOption = False) -> None:
+def get(settings: Settings, key: KeyArgument) -> None:
     """Print a high-water mark as JSON; `odi state set` reads back what this prints, with its type."""
     from odi_assets.cli.typed_values import to_text
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     entry = state.get_entry(key)
     if entry is None:
@@ -70,20 +68,18 @@ def get(context: typer.Context, key: KeyArgument, config: ConfigOption = None, d
 
 
 def set_(
-    context: typer.Context,
+    settings: Settings,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON, or plain text with --type.")],
     kind: Annotated[
         str | None,
         typer.Option("--type", metavar="TYPE", help="str, int, float, decimal, bool, date, datetime, bytes, uuid …"),
     ] = None,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Set a high-water mark, back or forward; the next run reads on from there."""
     from odi_assets.cli.typed_values import from_text, to_text
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     before = state.get_entry(key)
     entry = state.reset_hwm(key, from_text(value, kind, before.value if before else None))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
 from odi_assets.errors import ConfigError
 
@@ -43,7 +43,7 @@ NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE
 
 
 def rewind(
-    context: typer.Context,
+    settings: Settings,
     node: NodeArgument,
     to_version: Annotated[
         int | None, typer.Option("--to-version", metavar="V", help="Back to this version of its table.")
@@ -65,14 +65,12 @@ def rewind(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Put a node's table and its HWM back together, in one commit, as a new version."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery import rewind as rewinds
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     key = NodeKey.parse(node)
     project.node(key)
     state = project.open_state()
