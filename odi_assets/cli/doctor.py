@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, NodeOption, PipelineArgument, Settings
-from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
+from odi_assets.cli.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
+from odi_assets.cli.output import Column, count, counted, data_json, data_table, hwm_change, note
 from odi_assets.cli.state.rewind import NodeArgument
 from odi_assets.errors import ConfigError, TableError
 
@@ -64,7 +63,7 @@ def doctor(
 def recover(
     settings: Settings,
     nodes: NodesArgument = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
@@ -86,7 +85,8 @@ def recover(
             found.append(one)
             if not dry_run:
                 apply_recovery(project, state, one)
-    rows = _recover_history(project, state, [key for key in keys if key not in unreadable], dry_run)
+    readable = [key for key in keys if key not in unreadable]
+    rows = recover_history(project, state, nodes=readable, every_commit=True, dry_run=dry_run)
     if as_json:
         data_json([*(one.to_json() for one in found), *map(_row_json, rows)])
     elif found or rows:
@@ -104,18 +104,16 @@ def recover(
         note("State has what the tables' logs say, and so has the run history.")
 
 
-def _recover_history(project: Project, state: StateBackend, keys: Sequence[NodeKey], dry_run: bool) -> list[RunRecord]:
-    """Let the attempts that vanished have their rows."""
+def recover_history(project: Project, state: StateBackend, **options: Any) -> list[RunRecord]:
+    """Add the rows of runs that vanished to run history, and return them; see ``reconcile`` for the options."""
     from odi_assets.orchestration.runs.instance import open_instance
     from odi_assets.orchestration.runs.reconcile import reconcile
 
     with open_instance(project.root) as instance:
-        return reconcile(project, instance, state=state, nodes=keys, every_commit=True, dry_run=dry_run)
+        return reconcile(project, instance, state=state, **options)
 
 
 def _recovery(one: dict[str, Any]) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-
     change = hwm_change(one["hwm_before"], one["hwm_after"], False)
     return [f"{one['pipeline']}.{one['node']}", "HWM", change, str(one["table_version"]), str(one["run_id"] or "")]
 
@@ -139,7 +137,7 @@ def _row_json(row: RunRecord) -> dict[str, Any]:
 def accept(
     settings: Settings,
     node: NodeArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
     from odi_assets.config.graph import NodeKey, state_key

@@ -31,7 +31,7 @@ DebugOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 NodeOption = Annotated[
     list[str] | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node; may be given again.")
 ]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 if TYPE_CHECKING:
@@ -160,6 +161,23 @@ def stdout_kept_for_data() -> Iterator[None]:
     finally:
         os.dup2(kept, _STDOUT)
         os.close(kept)
+
+
+def moment(time: datetime) -> str:
+    """``2013-01-31 05:00:00``."""
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def short_id(run_id: str | None) -> str:
+    """As much of a run's id as tables show."""
+    return (run_id or "")[:8]
+
+
+def hwm_change(before: str | None, after: str | None, narrow: bool = False) -> str:
+    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines if ``narrow``."""
+    if before == after:
+        return before or ""
+    return f"{before or 'none'}{chr(10) if narrow else ' '}→ {after or 'none'}"
 
 
 def count(number: int | None) -> str:

@@ -19,7 +19,7 @@ from odi_assets.cli.options import (
     ToOption,
     bounds_of,
 )
-from odi_assets.cli.output import Column, counted, data_json, data_table, is_narrow, note
+from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, is_narrow, note
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def plan(
 
 
 def _row(found: Forecast, one_pipeline: bool) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-
     facts = found.facts
     return [
         found.key.node if one_pipeline else str(found.key),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.output import Column, count, data_table, is_narrow, note
+from odi_assets.cli.output import Column, count, data_table, hwm_change, is_narrow, note
 from odi_assets.nodes.hwm_text import hwm_text
 from odi_assets.nodes.result import is_left_out
 
@@ -25,13 +25,6 @@ _COLUMNS = (
     Column("version", "right"),
     Column("seconds", "right"),
 )
-
-
-def hwm_change(before: str | None, after: str | None, narrow: bool = False) -> str:
-    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines if ``narrow``."""
-    if before == after:
-        return before or ""
-    return f"{before or 'none'}{chr(10) if narrow else ' '}→ {after or 'none'}"
 
 
 def show_results(results: Sequence[NodeResult]) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from odi_assets.cli.exit_codes import readable
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, count, counted, data, data_json, data_table, is_narrow
-from odi_assets.cli.runs.list import record_json, status_text
+from odi_assets.cli.output import counted, data, data_json
+from odi_assets.cli.runs.list import record_json, show_table
 from odi_assets.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import RunRecord
 
-_COLUMNS = (
-    Column("ended (UTC)"),
-    Column("node"),
-    Column("attempt", "right"),
-    Column("status"),
-    Column("rows", "right"),
-    Column("seconds", "right", spare=True),
-    Column("version", "right", spare=True),
-    Column("HWM before → after", wrap=True),
-)
 _FOR_RESUMING = ("inputs", "target", "resumed_from", "partial")
 """Metrics that only a later ``--resume`` asks for; ``--json`` has them."""
 
@@ -98,9 +88,7 @@ def _node_names(project: Project, state: StateBackend, pipeline: str) -> list[st
 
 def _tell(records: Sequence[RunRecord]) -> None:
     again = any(record.attempt > 1 for record in records)
-    shown = [place for place, column in enumerate(_COLUMNS) if again or column.name != "attempt"]
-    rows = [_row(record, one_pipeline=len({r.pipeline_name for r in records}) == 1) for record in records]
-    data_table([_COLUMNS[place] for place in shown], [[row[place] for place in shown] for row in rows])
+    show_table(records, leave_out={"run"} if again else {"run", "attempt"})
     for record in records:
         told = {name: value for name, value in record.metrics.items() if name not in _FOR_RESUMING}
         lines = [f"  {name}: {_text(value)}" for name, value in told.items() if value not in (None, "")]
@@ -110,22 +98,6 @@ def _tell(records: Sequence[RunRecord]) -> None:
         if lines:
             of_attempt = f", attempt {record.attempt}" if again else ""
             data("\n".join(["", f"{record.pipeline_name}.{record.node_name}{of_attempt}", *lines]))
-
-
-def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-    from odi_assets.nodes.hwm_text import hwm_text
-
-    return [
-        f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
-        record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
-        str(record.attempt),
-        status_text(record),
-        count(record.rows_processed),
-        f"{record.duration_ms / 1000:.1f}",
-        count(record.table_version),
-        hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after), is_narrow()),
-    ]
 
 
 def _text(value: object) -> str:

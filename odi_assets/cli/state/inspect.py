@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, note
+from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def list_(settings: Settings, as_json: JsonOption = False) -> None:
             hwm_text(entry.value) or "null",
             type_name(entry),
             str(entry.revision),
-            f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
+            moment(entry.updated_at),
             entry.environment or "",
         ]
         for entry in entries

@@ -8,7 +8,7 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, data_json, data_table, note
+from odi_assets.cli.output import Column, count, data_json, data_table, moment, note, short_id
 from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, type_name, warn_if_unused
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ _COLUMNS = (
     Column("version", "right", spare=True),
     Column("run", spare=True),
 )
-_RUN_ID_SHOWN = 8
 
 
 def history(
@@ -49,9 +48,9 @@ def _row(entry: HwmEntry) -> list[str]:
         str(entry.revision),
         shown(entry),
         "" if entry.deleted else type_name(entry),
-        f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
+        moment(entry.updated_at),
         count(entry.target_commit),
-        (entry.run_id or "")[:_RUN_ID_SHOWN],
+        short_id(entry.run_id),
     ]
 
 
@@ -128,7 +127,7 @@ def _wanted(
 
 def _described(entry: HwmEntry) -> str:
     which = f"the high-water mark {entry.key}"
-    return f"{which} ({shown(entry)}, revision {entry.revision}, of {entry.updated_at:%Y-%m-%d %H:%M:%S} UTC)"
+    return f"{which} ({shown(entry)}, revision {entry.revision}, of {moment(entry.updated_at)} UTC)"
 
 
 def shown(entry: HwmEntry) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, is_narrow, moment, note, short_id
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _REWINDS = (
 _POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
 """What a commit of ours is that no run made."""
-_RUN_ID_SHOWN = 8
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE.")]
 
@@ -62,8 +61,8 @@ def rewind(
         bool, typer.Option("--cascade", help="Take along the nodes downstream that read what is undone.")
     ] = False,
     list_versions: Annotated[bool, typer.Option("--list", help="Show the versions to go to; change nothing.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Put a node's table and its HWM back together, in one commit, as a new version."""
@@ -165,11 +164,11 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     rows = [
         [
             str(version.number),
-            f"{version.made_at:%Y-%m-%d %H:%M:%S}",
+            moment(version.made_at),
             str(fact.get("mode") or (_COMPACTION if fact else version.operation)),
             count(fact.get("rows_written")),
             str(fact.get("increment") or ""),
-            str(fact.get("run_id") or "")[:_RUN_ID_SHOWN],
+            short_id(fact.get("run_id")),
         ]
         for version, fact in zip(found, facts, strict=True)
     ]
@@ -177,11 +176,9 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
 
 
 def _row(one: Rewind) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-
     shown = one.to_json()
     undone: list[Any] = shown["undone"]
-    runs = list(dict.fromkeys(str(item["run_id"])[:_RUN_ID_SHOWN] for item in undone))
+    runs = list(dict.fromkeys(short_id(item["run_id"]) for item in undone))
     return [
         str(one.key),
         f"{one.from_version} → {one.to_version}",
