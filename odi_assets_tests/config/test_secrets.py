@@ -117,6 +117,21 @@ def test_names_from_variables_are_shown_as_they_are_written(tmp_path: Path) -> N
     assert SECRET not in shown
 
 
+def test_pipelines_from_variables_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    nodes = project(SOURCE, "- {name: b, inputs: [raw], write: {connection: lake, path: raw}}\n")
+    shown = told(tmp_path, nodes.replace("pipeline: p", "pipeline: ${S}"), {"S": SECRET})
+    assert "node `${S}.raw` writes the same table" in shown
+    assert SECRET not in shown
+
+
+def test_a_list_of_what_there_is_does_not_give_away_what_variables_hold(tmp_path: Path) -> None:
+    text = project(SOURCE.replace("name: raw", "name: '${S}'"))
+    text += "      - {name: b, inputs: [unlike], write: {connection: lake, path: b}}\n"
+    shown = told(tmp_path, text, {"S": SECRET})
+    assert "unknown node `unlike`; there are ${S}, p.${S}, p.b" in shown
+    assert SECRET not in shown
+
+
 def test_a_suggestion_does_not_give_away_a_variable_that_is_nearly_right(tmp_path: Path) -> None:
     shown = told(tmp_path, project().replace("connection: lake, format", "connection: '${S}', format"), {"S": "lakee"})
     assert "the variable names no connection of this file" in shown
