@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,49 +103,37 @@ def data_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     out = console(sys.stdout)
     padding = (0 if is_narrow() else 1) if out.is_terminal else 2
     # A box has a blank column of its own between two others.
-    gap = padding + out.is_terminal
-    shown = _fitting(
-        [_Measured(column, _natural(column, n, rows), n) for n, column in enumerate(columns)], out.width, gap
-    )
-    roomy = _needed(shown, gap) <= out.width
+    shown, roomy = _fitting(columns, rows, out.width, padding + out.is_terminal)
     table = Table(
         box=SIMPLE_HEAD if out.is_terminal else None, show_edge=False, pad_edge=False, padding=(0, padding, 0, 0)
     )
-    for column, _, _ in shown:
+    for place in shown:
         table.add_column(
-            column.name,
-            justify=column.justify,
+            columns[place].name,
+            justify=columns[place].justify,
             overflow="fold",
             # Rich takes width from every column that may wrap, so those that need not must not.
-            no_wrap=roomy and not column.wrap,
+            no_wrap=roomy and not columns[place].wrap,
         )
     for row in rows:
-        table.add_row(*(Text(row[index]) for _, _, index in shown))
+        table.add_row(*(Text(row[place]) for place in shown))
     with out.capture() as captured:
         out.print(table)
     data("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
 
-class _Measured(NamedTuple):
-    column: Column
-    width: int
-    place: int
-
-
-def _natural(column: Column, index: int, rows: Sequence[Sequence[str]]) -> int:
-    return max(len(line) for cell in (column.name, *(row[index] for row in rows)) for line in cell.split("\n"))
-
-
-def _needed(columns: Sequence[_Measured], gap: int) -> int:
-    return sum(min(width, _READABLE) if column.wrap else width for column, width, _ in columns) + gap * len(columns)
-
-
-def _fitting(columns: list[_Measured], room: int, gap: int) -> list[_Measured]:
-    """``columns`` without as many of the spare ones as it takes to fit."""
-    while _needed(columns, gap) > room and any(column.spare for column, _, _ in columns):
-        last = max(place for place, (column, _, _) in enumerate(columns) if column.spare)
-        columns = [*columns[:last], *columns[last + 1 :]]
-    return columns
+def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, gap: int) -> tuple[list[int], bool]:
+    """Return which columns to show, without as many of the spare ones as it takes to fit, and whether these fit."""
+    needed = []
+    for place, column in enumerate(columns):
+        cells = [column.name, *(row[place] for row in rows)]
+        width = max(len(line) for cell in cells for line in cell.split("\n"))
+        needed.append(gap + (min(width, _READABLE) if column.wrap else width))
+    shown = list(range(len(columns)))
+    spare = [place for place in shown if columns[place].spare]
+    while sum(needed[place] for place in shown) > room and spare:
+        shown.remove(spare.pop())
+    return shown, sum(needed[place] for place in shown) <= room
 
 
 @contextmanager

@@ -90,16 +90,21 @@ def parse_duration(value: Any) -> timedelta:
     return found
 
 
-def _schema(*examples: str | int) -> WithJsonSchema:
-    number = {"type": "number", "minimum": 0}
-    text = {"type": "string", "pattern": rf"{_JSON_DURATION}|^\s*{_NUMBER}\s*$"}
-    return WithJsonSchema({"anyOf": [text, number], "examples": list(examples)})
+_SPAN_OR_NUMBER: list[dict[str, str | int]] = [
+    {"type": "string", "pattern": rf"{_JSON_DURATION}|^\s*{_NUMBER}\s*$"},
+    {"type": "number", "minimum": 0},
+]
 
-
-Lag = Annotated[timedelta | int | float | Decimal, BeforeValidator(parse_lag), _schema("2h", "30m", "1d12h", 1000)]
+Lag = Annotated[
+    timedelta | int | float | Decimal,
+    BeforeValidator(parse_lag),
+    WithJsonSchema({"anyOf": _SPAN_OR_NUMBER, "examples": ["2h", "30m", "1d12h", 1000]}),
+]
 """A lag: ``timedelta`` for time cursors, ``int | float | Decimal`` for numeric ones. Never negative."""
 
-Span = Annotated[timedelta, BeforeValidator(parse_span), _schema("30s", "5m")]
+Span = Annotated[
+    timedelta, BeforeValidator(parse_span), WithJsonSchema({"anyOf": _SPAN_OR_NUMBER, "examples": ["30s", "5m"]})
+]
 """A length of time. Never negative."""
 
 Duration = Annotated[
