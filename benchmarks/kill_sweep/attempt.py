@@ -14,11 +14,10 @@ import dagster as dg
 
 from benchmarks.kill_sweep.jvm import adopt
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.execution.materialize import Computed, commit, compute
-from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.execution.materialize import Computed, NoRows, commit, compute
 from odi_assets.nodes.planning.planner import NodePlan, plan_node
-from odi_assets.nodes.planning.time_range import Bounds
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
 from odi_assets.orchestration.runs.reconcile import mend_history
@@ -45,7 +44,7 @@ def run_node(spec: dict[str, Any], tell: Tell) -> NodeResult:
     tell("began")
     plan: NodePlan | None = None
     try:
-        plan = plan_node(project, state, key, full_refresh=spec["full_refresh"], bounds=_bounds(spec))
+        plan = plan_node(project, state, key, RunRequest(spec["full_refresh"], bounds=_bounds(spec)))
         result = commit(_computed(plan, spec), state, info)
     except BaseException as error:
         history.fail(plan or key, info, error, ())
@@ -60,5 +59,5 @@ def _bounds(spec: dict[str, Any]) -> Bounds | None:
 
 def _computed(plan: NodePlan, spec: dict[str, Any]) -> Computed:
     if plan.nothing_new:
-        return Computed(plan, None, RowCounts())
+        return NoRows(plan)
     return compute(plan, adopt(spec["port"], spec["secret"]))

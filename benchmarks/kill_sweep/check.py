@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks.kill_sweep.box import KEY, Box
 from odi_assets.config.graph import state_key
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.fences import app_id
-from odi_assets.nodes.planning.starting_hwm import committed_hwm
+from odi_assets.nodes.node import app_id
+from odi_assets.nodes.planning.start import committed_hwm
 from odi_assets.nodes.recovery.doctor import examine
 
 

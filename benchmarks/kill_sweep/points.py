@@ -42,7 +42,7 @@ POINTS = (
     Point("history mended, notes still there", "odi_assets.orchestration.runs.reconcile.end", "before", "mending"),
     Point("before planning", "odi_assets.orchestration.runs.history.begin", "after"),
     Point("planned", "benchmarks.kill_sweep.attempt.plan_node", "after"),
-    Point("upper bound fixed", "odi_assets.nodes.execution.materialize.with_upper_bounds", "after"),
+    Point("upper bound fixed", "odi_assets.nodes.execution.materialize.resolve", "after"),
     Point("before the ledger", "odi_assets.sources.files.ledger.write", "before", "ledger"),
     Point("half of the ledger", "odi_assets.sources.files.ledger.pq.write_table", "half", "ledger"),
     Point("ledger written", "odi_assets.sources.files.ledger.write", "after", "ledger"),

@@ -143,8 +143,8 @@ def accept(
     from odi_assets.config.graph import NodeKey, state_key
     from odi_assets.delta.restore import missing_files
     from odi_assets.delta.table import TableHandle
-    from odi_assets.nodes.hwm_text import hwm_text
-    from odi_assets.nodes.planning.target_check import accept as accept_table
+    from odi_assets.nodes.recovery.accept import accept as accept_table
+    from odi_assets.sources.marks import hwm_text
 
     project = settings.project()
     key = NodeKey.parse(node)

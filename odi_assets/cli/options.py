@@ -17,8 +17,8 @@ from odi_assets.errors import ConfigError
 from odi_assets.spark.gateway import DEBUG_VARIABLE
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.planning.time_range import Bounds
     from odi_assets.nodes.project import Project
+    from odi_assets.nodes.request import Bounds
 
 ConfigOption = Annotated[
     Path | None,
@@ -66,7 +66,7 @@ def bounds_of(start: str | None, end: str | None) -> Bounds | None:
     Raises:
         ConfigError: one stands alone, is not a time, or they hold nothing.
     """
-    from odi_assets.nodes.planning.time_range import Bounds
+    from odi_assets.nodes.request import Bounds
 
     if start is None and end is None:
         return None

@@ -46,13 +46,12 @@ def plan(
     """Show what a run would read and write. Nothing is run."""
     from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.planning.forecast import forecast
+    from odi_assets.nodes.request import RunRequest
 
     project = settings.project()
-    bounds = bounds_of(from_, to)
-    if bounds is not None and full_refresh:
-        raise ConfigError("--full-refresh is of all rows, --from and --to are of some", fix="give one of the two")
+    request = RunRequest(full_refresh, bounds=bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
-    found = forecast(project, project.open_state(), keys, full_refresh=full_refresh, bounds=bounds)
+    found = forecast(project, project.open_state(), keys, request)
     if as_json:
         data_json([one.to_json() for one in found])
     else:

@@ -31,7 +31,7 @@ def _with_downstream(project: Project, keys: Sequence[NodeKey]) -> tuple[NodeKey
     return tuple(key for key in project.graph.order(None) if key in found)
 
 
-def pipelines_in_order(project: Project, keys: Sequence[NodeKey]) -> list[tuple[str, list[NodeKey]]]:
+def pipelines_in_order(project: Project, keys: Sequence[NodeKey]) -> dict[str, list[NodeKey]]:
     """``keys`` by pipeline, each pipeline after those it reads from.
 
     Raises:
@@ -50,4 +50,4 @@ def pipelines_in_order(project: Project, keys: Sequence[NodeKey]) -> list[tuple[
         raise ConfigError(
             f"these pipelines read from each other: {circle}", fix="run them one by one, with --node where needed"
         ) from error
-    return [(name, [key for key in keys if key.pipeline == name]) for name in order]
+    return {name: [key for key in keys if key.pipeline == name] for name in order}

@@ -19,8 +19,6 @@ from odi_assets.state.factory import create_state_backend
 
 DEFAULT_PROJECT_FILE = "odibi.yaml"
 PROJECT_VARIABLE = "ODI_PROJECT"
-READ_VIEW = "df"
-"""What a node's ``read`` is called in its SQL and function; inputs go by their own names."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import RunStatus
 
 RESUMED_FROM = "resumed_from"
 """Key of the metrics of a node that a resumed run left out: the run in which it succeeded."""
+REWIND = "rewind"
+"""What the run history gives as the trigger of a rewind, and a commit as its mode."""
 PARTIAL = "partial"
 """Key of the metrics, and of a commit's facts, that says: the run was of some of the pipeline's nodes only."""
 

@@ -11,9 +11,9 @@ import sqlglot
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
 from odi_assets.nodes.execution.transform import sql_text
-from odi_assets.nodes.hwm_text import hwm_text
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
+from odi_assets.sources.marks import hwm_text
 
 STORAGE_KIND = "delta"
 NO_HWM = "none"

@@ -1,205 +1,310 @@
-"""Plans of single sources: files, Delta tables read from outside, and tables of upstream nodes."""
+"""Reads: what a run takes of one source, fixed before it reads.
+
+``Read`` is one of five: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
+``delta.source.NewVersions`` and ``cursor.read.CursorWindow``. What only a pass of Spark can tell stands in an
+:class:`UnresolvedRead` until then. Callers use what all of them answer, and never ask which one they have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from odi_assets.config.models import (
-    FileFormat,
-    FilesIncrement,
-    OnChange,
-    RollingWindowIncrement,
-    StatefulIncrement,
-    VersionIncrement,
-    WriteMode,
-)
-from odi_assets.connections.location import Location
-from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IncrementError, SourceError
-from odi_assets.sources.cursor import rolling_window as rolling
-from odi_assets.sources.cursor import window as stateful
-from odi_assets.sources.cursor.window import Memory
-from odi_assets.sources.delta.versions import VersionStep, step
-from odi_assets.sources.files.arrivals import arrivals
-from odi_assets.sources.files.listing import SourceFile, list_files
-from odi_assets.sources.model import ReadPlan, Window
-from odi_assets.sources.position import files_position, table_position
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, Mark, Unresolved, hwm_text
 
-AnyIncrement = StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from odi_assets.sources.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class SourceSpec:
-    """One source of a node as the project file has it, with its places resolved.
+class Partitions:
+    """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL."""
+
+    column: str
+    values: tuple[str | None, ...] = ()
+
+    @classmethod
+    def of(cls, column: str, values: Iterable[str | None]) -> Partitions:
+        """The partitions of ``values``, each once, in order, NULL first."""
+        return cls(column, tuple(sorted(set(values), key=lambda value: (value is not None, value or ""))))
+
+    def condition(self, rows: DataFrame) -> Column:
+        """Whether a row is in one of them."""
+        from pyspark.sql import functions as F
+
+        from odi_assets.tables.reader import quoted
+
+        kind = rows.schema[self.column].dataType
+        filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
+        name = F.col(quoted(self.column))
+        condition = name.isin(filled) if filled else F.lit(False)
+        return condition | name.isNull() if None in self.values else condition
+
+
+@dataclass(frozen=True)
+class Affected:
+    """The partitions that rows belong to which a source gained or changed.
 
     Attributes:
-        base: the connection's root, to which file paths (and their HWM) are relative.
-        path: path or glob below ``base``.
-        location: the table itself, for Delta.
-        target: the node's table, beside which a files increment keeps its ledger; None remembers nothing.
-        mode: how the node writes.
+        values: those that are known.
+        by_rows: there may be more, which only the rows themselves can tell.
+        everything: nothing tells them apart: all partitions.
     """
 
-    name: str
-    label: str
-    format: FileFormat
-    base: Location
-    path: str
-    location: Location
-    schema_ddl: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    incremental: AnyIncrement | None = None
-    target: Location | None = None
-    mode: WriteMode = WriteMode.OVERWRITE
+    values: frozenset[str | None] = frozenset()
+    by_rows: bool = False
+    everything: bool = False
+
+    def __or__(self, other: Affected) -> Affected:
+        return Affected(self.values | other.values, self.by_rows or other.by_rows, self.everything or other.everything)
 
 
 @dataclass(frozen=True)
-class SourceRead:
-    """The plan of a source, and for a version increment the step behind it."""
+class Overlap:
+    """Rows of a read may be in the target already: by what a row is known beside its keys, and where to look.
 
-    plan: ReadPlan
-    step: VersionStep | None = None
-
-
-def plan_source(spec: SourceSpec, hwm: Any, memory: Memory | None = None) -> SourceRead:
-    """What to read of ``spec`` above ``hwm``, decided without Spark.
-
-    Args:
-        memory: what the commit that set the HWM remembers of this source besides.
-
-    Raises:
-        SourceError: the source does not exist or cannot be listed.
-        IncrementError: the HWM does not fit the source.
-        TableError: an upstream table cannot be read as asked.
+    Attributes:
+        columns: the cursor, and its fallback.
+        lower: rows of the read have a cursor in the first of ``columns`` that is no lower; None: look everywhere.
     """
-    if spec.format is FileFormat.DELTA:
-        return _plan_table(spec, hwm, memory or Memory())
-    listed = list_files(spec.base, spec.path)
-    planned = _plan_files(spec, listed, hwm, memory or Memory())
-    return SourceRead(replace(planned, position=files_position(listed)))
+
+    columns: tuple[str, ...]
+    lower: Any = None
 
 
-def _plan_files(spec: SourceSpec, listed: Sequence[SourceFile], hwm: Any, memory: Memory) -> ReadPlan:
-    if isinstance(spec.incremental, FilesIncrement):
-        return _plan_arrivals(spec, spec.incremental, listed, hwm)
-    files = tuple(file for file in listed if file.size)
-    if not listed:
-        raise SourceError(
-            f"{spec.label}: no file matches {spec.path} in {spec.base.uri}",
-            fix="check `read.path`, or land a file there first",
-            path=spec.path,
+@dataclass(frozen=True, kw_only=True)
+class PlannedRead(ABC):
+    """What a run will take of one source, as far as planning needs to know.
+
+    Attributes:
+        snapshot: the source as it stood when it was planned.
+        summary: what will be read, in words.
+        before: the mark that the plan started from; None for a first read, or a source that keeps none.
+        after: the mark once this read is safely in the target; None if there is none.
+        follows: the source keeps a mark.
+        excluded: rows without a cursor that are left out.
+    """
+
+    snapshot: Snapshot
+    summary: str
+    before: Mark | None = None
+    after: Mark | Unresolved | None = None
+    follows: bool = False
+    excluded: int = 0
+
+    nothing_new: ClassVar[bool] = False
+    """The source is not ahead of its mark."""
+    is_part: ClassVar[bool] = True
+    """What is read is a part of the source: what it gained, or a window."""
+
+    @property
+    def name(self) -> str:
+        return self.snapshot.name
+
+    @property
+    def label(self) -> str:
+        return self.snapshot.label
+
+    @property
+    def moves(self) -> bool:
+        """Whether the mark will be another one."""
+        return self.follows and self.after != self.before
+
+    @property
+    def rewrites(self) -> bool:
+        """Rows of the source changed or left: the rows that it gained do not tell all."""
+        return False
+
+    @property
+    def rows_known(self) -> int | None:
+        """Rows that will be read; None where that is not known without reading."""
+        return None
+
+    @property
+    def file_count(self) -> int | None:
+        """Files that will be read; None for sources that are not files."""
+        return self.snapshot.file_count
+
+    @abstractmethod
+    def whole(self) -> PlannedRead:
+        """All rows of the source, up to the same mark."""
+
+    @abstractmethod
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        """All rows of the source that are in ``wanted``, up to the same mark."""
+
+    def affected(self, column: str, node: str) -> Affected:
+        """The partitions by ``column`` that the rows belong to which the source gained or changed.
+
+        Args:
+            node: whose table is partitioned so, for messages.
+
+        Raises:
+            ConfigError: the source has no such column.
+            IncrementError: rows that the partitions are made of cannot be read any more.
+        """
+        del column, node
+        return Affected()
+
+    def before_commit(self) -> None:
+        """Put on storage what the mark will name. Without a commit it means nothing."""
+        return
+
+    def to_json(self) -> dict[str, Any]:
+        """The read as JSON-ready values, for ``odi plan --json``."""
+        return {
+            "name": self.name,
+            "source": self.label,
+            "format": self.snapshot.format,
+            "incremental": self.follows,
+            "summary": self.summary,
+            "files": self.file_count,
+            "rows": self.rows_known,
+            "hwm_before": hwm_text(self.before.value if self.before else None),
+            "hwm_after": mark_text(self.after),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnresolvedRead(PlannedRead):
+    """A read of which only a pass of Spark over the source can tell how far it goes."""
+
+    after: Mark | Unresolved | None = UNRESOLVED
+
+    @abstractmethod
+    def resolve(self, spark: SparkSession) -> Read:
+        """The read, once the source was looked at.
+
+        Raises:
+            IncrementError: a cursor, a mark or a row does not fit the configuration.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(PlannedRead):
+    """A read whose bounds are fixed."""
+
+    after: Mark | None = None
+
+    @abstractmethod
+    def load(self, spark: SparkSession) -> DataFrame:
+        """The rows; nothing is read before an action asks for them."""
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        return replace(Whole.instead_of(self), summary=self.summary, only=wanted)
+
+    def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
+        """Rows that the source gained, and rows that changed as they were before: they tell the affected partitions."""
+        del spark
+        return ()
+
+    @property
+    def overlap(self) -> Overlap | None:
+        """Where rows of this read may be in the target already; None: they are new."""
+        return None
+
+    def remembered(self) -> Mapping[str, Any]:
+        """What the commit has to remember beside the mark, JSON-ready."""
+        return self.after.remembered() if isinstance(self.after, CursorMark) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Read):
+    """All rows of a source, or those of some partitions.
+
+    Attributes:
+        increment: the read in whose place this one is made, and whose mark it moves; None: it moves none.
+        only: the partitions to read; None: all.
+    """
+
+    increment: Read | None = None
+    only: Partitions | None = None
+
+    is_part: ClassVar[bool] = False
+
+    @classmethod
+    def instead_of(cls, increment: Read) -> Whole:
+        """All rows, where ``increment`` will not do."""
+        return cls(
+            snapshot=increment.snapshot,
+            summary=increment.snapshot.summary,
+            before=increment.before,
+            after=increment.after,
+            follows=increment.follows,
+            increment=increment,
         )
-    if isinstance(spec.incremental, RollingWindowIncrement):
-        window = rolling.window(spec.incremental)
-        return _file_plan(spec, files=files, window=window, summary=_rolling_text(spec.incremental, window))
-    whole = _file_plan(spec, files=files, summary=f"whole: {_files_text(len(files))}")
-    if isinstance(spec.incremental, StatefulIncrement):
-        return stateful.plan(whole, spec.incremental, hwm, memory)
-    return whole
+
+    @property
+    def rows_known(self) -> int | None:
+        return None if self.only else self.snapshot.rows_known
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        return self.snapshot.rows(spark, self.only)
+
+    def whole(self) -> PlannedRead:
+        return self
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        return replace(self, only=wanted)
+
+    def before_commit(self) -> None:
+        if self.increment is not None:
+            self.increment.before_commit()
 
 
-def _plan_arrivals(spec: SourceSpec, increment: FilesIncrement, listed: Sequence[SourceFile], hwm: Any) -> ReadPlan:
-    if spec.target is None:
-        files = tuple(file for file in listed if file.size)
-        return _file_plan(spec, files=files, every_file=files, incremental=True, summary=_files_text(len(files)))
-    rule = increment.on_change or (OnChange.RAISE if spec.mode is WriteMode.APPEND else OnChange.RELOAD)
-    found = arrivals(spec.base, spec.target, listed, hwm, spec.label, on_change=rule, settle=increment.settle)
-    text = _files_text(len(found.new), new=True) if listed else f"no file matches {spec.path}"
-    return _file_plan(
-        spec,
-        files=found.new,
-        summary=f"{text}; {found.notes}" if found.notes else text,
-        incremental=True,
-        hwm_before=hwm,
-        hwm_after=found.hwm,
-        nothing_new=not found.new,
-        every_file=tuple(sorted((*found.known, *found.new))),
-        ledger=found.part,
-        lost_files=found.gone,
-        reloads=bool(found.changed),
-    )
+@dataclass(frozen=True, kw_only=True)
+class NothingNew(Read):
+    """A source that is not ahead of its mark.
 
+    The mark may be another one all the same: files that have another name now, commits that changed no row. State
+    takes note of it.
 
-def _file_plan(spec: SourceSpec, **facts: Any) -> ReadPlan:
-    return ReadPlan(
-        name=spec.name,
-        label=spec.label,
-        format=spec.format.value,
-        location=spec.base,
-        schema_ddl=spec.schema_ddl,
-        options=spec.options,
-        **facts,
-    )
+    Attributes:
+        increment: what is read if another source of the node makes it necessary.
+    """
 
+    increment: PlannedRead
 
-def _plan_table(spec: SourceSpec, hwm: Any, memory: Memory) -> SourceRead:
-    handle = TableHandle.open(spec.location)
-    increment = spec.incremental
-    if not handle.exists:
-        if isinstance(increment, VersionIncrement) and hwm is None:
-            return SourceRead(
-                _table_plan(
-                    spec, handle, summary=f"{spec.label} does not exist yet", incremental=True, nothing_new=True
-                )
-            )
-        raise SourceError(
-            f"{spec.label}: there is no Delta table at {spec.location.uri}",
-            fix="run the node that writes it first",
-            path=spec.location.uri,
+    nothing_new: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, increment: PlannedRead, summary: str, after: Mark | None) -> NothingNew:
+        """``increment`` turned out to hold no row."""
+        return cls(
+            snapshot=increment.snapshot,
+            summary=summary,
+            before=increment.before,
+            after=after,
+            follows=increment.follows,
+            increment=increment,
         )
-    if isinstance(increment, VersionIncrement):
-        return _plan_version(spec, handle, hwm)
-    if isinstance(increment, StatefulIncrement):
-        return SourceRead(stateful.plan(_table_plan(spec, handle, summary=""), increment, hwm, memory))
-    if isinstance(increment, RollingWindowIncrement):
-        window = rolling.window(increment)
-        return SourceRead(_table_plan(spec, handle, window=window, summary=_rolling_text(increment, window)))
-    if isinstance(increment, FilesIncrement):
-        raise IncrementError(
-            f"{spec.label} is a Delta table, and `files` increments are for csv, json and parquet",
-            fix="use mode: version, which follows the table's commits",
-        )
-    return SourceRead(_table_plan(spec, handle, summary=f"whole, at version {handle.version}"))
+
+    @property
+    def file_count(self) -> int | None:
+        return None if self.increment.file_count is None else 0
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        return self.snapshot.rows(spark).limit(0)
+
+    def affected(self, column: str, node: str) -> Affected:
+        # It affects none, but its rows in the partitions that others affect have to be there.
+        self.increment.affected(column, node)
+        return Affected()
+
+    def whole(self) -> PlannedRead:
+        return self.increment.whole()
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        return self.increment.in_partitions(wanted)
+
+    def before_commit(self) -> None:
+        self.increment.before_commit()
 
 
-def _plan_version(spec: SourceSpec, handle: TableHandle, hwm: Any) -> SourceRead:
-    found = step(handle, hwm, spec.label, replaced=spec.mode is WriteMode.PARTITION_OVERWRITE)
-    plan = _table_plan(
-        spec,
-        handle,
-        changes=found.changes if found.extent == "rows" else None,
-        gained=found.changes,
-        summary=found.reason,
-        incremental=True,
-        hwm_before=hwm,
-        hwm_after=found.hwm_after,
-        nothing_new=found.extent == "nothing",
-    )
-    return SourceRead(plan, found)
-
-
-def _table_plan(spec: SourceSpec, handle: TableHandle, **facts: Any) -> ReadPlan:
-    return ReadPlan(
-        name=spec.name,
-        label=spec.label,
-        format="delta",
-        location=spec.location,
-        handle=handle,
-        position=table_position(handle),
-        options=spec.options,
-        **facts,
-    )
-
-
-def _files_text(count: int, *, new: bool = False) -> str:
-    if not count:
-        return "no new files"
-    return f"{count:,} {'new ' if new else ''}file{'' if count == 1 else 's'}"
-
-
-def _rolling_text(increment: RollingWindowIncrement, window: Window) -> str:
-    plural = "" if increment.lookback == 1 else "s"
-    span = f"last {increment.lookback} {increment.unit}{plural}"
-    return f"{increment.column} >= {window.lower:%Y-%m-%d %H:%M:%S} UTC ({span})"
+def mark_text(mark: Mark | Unresolved | None) -> str | None:
+    """A mark in a few words; None for none."""
+    return str(mark) if isinstance(mark, Unresolved) else hwm_text(mark.value if mark else None)

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.materialize import commit, compute, no_data
-from odi_assets.nodes.execution.outcomes import record
+from odi_assets.nodes.history.record import record
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
-from odi_assets.nodes.planning.time_range import Bounds
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.reader import read_table
@@ -57,7 +57,7 @@ class Sandbox:
         return file
 
     def plan(self, node: str, **how: Any) -> NodePlan:
-        return plan_node(self.project, self.state, NodeKey(self.pipeline, node), **how)
+        return plan_node(self.project, self.state, NodeKey(self.pipeline, node), RunRequest(**how))
 
     def run(self, node: str, *, start: str | None = None, end: str | None = None, **how: Any) -> NodeResult:
         if start and end:

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError, TargetBehindStateError
-from odi_assets.nodes.planning.target_check import accept
 from odi_assets.nodes.recovery import table_versions as points
+from odi_assets.nodes.recovery.accept import accept
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.materialize import Computed, commit, compute
-from odi_assets.nodes.planning.range_support import require_ranges
-from odi_assets.nodes.planning.time_range import Bounds
+from odi_assets.nodes.planning.range import require_ranges
+from odi_assets.nodes.request import Bounds
 from odi_assets.nodes.result import RunInfo
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.columns import window_condition
-from odi_assets.sources.model import Window
+from odi_assets.sources.cursor.window import Window
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 

@@ -17,10 +17,10 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.history.resume import Verdict, last_rows, verdict
-from odi_assets.nodes.planning.time_range import Bounds
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.orchestration.runs.run import NodeEvent, RunSummary, run_pipeline
 from odi_assets.util.process import process_name
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
@@ -52,7 +52,7 @@ def test_a_resumed_run_does_only_what_is_left_and_so_does_the_next_one(
 
     project = rewrite(project, text(PROJECT_FILE))
     events: list[NodeEvent] = []
-    second = run_pipeline(project, "shop", resume=True, instance=instance, on_event=events.append)
+    second = run_pipeline(project, "shop", RunRequest(resume=True), instance=instance, on_event=events.append)
     done, todo = {"raw_sales": "SKIPPED", "shops": "SKIPPED"}, ("sales", "sales_by_day", "revenue")
     assert statuses(second) == {**done, **dict.fromkeys(todo, "SUCCESS")}
     reasons = {result.key.node: result.error for result in second.results}
@@ -62,12 +62,12 @@ def test_a_resumed_run_does_only_what_is_left_and_so_does_the_next_one(
 
     # A run of one node does not make the others forget what they did in the run before it.
     run_pipeline(project, "shop", nodes=["revenue"], instance=instance)
-    third = run_pipeline(project, "shop", resume=True, instance=instance)
+    third = run_pipeline(project, "shop", RunRequest(resume=True), instance=instance)
     assert statuses(third) == dict.fromkeys(NODES, "SKIPPED")
     assert next(r.error for r in third.results if r.key.node == "shops") == reasons["shops"]
 
     land(project.root, "2024-01-02")
-    fourth = run_pipeline(project, "shop", resume=True, instance=instance)
+    fourth = run_pipeline(project, "shop", RunRequest(resume=True), instance=instance)
     assert statuses(fourth) == {**dict.fromkeys(NODES, "SUCCESS"), "shops": "SKIPPED"}
     assert DeltaTable(str(project.root / "lake" / "revenue")).to_pyarrow_table().num_rows == 2
 
@@ -126,7 +126,7 @@ def test_a_killed_run_of_single_nodes_and_a_rewind_leave_the_last_whole_run_the_
     key = NodeKey("shop", "raw_sales")
     apply_rewind(project, state, plan_rewind(project, state, key, points.at_version(0)))
 
-    resumed = run_pipeline(project, "shop", resume=True, instance=instance)
+    resumed = run_pipeline(project, "shop", RunRequest(resume=True), instance=instance)
     assert [row.status.value for row in state.list_runs(run_id="killed")] == ["LOST"]
     assert statuses(resumed)["shops"] == "SKIPPED"
     assert {name for name, status in statuses(resumed).items() if status == "SUCCESS"} == {*NODES} - {"shops"}
@@ -142,8 +142,8 @@ def ended_process() -> str:
     return name
 
 
-def test_a_resumed_run_that_is_to_do_something_again_is_refused(project: Project, instance: dg.DagsterInstance) -> None:
+def test_a_resumed_run_that_is_to_do_something_again_is_refused() -> None:
     with pytest.raises(ConfigError, match="this one is to do everything again"):
-        run_pipeline(project, "shop", resume=True, full_refresh=True, instance=instance)
+        RunRequest(resume=True, full_refresh=True)
     with pytest.raises(ConfigError, match=r"a range \(from 2024-01-01 until before 2024-01-02\) again"):
-        run_pipeline(project, "shop", resume=True, bounds=Bounds.of("2024-01-01", "2024-01-02"), instance=instance)
+        RunRequest(resume=True, bounds=Bounds.of("2024-01-01", "2024-01-02"))

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import RunRequest
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.runs.run import NodeEvent, RunSummary, run_pipeline
 from odi_assets.state.records import RunStatus
@@ -180,7 +181,7 @@ class TestAFullRefresh:
     def test_reads_everything_again_and_replaces_the_tables(
         self, loaded: Project, instance: dg.DagsterInstance
     ) -> None:
-        summary = run_pipeline(loaded, "shop", full_refresh=True, instance=instance)
+        summary = run_pipeline(loaded, "shop", RunRequest(full_refresh=True), instance=instance)
         assert _statuses(summary) == dict.fromkeys(NODES, "SUCCESS")
         assert len(_rows(loaded, "raw_sales")) == 5
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
-
 import typer
 
 from odi_assets.cli.exit_codes import FAILED
@@ -23,13 +21,6 @@ from odi_assets.cli.options import (
 )
 from odi_assets.cli.output import data_json, note, stdout_kept_for_data
 
-if TYPE_CHECKING:
-    from odi_assets.cli.run.progress import RunProgress
-    from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.project import Project
-    from odi_assets.orchestration.runs.request import Request
-    from odi_assets.orchestration.runs.run import RunSummary
-
 
 def run(
     settings: Settings,
@@ -44,25 +35,27 @@ def run(
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
     from odi_assets.cli.selection import pipelines_in_order, selected_nodes
-    from odi_assets.nodes.planning.range_support import require_ranges
-    from odi_assets.orchestration.runs.request import Request
+    from odi_assets.nodes.request import RunRequest
     from odi_assets.spark.java import require_java
 
     project = settings.project()
-    request = Request(full_refresh, resume, bounds_of(from_, to))
+    request = RunRequest(full_refresh, resume, bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
-    if request.bounds is not None:
-        require_ranges(project, keys, request.bounds)
     pipelines = pipelines_in_order(project, keys)
     if not project.config.spark.remote:
         require_java()
 
     from odi_assets.cli.run.progress import RunProgress
     from odi_assets.cli.run.results import show_failures, show_left_out, show_next, show_results
+    from odi_assets.orchestration.runs.run import run_pipelines
 
     quiet_libraries()
-    with stdout_kept_for_data(), RunProgress(keys) as progress:
-        summaries = _run(project, pipelines, progress, request)
+    try:
+        with stdout_kept_for_data(), RunProgress(keys) as progress:
+            summaries = run_pipelines(project, pipelines, request, on_event=progress.listen, on_pipeline=progress.begin)
+    except KeyboardInterrupt:
+        note("odi: interrupted; what was committed stays, and the next run goes on from there")
+        raise
     results = [result for summary in summaries for result in summary.results]
     if as_json:
         data_json([{"run_id": s.run_id, **result.to_json()} for s in summaries for result in s.results])
@@ -73,40 +66,12 @@ def run(
         show_left_out(results)
     if not all(summary.success for summary in summaries):
         show_failures(results)
-        left_out = [name for name, _ in pipelines[len(summaries) :]]
+        left_out = list(pipelines)[len(summaries) :]
         if left_out:
             note(f"Not run: {', '.join(left_out)}")
         raise typer.Exit(FAILED)
     if not as_json:
         show_next(project, results)
-
-
-def _run(
-    project: Project, pipelines: list[tuple[str, list[NodeKey]]], progress: RunProgress, request: Request
-) -> list[RunSummary]:
-    """Run one pipeline after the other, up to the first that fails."""
-    from odi_assets.orchestration.runs.run import run_pipeline
-
-    summaries: list[RunSummary] = []
-    for name, keys in pipelines:
-        progress.begin(name, len(keys))
-        try:
-            summary = run_pipeline(
-                project,
-                name,
-                nodes=[str(key) for key in keys],
-                full_refresh=request.full_refresh,
-                resume=request.resume,
-                bounds=request.bounds,
-                on_event=progress.listen,
-            )
-        except KeyboardInterrupt:
-            note("odi: interrupted; what was committed stays, and the next run goes on from there")
-            raise
-        summaries.append(summary)
-        if not summary.success:
-            break
-    return summaries
 
 
 def quiet_libraries() -> None:

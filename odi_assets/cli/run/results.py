@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from odi_assets.cli.exit_codes import readable
 from odi_assets.cli.output import Column, count, data_table, hwm_change, is_narrow, note
-from odi_assets.nodes.hwm_text import hwm_text
 from odi_assets.nodes.result import is_left_out
+from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project

@@ -61,7 +61,7 @@ def show_table(records: Sequence[RunRecord], leave_out: Container[str]) -> None:
 
 
 def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
-    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.sources.marks import hwm_text
 
     return [
         moment(record.timestamp),

@@ -30,7 +30,7 @@ KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, 
 
 def list_(settings: Settings, as_json: JsonOption = False) -> None:
     """List the high-water mark of each key."""
-    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.sources.marks import hwm_text
 
     entries = settings.project().open_state().list_hwms()
     if as_json:

@@ -132,7 +132,7 @@ def _described(entry: HwmEntry) -> str:
 
 def shown(entry: HwmEntry) -> str:
     """What the key is at this revision, in a few words."""
-    from odi_assets.nodes.hwm_text import hwm_text
+    from odi_assets.sources.marks import hwm_text
     from odi_assets.state.values import dump, to_json
 
     return "deleted" if entry.deleted else hwm_text(entry.value) or dump(to_json(entry.value)[0])
@@ -140,19 +140,18 @@ def shown(entry: HwmEntry) -> str:
 
 def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
     """Say what the node of ``key`` will do at its next run, from ``wanted`` on; None or a tombstone: from the start."""
-    from odi_assets.config.graph import state_key
-    from odi_assets.nodes.planning.sources import rows_are_known_by_keys
-    from odi_assets.nodes.recovery.hwm_of_version import remembers
+    from odi_assets.nodes.node import Node
 
-    found = next((name for name, node in project.graph.nodes.items() if state_key(name, node) == key), None)
+    nodes = (Node(project, name) for name in project.graph.nodes)
+    found = next((node for node in nodes if node.state_key == key), None)
     if found is None:
         warn_if_unused(project, key)
-    elif not remembers(project.node(found)):
+    elif not found.remembers:
         note(f"warning: {found} reads everything at each run, and has no use for a high-water mark")
     elif wanted is None or wanted.deleted or wanted.value is None:
         note(f"The next run of {found} reads everything, and replaces its table.")
     else:
         note(f"The next run of {found} reads what lies after that.")
-        if not rows_are_known_by_keys(project.node(found).write):
+        if not found.target.rows_are_known:
             note("It appends: rows that its table holds already and that are read again will be there twice.")
             note(f"`odi state rewind {found}` takes a table and its high-water mark back together.")

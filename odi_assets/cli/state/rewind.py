@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.recovery.rewind import Rewind
-    from odi_assets.nodes.recovery.table_versions import Choice
+    from odi_assets.nodes.recovery.table_versions import Choice, Version
     from odi_assets.state.backend import StateBackend
 
 _VERSIONS = (
@@ -127,7 +127,7 @@ def _choice(
 
 
 def _moment(text: str) -> datetime:
-    from odi_assets.nodes.planning.time_range import in_utc
+    from odi_assets.nodes.request import in_utc
 
     try:
         moment = datetime.fromisoformat(text)
@@ -147,7 +147,7 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
         note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
         note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")
     found = list(versions(table))
-    facts = [version.stamp.facts if version.stamp else {} for version in found]
+    facts = [_shown_facts(version) for version in found]
     if as_json:
         data_json(
             [
@@ -173,6 +173,23 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
         for version, fact in zip(found, facts, strict=True)
     ]
     data_table(_VERSIONS, rows)
+
+
+def _shown_facts(version: Version) -> dict[str, Any]:
+    """What the commit of a version says of itself, as far as it is shown."""
+    if version.stamp is None:
+        return {}
+    from odi_assets.nodes.commit_facts import CommitFacts
+
+    facts = CommitFacts.of(version.stamp)
+    hwm = facts.hwm.to_json() if facts.hwm else None
+    return {
+        "run_id": facts.run_id,
+        "mode": facts.mode,
+        "rows_written": facts.rows_written,
+        "increment": facts.increment,
+        "hwm": hwm,
+    }
 
 
 def _row(one: Rewind) -> list[str]:

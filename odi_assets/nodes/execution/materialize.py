@@ -1,4 +1,4 @@
-"""One materialization: read, transform, commit, advance, record. The plan was made before (see ``plan``)."""
+"""One materialization: read, transform, commit, advance. The plan was made before (see ``planning``)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,21 @@ import logging
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.types import Stamp, TableEngine, WriteSpec
 from odi_assets.errors import StateConflictError, TableConflictError
-from odi_assets.nodes.execution.commit_facts import commit_facts
 from odi_assets.nodes.execution.deduplicate import without_loaded
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
-from odi_assets.nodes.execution.resolve_bounds import with_upper_bounds
-from odi_assets.nodes.execution.resolve_partitions import with_partitions
+from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.execution.transform import drop_views, transformed
-from odi_assets.nodes.hwm_text import hwm_text
-from odi_assets.nodes.planning.plan import NodePlan, combined_hwm
+from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
-from odi_assets.nodes.planning.range_plan import require_time_cursor
-from odi_assets.nodes.planning.range_support import range_way
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.errors import unreadable_files_named
-from odi_assets.sources.files import ledger
-from odi_assets.sources.read import load, partition_condition
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.writer import EmbeddedEngine
 
@@ -38,63 +32,53 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Computed:
-    """A node's rows, not computed yet, with the plan they come from.
+class Rows:
+    """A node's rows, not computed yet, with the plan they come from."""
 
-    ``df`` is None when looking at the source showed that nothing is new.
-    """
-
-    plan: NodePlan
-    df: DataFrame | None
+    plan: ResolvedPlan
+    df: DataFrame
     counts: RowCounts
 
-    @property
-    def spark(self) -> SparkSession | None:
-        return None if self.df is None else self.df.sparkSession
 
-    @property
-    def nothing_new(self) -> bool:
-        return self.df is None
+@dataclass(frozen=True)
+class NoRows:
+    """There is nothing to do for ``plan``, as its sources or, after a look at them, their rows tell."""
+
+    plan: NodePlan
+
+
+Computed = Rows | NoRows
 
 
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
-    """Read and transform what ``plan`` names; lazily, but for a pass that fixes an upper bound nothing else tells.
+    """Read and transform what ``plan`` names; lazily, but for what has to be resolved first.
 
     Raises:
         IncrementError: rows have no cursor.
         ConfigError, TransformError, SourceError, TableError: the sources or the transform are not right.
     """
     if plan.nothing_new:
-        return Computed(plan, None, RowCounts())
+        return NoRows(plan)
     with unreadable_files_named(str(plan.key)):
         return _compute(plan, spark)
 
 
 def _compute(plan: NodePlan, spark: SparkSession) -> Computed:
-    plan = with_partitions(with_upper_bounds(plan, spark), spark)
-    if plan.nothing_new:
-        return Computed(plan, None, RowCounts())
-    if plan.bounds is not None:
-        _require_time_cursors(plan, spark)
-    counts = RowCounts.of(plan)
-    sources = {read.name: counts.watch(read, load(spark, read)) for read in plan.reads}
-    df = transformed(spark, plan.node, plan.project.root, sources, str(plan.key))
-    if plan.within is not None and plan.within.column in df.columns:
-        df = df.where(partition_condition(df, plan.within.column, plan.within.values))
-    fresh = without_loaded(df, plan, spark)
+    resolved = resolve(plan, spark)
+    if resolved.nothing_new:
+        return NoRows(resolved)
+    node, within = resolved.node, resolved.write.within
+    counts = RowCounts.of(resolved)
+    sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+    df = transformed(spark, node.config, node.project.root, sources, str(node))
+    if within is not None and within.column in df.columns:
+        df = df.where(within.condition(df))
+    fresh = without_loaded(df, resolved, spark)
     if fresh is None:
         drop_views(spark, sources)
-        return Computed(replace(plan, hwm_after=plan.hwm_before, nothing_new=True), None, RowCounts())
+        return NoRows(resolved.with_nothing_new())
     counts.keep_those_in(fresh)
-    return Computed(plan, fresh, counts)
-
-
-def _require_time_cursors(plan: NodePlan, spark: SparkSession) -> None:
-    ranged = range_way(plan.key, plan.node).source
-    for read in plan.reads:
-        if read.name == ranged:
-            schema = load(spark, replace(read, window=None)).schema
-            require_time_cursor(plan.key, read, {field.name: field.dataType.jsonValue() for field in schema.fields})
+    return Rows(resolved, fresh, counts)
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
@@ -107,16 +91,18 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
         TableError: the target cannot take the rows.
     """
     for wait in _waits():
+        if isinstance(computed, NoRows):
+            return no_data(computed.plan, state, run)
         try:
-            return _commit_once(computed, state, run, engine)
+            return _commit_once(computed, state, run, engine or EmbeddedEngine())
         except TableConflictError as conflict:
-            plan, spark = computed.plan, computed.spark
-            if wait is None or spark is None:
+            if wait is None:
                 raise
+            plan = computed.plan
             _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
             time.sleep(wait)
-            again = plan_node(plan.project, state, plan.key, full_refresh=plan.full_refresh, bounds=plan.bounds)
-            computed = compute(again, spark)
+            again = plan_node(plan.node.project, state, plan.key, plan.request)
+            computed = compute(again, computed.df.sparkSession)
     raise AssertionError("the last wait is None")
 
 
@@ -126,31 +112,30 @@ def _waits() -> Iterator[float | None]:
     yield None
 
 
-def _commit_once(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None) -> NodeResult:
-    plan = computed.plan
-    if computed.df is None:
-        return no_data(plan, state, run)
-    spec = write_spec(plan)
-    stamp = Stamp(plan.app_id, plan.number, commit_facts(plan, run), fences=plan.bounds is None)
-    _write_ledgers(plan)
+def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:
+    plan = rows.plan
+    facts = plan.commit_facts(run).to_json()
+    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
+    _prepare(plan)
     try:
         with unreadable_files_named(str(plan.key)):
-            written = (engine or EmbeddedEngine()).write(computed.df, plan.target, spec, stamp)
-        rows_read = computed.counts.total(written.rows_written)
+            written = engine.write(rows.df, plan.target, write_spec(plan), stamp)
+        rows_read = rows.counts.total(written.rows_written)
     finally:
-        drop_views(computed.df.sparkSession, {read.name: read for read in plan.reads})
-    advance(plan, state, written.version, run.run_id)
+        drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
+    if plan.moves_hwm:
+        advance(plan, state, plan.hwm_after, written.version, run.run_id)
     return succeeded(plan, run, written, rows_read)
 
 
 def write_spec(plan: NodePlan) -> WriteSpec:
     """How the rows of ``plan`` go into its table."""
-    write = plan.node.write
+    write, replaced = plan.node.config.write, plan.write.replace
     return WriteSpec(
-        plan.mode,
+        plan.write.mode,
         write.keys,
-        partition_columns(plan),
-        plan.replace,
+        plan.node.partition_columns,
+        None if replaced is None else tuple({replaced.column: value} for value in replaced.values),
         write.schema_policy,
         write.delete_when,
         write.only_if_newer,
@@ -158,28 +143,21 @@ def write_spec(plan: NodePlan) -> WriteSpec:
     )
 
 
-def partition_columns(plan: NodePlan) -> tuple[str, ...]:
-    """Columns that the node's table is partitioned by."""
-    if plan.node.write.partition_by:
-        return plan.node.write.partition_by
-    return (plan.node.partition.column,) if plan.node.partition else ()
+def _prepare(plan: NodePlan) -> None:
+    if plan.moves_hwm:
+        for read in plan.reads:
+            read.before_commit()
 
 
-def _write_ledgers(plan: NodePlan) -> None:
-    for read in plan.reads:
-        if read.ledger is not None and plan.moves_hwm:
-            ledger.write(plan.target.location, read.ledger)
-
-
-def advance(plan: NodePlan, state: StateBackend, version: int | None, run_id: str) -> None:
+def advance(plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str) -> None:
     """Write the HWM that commit ``version`` carries into state, where it is an index: the commit is what counts."""
-    if not plan.moves_hwm or plan.hwm_after is None:
+    if hwm is None:
         return
-    seen = plan.entry if plan.entry and not plan.entry.deleted else None
+    seen = plan.start.standing
     try:
         state.compare_and_set(
-            plan.state_key,
-            plan.hwm_after,
+            plan.node.state_key,
+            hwm,
             expected_revision=seen.revision if seen else None,
             expected_value=seen.value if seen else None,
             target_commit=version,
@@ -191,7 +169,7 @@ def advance(plan: NodePlan, state: StateBackend, version: int | None, run_id: st
             "carries %s",
             plan.key,
             version,
-            hwm_text(plan.hwm_after),
+            hwm_text(hwm),
         )
 
 
@@ -202,16 +180,14 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     upstream that changed no row. The next plan need not look at them again, and may not be able to: logs are cleaned.
     If this is lost, the target's log tells a lower HWM, above which the same is found again.
     """
-    known = plan.entry if plan.target.exists else None
-    took_note = plan.bounds is None and any(
-        read.incremental and read.stateful is None and read.hwm_after != read.hwm_before for read in plan.reads
-    )
-    if plan.repaired:
-        stamp = plan.target.last_stamp(plan.app_id)
-        advance(replace(plan, hwm_after=plan.hwm_before), state, stamp.version if stamp else 0, run.run_id)
-    elif took_note and known is not None:
-        _write_ledgers(plan)
-        plan = replace(plan, hwm_after=combined_hwm(plan))
-        advance(plan, state, known.target_commit, run.run_id)
-    stamp = committed_by_earlier_attempt(plan, run)
-    return nothing_new(plan, run) if stamp is None else succeeded_before(plan, run, stamp)
+    hwm, entry = plan.hwm_before, plan.start.entry
+    if plan.repaired and plan.moves_hwm:
+        stamp = plan.target.last_stamp(plan.write.app_id)
+        advance(plan, state, hwm, stamp.version if stamp else 0, run.run_id)
+    elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
+        _prepare(plan)
+        hwm = plan.marked()
+        advance(plan, state, hwm, entry.target_commit, run.run_id)
+    result = nothing_new(plan, run, hwm)
+    earlier = committed_by_earlier_attempt(plan, run)
+    return result if earlier is None else succeeded_before(plan, result, earlier)

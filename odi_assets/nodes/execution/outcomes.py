@@ -1,4 +1,4 @@
-"""What a run of a node came to: its result, and its row of run history."""
+"""What a run of a node came to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
@@ -14,34 +13,32 @@ from odi_assets.delta.changes import changes
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.delta.types import WriteResult
-from odi_assets.nodes.history import attempts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.position import table_position
-from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import RunRecord, RunStatus
+from odi_assets.sources.delta.source import table_position
+from odi_assets.state.records import RunStatus
 
 _log = logging.getLogger(__name__)
 
 
 def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
     """The result of a node whose rows were committed."""
-    column = plan.node.partition.column if plan.node.partition else None
+    column = _partition_column(plan)
     metrics: dict[str, Any] = {
         "rows_updated": written.rows_updated,
         "rows_total": written.rows_total,
         "files_added": written.files_added,
         "files_removed": written.files_removed,
         "bytes_written": written.bytes_written,
-        "mode": plan.mode.value,
-        "inputs": dict(plan.inputs),
+        "mode": plan.write.mode.value,
+        "inputs": plan.inputs,
         "target": _left_at(plan, written),
         **_told(plan, written),
     }
-    excluded = [read.excluded for read in plan.reads if read.excluded]
+    excluded = sum(read.excluded for read in plan.reads)
     if excluded:
-        metrics["rows_without_cursor"] = sum(excluded)
+        metrics["rows_without_cursor"] = excluded
     return NodeResult(
         plan.key,
         RunStatus.SUCCESS,
@@ -52,7 +49,7 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         rows_written=written.rows_written,
         rows_total=written.rows_total,
         hwm_before=plan.hwm_before,
-        hwm_after=plan.hwm_after if plan.moves_hwm else plan.hwm_before,
+        hwm_after=plan.hwm_after,
         table_version=written.version,
         columns=written.columns,
         partitions=tuple(p[column] for p in written.partitions) if column else (),
@@ -60,8 +57,8 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
     )
 
 
-def nothing_new(plan: NodePlan, run: RunInfo) -> NodeResult:
-    """The result of a node that had nothing to do."""
+def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
+    """The result of a node that had nothing to do; ``hwm`` is its HWM now."""
     return NodeResult(
         plan.key,
         RunStatus.NO_DATA,
@@ -72,35 +69,36 @@ def nothing_new(plan: NodePlan, run: RunInfo) -> NodeResult:
         rows_written=0,
         rows_total=plan.target.rows if plan.target.exists else None,
         hwm_before=plan.hwm_before,
-        hwm_after=plan.hwm_after,
+        hwm_after=hwm,
         table_version=plan.target.version,
-        metrics={"inputs": dict(plan.inputs), "target": table_position(plan.target)},
+        metrics={"inputs": plan.inputs, "target": table_position(plan.target)},
     )
 
 
 def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp | None:
     """The node's last commit, if an attempt before this one of the same run made it and failed after it."""
-    stamp = plan.target.last_stamp(plan.app_id) if run.attempt > 1 else None
-    return stamp if stamp is not None and stamp.facts.get("run_id") == run.run_id else None
+    stamp = plan.target.last_stamp(plan.write.app_id) if run.attempt > 1 else None
+    return stamp if stamp is not None and CommitFacts.of(stamp).run_id == run.run_id else None
 
 
-def succeeded_before(plan: NodePlan, run: RunInfo, stamp: CommittedStamp) -> NodeResult:
-    """The result of a node that is tried again and has nothing to do, because an earlier attempt did commit."""
-    column, facts = plan.node.partition.column if plan.node.partition else None, stamp.facts
+def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) -> NodeResult:
+    """The ``result`` of a node that is tried again and has nothing to do, because an earlier attempt did commit."""
+    column, facts = _partition_column(plan), CommitFacts.of(stamp)
     touched = [p for one in changes(plan.target, stamp.version - 1, stamp.version).commits for p in one.partitions]
-    known = plan.entry.value if plan.entry and not plan.entry.deleted else None
+    standing = plan.start.standing
+    counted = {"rows_updated": facts.rows_updated, "mode": facts.mode}
     return replace(
-        nothing_new(plan, run),
+        result,
         status=RunStatus.SUCCESS,
-        increment=f"{facts.get('increment')} (committed by attempt {facts.get('attempt')})",
+        increment=f"{facts.increment} (committed by attempt {facts.attempt})",
         rows_read=None,
-        rows_written=facts.get("rows_written"),
-        hwm_before=known if plan.repaired else plan.hwm_before,
+        rows_written=facts.rows_written,
+        hwm_before=(standing.value if standing else None) if plan.repaired else plan.hwm_before,
         table_version=stamp.version,
         partitions=tuple(p[column] for p in touched) if column else (),
         metrics={
-            **{name: facts[name] for name in ("rows_updated", "mode") if name in facts},
-            "inputs": dict(plan.inputs),
+            **{name: value for name, value in counted.items() if value is not None},
+            "inputs": plan.inputs,
             "target": {"table_id": plan.target.table_id, "version": stamp.version},
         },
     )
@@ -126,7 +124,7 @@ def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     """What only some writes have to tell."""
     if written.columns_ignored:
         _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
-    told: dict[str, Any] = {"rows_deleted": written.rows_deleted} if plan.node.write.delete_when else {}
+    told: dict[str, Any] = {"rows_deleted": written.rows_deleted} if plan.node.config.write.delete_when else {}
     if written.columns_added:
         told["columns_added"] = list(written.columns_added)
     if written.columns_ignored:
@@ -137,7 +135,7 @@ def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
         _log.warning(
             "%s: its sources have no rows %s: what its table had there is gone, %s",
             plan.key,
-            plan.bounds,
+            plan.request.bounds,
             f"{emptied:,} row{'' if emptied == 1 else 's'}",
         )
     return told
@@ -145,7 +143,7 @@ def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
 
 def _emptied(plan: NodePlan, written: WriteResult) -> int:
     """How many rows a range lost for which the sources have none any more."""
-    if plan.bounds is None or written.rows_written or written.rows_total is None:
+    if plan.request.bounds is None or written.rows_written or written.rows_total is None:
         return 0
     return max(0, (plan.target.rows or 0) - written.rows_total)
 
@@ -155,43 +153,9 @@ def _left_at(plan: NodePlan, written: WriteResult) -> Mapping[str, Any]:
     return {"table_id": made.table_id, "version": written.version}
 
 
+def _partition_column(plan: NodePlan) -> str | None:
+    return plan.node.config.partition.column if plan.node.config.partition else None
+
+
 def _seconds(run: RunInfo) -> float:
     return max(0.0, time.time() - run.started_at.timestamp())
-
-
-def record(
-    project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
-) -> None:
-    """Write the node's row of run history, and forget that the attempt is open."""
-    ended = datetime.now(UTC)
-    state.record_runs(
-        [
-            RunRecord(
-                run_id=run.run_id,
-                project=project.config.project,
-                pipeline_name=result.key.pipeline,
-                node_name=result.key.node,
-                status=result.status,
-                rows_processed=result.rows_written,
-                duration_ms=int(result.seconds * 1000),
-                metrics={
-                    **result.metrics,
-                    "rows_read": result.rows_read,
-                    "rows_written": result.rows_written,
-                    "increment": result.increment,
-                },
-                environment=project.environment,
-                timestamp=ended,
-                started_at=run.started_at,
-                partition_key=partition_key,
-                trigger=run.trigger,
-                attempt=run.attempt,
-                hwm_before=result.hwm_before,
-                hwm_after=result.hwm_after,
-                table_version=result.table_version,
-                code_version=run.code_version,
-                error=result.error,
-            )
-        ]
-    )
-    attempts.end(project, result.key, run.run_id, run.attempt)

@@ -9,10 +9,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from odi_assets.config.models import WriteMode
-from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.sources.cursor.window import reads_again
-from odi_assets.sources.model import ReadPlan
+from odi_assets.nodes.planning.plan import ResolvedPlan
+from odi_assets.sources.reads import Read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -36,17 +34,18 @@ class RowCounts:
     observed: dict[str, Observation] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: NodePlan) -> RowCounts:
+    def of(cls, plan: ResolvedPlan) -> RowCounts:
         """Counts of the sources of ``plan``, none taken yet."""
         return cls(_stores_what_it_reads(plan))
 
-    def watch(self, read: ReadPlan, rows: DataFrame) -> DataFrame:
+    def watch(self, read: Read, rows: DataFrame) -> DataFrame:
         """``rows``, counted on their way."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        if read.known_rows is not None:
-            self.known[read.name] = read.known_rows
+        known = read.rows_known
+        if known is not None:
+            self.known[read.name] = known
             return rows
         if self.as_stored:
             return rows
@@ -72,13 +71,12 @@ class RowCounts:
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def _stores_what_it_reads(plan: NodePlan) -> bool:
-    write = plan.node.write
-    if plan.node.transform is not None or plan.within is not None or plan.mode is not write.mode:
+def _stores_what_it_reads(plan: ResolvedPlan) -> bool:
+    config, write = plan.node.config, plan.node.config.write
+    if config.transform is not None or plan.write.within is not None or plan.write.mode is not write.mode:
         return False
-    if write.delete_when is not None or write.only_if_newer is not None or write.mode is WriteMode.APPEND_ONCE:
-        return False
-    return not any(reads_again(read) for read in plan.reads)
+    chooses = write.delete_when is not None or write.only_if_newer is not None or not write.mode.traits.stores_every_row
+    return not chooses and all(read.overlap is None for read in plan.reads)
 
 
 def _plan_text(frame: DataFrame) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ def _sql(spark: SparkSession, sql: str, sources: Mapping[str, DataFrame], label:
         raise TransformError(f"the SQL of {label} is not right: {error}", node=label) from error
 
 
-def drop_views(spark: SparkSession, names: Mapping[str, Any]) -> None:
+def drop_views(spark: SparkSession, names: Iterable[str]) -> None:
     """Forget the views of a node, once its rows are written (Spark Connect resolves them that late)."""
     for name in names:
         spark.catalog.dropTempView(name)

@@ -10,18 +10,16 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
-from odi_assets.nodes.fences import app_ids
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import Attempt
+from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.rewind import TRIGGER as REWIND
-from odi_assets.nodes.result import PARTIAL
+from odi_assets.nodes.result import PARTIAL, REWIND
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
-from odi_assets.state.values import decode
 
 GRACE = timedelta(minutes=15)
 """How long a commit may stand without a row before its run, of which nothing else is known, counts as gone."""
-_KEPT = ("rows_written", "rows_updated", "mode", "increment")
 _log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(days=1)
 
@@ -81,7 +79,7 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
     oldest = min((row.started_at or row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
     found = []
     for stamp in TableHandle.open(project.target(key)).stamps():
-        if stamp.app_id not in app_ids(key) or "run_id" not in stamp.facts or stamp.committed_at < oldest:
+        if stamp.app_id not in app_ids(key) or not _names_run(stamp) or stamp.committed_at < oldest:
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.number) not in known:
@@ -92,21 +90,24 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
 def _last_stamps(project: Project, key: NodeKey) -> list[CommittedStamp]:
     table = TableHandle.open(project.target(key))
     found = (table.last_stamp(app_id) for app_id in app_ids(key))
-    return [stamp for stamp in found if stamp is not None and "run_id" in stamp.facts]
+    return [stamp for stamp in found if stamp is not None and _names_run(stamp)]
+
+
+def _names_run(stamp: CommittedStamp) -> bool:
+    return CommitFacts.of(stamp).run_id is not None
 
 
 def attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
     """The attempt that made a commit, as far as the commit tells."""
-    number = int(stamp.facts.get("attempt") or 1)
-    bounds = stamp.facts.get("bounds")
+    facts = CommitFacts.of(stamp)
     return Attempt(
         key,
-        str(stamp.facts["run_id"]),
-        number,
+        str(facts.run_id),
+        facts.attempt or 1,
         stamp.committed_at,
-        trigger=REWIND if stamp.facts.get("mode") == REWIND else None,
-        partition_key="...".join(bounds) if bounds else None,
-        partial=bool(stamp.facts.get(PARTIAL)),
+        trigger=REWIND if facts.mode == REWIND else None,
+        partition_key="...".join(facts.bounds) if facts.bounds else None,
+        partial=facts.partial,
     )
 
 
@@ -114,8 +115,8 @@ def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
     if attempt.key not in project.graph.nodes:
         return None
     for stamp in TableHandle.open(project.target(attempt.key)).stamps():
-        same_run = stamp.facts.get("run_id") == attempt.run_id and stamp.facts.get("node") == str(attempt.key)
-        if same_run and int(stamp.facts.get("attempt") or 1) == attempt.number:
+        facts = CommitFacts.of(stamp)
+        if (facts.run_id, facts.node, facts.attempt or 1) == (attempt.run_id, str(attempt.key), attempt.number):
             return stamp
         if stamp.committed_at < attempt.began - _CLOCKS_APART:
             return None
@@ -123,22 +124,27 @@ def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
 
 
 def _succeeded(project: Project, attempt: Attempt, stamp: CommittedStamp) -> RunRecord:
-    facts = stamp.facts
-    metrics: dict[str, object] = {name: facts[name] for name in _KEPT if name in facts}
-    metrics["inputs"] = facts.get("positions")
+    facts = CommitFacts.of(stamp)
+    counted = {
+        "rows_written": facts.rows_written,
+        "rows_updated": facts.rows_updated,
+        "mode": facts.mode,
+        "increment": facts.increment,
+    }
+    metrics: dict[str, object] = {name: value for name, value in counted.items() if value is not None}
+    metrics["inputs"] = facts.positions
     target = TableHandle.open(project.target(attempt.key), stamp.version)
     metrics["target"] = {"table_id": target.table_id, "version": stamp.version}
-    hwm = facts.get("hwm")
     return _row(
         project,
         attempt,
         RunStatus.SUCCESS,
         max(attempt.began, stamp.committed_at),
-        rows=facts.get("rows_written"),
+        rows=facts.rows_written,
         metrics=metrics,
-        hwm_after=decode(hwm["value"], hwm["type"]) if hwm else None,
+        hwm_after=facts.hwm.value if facts.hwm else None,
         version=stamp.version,
-        code_version=facts.get("code_version"),
+        code_version=facts.code_version,
     )
 
 

@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from odi_assets.config.graph import NodeKey, state_key
-from odi_assets.config.models import FileFormat
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.code_version import code_version
-from odi_assets.nodes.hwm_text import hwm_text
-from odi_assets.nodes.planning.sources import source_specs, waited_for
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.rewind import TRIGGER as REWIND
-from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, NodeResult
-from odi_assets.sources.files.listing import list_files
-from odi_assets.sources.position import difference, files_position, table_difference
-from odi_assets.sources.reads import SourceSpec
+from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, REWIND, NodeResult
+from odi_assets.sources.delta.source import table_change
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode, encode
@@ -86,26 +82,21 @@ def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord
 def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecord) -> str | None:
     if code_version(project, key) != last.code_version:
         return "its code or configuration changed"
-    target = table_difference(last.metrics.get(TARGET), TableHandle.open(project.target(key)))
+    node = Node(project, key)
+    target = table_change(last.metrics.get(TARGET), TableHandle.open(node.location))
     if target is not None:
         return f"its table changed: {target}"
-    hwm = state.get_hwm(state_key(key, project.node(key)))
+    hwm = state.get_hwm(node.state_key)
     if _as_recorded(hwm) != last.hwm_after:
         return f"its HWM is {hwm_text(hwm) or 'gone'}, and it was {hwm_text(last.hwm_after) or 'none'}"
     inputs = last.metrics.get(INPUTS) or {}
-    for spec in source_specs(project, key):
-        if (text := _source_changed(spec, inputs.get(spec.name))) is not None:
-            return f"{spec.label} changed: {text}"
-    for other in waited_for(project, key):
-        if (text := table_difference(inputs.get(str(other)), TableHandle.open(project.target(other)))) is not None:
+    for source in node.sources:
+        if (text := source.change_since(inputs.get(source.name))) is not None:
+            return f"{source.label} changed: {text}"
+    for other in node.waits_for:
+        if (text := table_change(inputs.get(str(other)), TableHandle.open(project.target(other)))) is not None:
             return f"{other}, which it depends on, changed: {text}"
     return None
-
-
-def _source_changed(spec: SourceSpec, then: Mapping[str, Any] | None) -> str | None:
-    if spec.format is FileFormat.DELTA:
-        return table_difference(then, TableHandle.open(spec.location))
-    return difference(then, files_position(list_files(spec.base, spec.path)))
 
 
 def _as_recorded(hwm: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
-from odi_assets.nodes.planning.planner import plan_node
-from odi_assets.nodes.planning.time_range import Bounds
+from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
 
 
@@ -49,15 +49,13 @@ def forecast(
     project: Project,
     state: StateBackend,
     keys: Sequence[NodeKey],
-    *,
-    full_refresh: bool = False,
-    bounds: Bounds | None = None,
+    request: RunRequest = NEW_DATA,
 ) -> list[Forecast]:
     """Plan ``keys``, which are in the order they run. Changes nothing; a node that cannot be planned has its error."""
     found: dict[NodeKey, Forecast] = {}
     for key in keys:
         writing = [up for up in project.graph.upstream(key) if up in found and found[up].action in {"write", "follow"}]
-        found[key] = _forecast(project, state, key, writing, full_refresh, bounds)
+        found[key] = _forecast(project, state, key, writing, request)
     return list(found.values())
 
 
@@ -66,14 +64,13 @@ def _forecast(
     state: StateBackend,
     key: NodeKey,
     writing: Sequence[NodeKey],
-    full_refresh: bool,
-    bounds: Bounds | None,
+    request: RunRequest,
 ) -> Forecast:
     missing = [up for up in writing if not TableHandle.open(project.target(up)).exists]
     if missing:
         return Forecast(key, "follow", f"what {_names(missing, key)} will hold: not written yet")
     try:
-        plan = plan_node(project, state, key, full_refresh=full_refresh, bounds=bounds)
+        plan = plan_node(project, state, key, request)
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
     if plan.nothing_new and writing:

@@ -3,118 +3,194 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odi_assets.config.graph import NodeKey, state_key
-from odi_assets.config.models import NodeConfig, WriteMode
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.fences import app_id, range_app_id
-from odi_assets.nodes.hwm_text import hwm_text
-from odi_assets.nodes.planning.time_range import Bounds
-from odi_assets.nodes.project import READ_VIEW, Project
-from odi_assets.sources.model import UNKNOWN, PartitionFilter, ReadPlan
-from odi_assets.state.records import HwmEntry
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.start import Start
+from odi_assets.nodes.request import RunRequest
+from odi_assets.nodes.result import RunInfo
+from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text
+from odi_assets.sources.reads import Partitions, PlannedRead, Read
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """How the rows will go into the table.
+
+    Attributes:
+        mode: not always as the project file says: a full refresh, or a source that has to be read whole, replaces the
+            table.
+        app_id, number: the fence of the commit.
+        replace: the partitions to replace. None: just those that rows are written to.
+        within: the partitions that rows to be written are in; others are left out. None: all rows are written.
+    """
+
+    mode: WriteMode
+    app_id: str
+    number: int
+    replace: Partitions | None = None
+    within: Partitions | None = None
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What one run of a node will do.
+    """What one run of a node will do. What only Spark can tell of its reads is added by ``execution.resolve``.
 
     Attributes:
-        reads: one plan per source.
         target: the node's table, at the version whose fence was checked.
-        mode: how the rows will be written, which is not always how the project file says: a full refresh, or a
-            source that has to be read whole, replaces the table.
-        replace: partitions to replace, for partition_overwrite; None: just those that rows are written to.
-        number: the fence of the commit.
-        entry: the HWM entry as read from state; a tombstone too.
-        bounds: set for bounded runs, which never touch the HWM.
-        within: of a bounded run, the partitions that the rows to be written are in; others are left out.
-        repaired: the target's log was ahead of state, and the HWM was taken from there.
-        nothing_new: no incremental source is ahead of its HWM: nothing is to be done.
-        inputs: where each source stood, and each node that this one waits for without reading it.
+        start: the HWM that the run starts from.
+        reads: one per source.
+        recompute: the partition column, if the partitions that gained rows will be computed anew from all of their
+            rows, and only those rows tell which partitions they are.
+        waited: where each node stood that this one waits for without reading it.
+        nothing_new: no source is ahead of its mark: nothing is to be done.
     """
 
-    project: Project
-    key: NodeKey
-    node: NodeConfig
-    reads: tuple[ReadPlan, ...]
+    node: Node
+    request: RunRequest
     target: TableHandle
-    mode: WriteMode
-    number: int
-    hwm_before: Any
-    hwm_after: Any
-    entry: HwmEntry | None
-    replace: tuple[Mapping[str, str | None], ...] | None = None
-    bounds: Bounds | None = None
-    within: PartitionFilter | None = None
-    full_refresh: bool = False
-    repaired: bool = False
+    start: Start
+    write: WritePlan
+    reads: tuple[PlannedRead, ...]
+    recompute: str | None = None
+    waited: Mapping[str, Any] = field(default_factory=dict)
     nothing_new: bool = False
-    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def app_id(self) -> str:
-        return app_id(self.key) if self.bounds is None else range_app_id(self.key)
+    def key(self) -> NodeKey:
+        return self.node.key
 
     @property
-    def state_key(self) -> str:
-        return state_key(self.key, self.node)
+    def repaired(self) -> bool:
+        """The target's log was ahead of state, and the HWM was taken from there."""
+        return self.start.repaired
+
+    @property
+    def hwm_before(self) -> Any:
+        return self.start.hwm
+
+    @property
+    def hwm_after(self) -> Any:
+        """The HWM once the rows are in the target, as state stores it; UNRESOLVED while one of the reads is."""
+        return self.start.hwm if self.nothing_new or not self.moves_hwm else self.marked()
 
     @property
     def moves_hwm(self) -> bool:
         """Whether a commit of this plan carries an HWM."""
-        return self.bounds is None and any(read.incremental for read in self.reads)
+        return self.request.bounds is None and bool(self._following)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Where each source stood, and each node that was waited for."""
+        return {**self.waited, **{read.name: read.snapshot.position for read in self.reads}}
 
     @property
     def summary(self) -> str:
         """What will be read, in words."""
-        if self.bounds is not None:
-            return f"{self.bounds}"
-        if len(self.reads) == 1:
-            return self.reads[0].summary
+        if self.request.bounds is not None:
+            return str(self.request.bounds)
         # Where nothing is to be done, the inputs that would be read whole are not read either.
-        reads = [read for read in self.reads if read.incremental or not self.nothing_new]
-        return "; ".join(f"{read.name}: {read.summary}" for read in reads)
+        reads = [read for read in self.reads if read.follows or not self.nothing_new or len(self.reads) == 1]
+        text = "; ".join(read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in reads)
+        if self.write.replace is not None and self.recompute is None:
+            count = len(self.write.replace.values)
+            return f"{text}; the whole of {count:,} partition{'' if count == 1 else 's'} of {self.write.replace.column}"
+        return f"{text}; the whole of each {self.recompute} they touch" if self.recompute else text
+
+    def marked(self) -> Any:
+        """The HWM that the marks of all reads make, as state stores it."""
+        marks: dict[str, Mark] = {}
+        for read in self._following:
+            if isinstance(read.after, Unresolved):
+                return UNRESOLVED
+            if read.after is not None:
+                marks[read.name] = read.after
+        return self.node.hwm(marks)
+
+    @property
+    def _following(self) -> list[PlannedRead]:
+        return [read for read in self.reads if read.follows]
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON-ready values, for ``odi plan --json`` and for the commit's metadata."""
+        """The plan as JSON-ready values, for ``odi plan --json``."""
+        after = self.hwm_after
         return {
             "pipeline": self.key.pipeline,
             "node": self.key.node,
             "action": "nothing" if self.nothing_new else "write",
-            "mode": self.mode.value,
+            "mode": self.write.mode.value,
             "summary": self.summary,
             "hwm_before": hwm_text(self.hwm_before),
-            "hwm_after": hwm_text(self.hwm_after),
+            "hwm_after": str(after) if isinstance(after, Unresolved) else hwm_text(after),
             "table_version": self.target.version,
-            "full_refresh": self.full_refresh,
-            "bounds": str(self.bounds) if self.bounds else None,
-            "reads": [
-                {
-                    "name": read.name,
-                    "source": read.label,
-                    "format": read.format,
-                    "incremental": read.incremental,
-                    "summary": read.summary,
-                    "files": len(read.files) if read.files is not None else None,
-                    "rows": read.known_rows,
-                    "hwm_before": hwm_text(read.hwm_before),
-                    "hwm_after": hwm_text(read.hwm_after),
-                }
-                for read in self.reads
-            ],
+            "full_refresh": self.request.full_refresh,
+            "bounds": str(self.request.bounds) if self.request.bounds else None,
+            "reads": [read.to_json() for read in self.reads],
         }
 
 
-def combined_hwm(plan: NodePlan) -> Any:
-    """The node's HWM once all its reads are in the target; UNKNOWN while one of them is."""
-    following = [read for read in plan.reads if read.incremental]
-    if not following:
-        return plan.hwm_before
-    if any(read.hwm_after is UNKNOWN for read in following):
-        return UNKNOWN
-    if following[0].name == READ_VIEW and len(following) == 1:
-        return following[0].hwm_after
-    return {read.name: read.hwm_after for read in following if read.hwm_after is not None}
+@dataclass(frozen=True)
+class ResolvedPlan(NodePlan):
+    """A plan of which everything is known that its commit depends on."""
+
+    reads: tuple[Read, ...]
+
+    @classmethod
+    def of(cls, plan: NodePlan, reads: tuple[Read, ...], write: WritePlan) -> ResolvedPlan:
+        """``plan`` with its reads resolved. It has nothing to do if none of its sources turned out to be ahead."""
+        following = [read for read in reads if read.follows]
+        nothing = plan.nothing_new or (bool(following) and all(read.nothing_new for read in following))
+        return cls(
+            plan.node,
+            plan.request,
+            plan.target,
+            plan.start,
+            write,
+            reads,
+            recompute=plan.recompute,
+            waited=plan.waited,
+            nothing_new=nothing,
+        )
+
+    def with_nothing_new(self) -> ResolvedPlan:
+        """The same plan, after its rows turned out to be in the target already."""
+        return replace(self, nothing_new=True)
+
+    def commit_facts(self, run: RunInfo) -> CommitFacts:
+        """What the commit of this plan says of itself."""
+        entry, bounds = self.start.entry, self.request.bounds
+        return CommitFacts(
+            node=str(self.key),
+            run_id=run.run_id,
+            attempt=run.attempt,
+            mode=self.write.mode.value,
+            increment=self.summary,
+            code_version=run.code_version,
+            positions=self.inputs,
+            state_revision=entry.revision if entry else 0,
+            state_updated_at=entry.updated_at if entry else None,
+            inputs=self._input_versions(),
+            partial=run.partial,
+            bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
+            hwm=self._committed_hwm() if self.moves_hwm else None,
+        )
+
+    def _committed_hwm(self) -> CommittedHwm:
+        following = [read for read in self.reads if read.follows]
+        remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
+        return CommittedHwm.of(self.hwm_after, remembered, {read.name: read.snapshot.identity for read in following})
+
+    def _input_versions(self) -> dict[str, int]:
+        """By upstream node, the version of its table that the rows were read from: what a rewind there would undo."""
+        versions = {read.name: read.snapshot.table_version for read in self.reads}
+        found: dict[str, int] = {}
+        for name, given in self.node.config.inputs.items():
+            version = versions.get(name)
+            if version is not None:
+                found[str(self.node.project.graph.resolve(self.key, given.node))] = version
+        return found

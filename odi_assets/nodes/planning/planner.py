@@ -4,78 +4,77 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.fences import app_id, range_app_id
-from odi_assets.nodes.planning.plan import NodePlan, combined_hwm
-from odi_assets.nodes.planning.range_plan import bounded
-from odi_assets.nodes.planning.range_support import require_ranges
-from odi_assets.nodes.planning.read_scope import incremental
-from odi_assets.nodes.planning.sources import hwm_of, memories, source_specs, waited_positions
-from odi_assets.nodes.planning.starting_hwm import require_memory, trusted_hwm
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node, app_id, range_app_id
+from odi_assets.nodes.planning.increment import planned_increment
+from odi_assets.nodes.planning.plan import NodePlan, WritePlan
+from odi_assets.nodes.planning.range import planned_range
+from odi_assets.nodes.planning.start import Start, marks_of, require_memory, start_of
 from odi_assets.nodes.planning.target_check import require_target
-from odi_assets.nodes.planning.time_range import Bounds
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.hwm_of_version import holds_rows_of_runs, remembers
-from odi_assets.sources.reads import plan_source
+from odi_assets.nodes.request import RunRequest
+from odi_assets.sources.delta.source import table_position
 from odi_assets.state.backend import StateBackend
 
+NEW_DATA = RunRequest()
+"""The request of a run that takes in what is new."""
 
-def plan_node(
-    project: Project,
-    state: StateBackend,
-    key: NodeKey,
-    *,
-    full_refresh: bool = False,
-    bounds: Bounds | None = None,
-) -> NodePlan:
+
+def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunRequest = NEW_DATA) -> NodePlan:
     """Decide what a run of ``key`` will do: look at state, the target's fence and the sources. Changes nothing.
 
     Raises:
-        ConfigError: no such node, or it cannot be run with these bounds.
+        ConfigError: no such node, or it cannot be run as requested.
         TargetBehindStateError: state knows an HWM, and the target that should hold its rows is gone or older.
         IncrementError, SourceError, TableError: a source cannot be planned.
     """
-    node = project.node(key)
-    if bounds is not None:
-        require_ranges(project, (key,), bounds)
-    target = TableHandle.open(project.target(key))
-    entry = state.get_entry(state_key(key, node), deleted=True)
-    hwm, repaired = trusted_hwm(entry, target, app_id(key))
-    if bounds is None and not full_refresh:
-        require_target(key, state_key(key, node), hwm, entry, target)
-        if node.write.mode is WriteMode.APPEND and any(spec.incremental for spec in source_specs(project, key)):
-            require_memory(key, state_key(key, node), entry, target, app_id(key))
-        # Without an HWM all is read; added to what earlier runs left in the table, it would be there twice.
-        full_refresh = hwm is None and remembers(node) and holds_rows_of_runs(key, target)
-    start = None if full_refresh or bounds is not None else hwm
-    typed = repaired or entry is None or entry.value_type is not None
-    known = memories(node, target, key, start, typed=typed)
-    specs = source_specs(project, key, target.location if bounds is None else None)
-    sources = {spec.name: plan_source(spec, hwm_of(start, spec, key), known.get(spec.name)) for spec in specs}
+    node = Node(project, key)
+    target = TableHandle.open(node.location)
+    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    fence = app_id(key) if request.bounds is None else range_app_id(key)
     plan = NodePlan(
-        project=project,
-        key=key,
-        node=node,
-        reads=tuple(source.plan for source in sources.values()),
-        target=target,
-        mode=node.write.mode,
-        number=target.transaction_number(range_app_id(key) if bounds else app_id(key)) + 1,
-        hwm_before=hwm,
-        hwm_after=hwm,
-        entry=entry,
-        bounds=bounds,
-        full_refresh=full_refresh,
-        repaired=repaired,
-        inputs={**waited_positions(project, key), **{name: s.plan.position for name, s in sources.items()}},
+        node,
+        request,
+        target,
+        start,
+        WritePlan(node.config.write.mode, fence, target.transaction_number(fence) + 1),
+        reads=(),
+        waited={str(other): table_position(TableHandle.open(project.target(other))) for other in node.waits_for},
     )
-    if bounds is not None:
-        return bounded(plan, bounds)
-    if full_refresh:
-        return _with_hwm(replace(plan, mode=WriteMode.OVERWRITE, reads=tuple(r.whole() for r in plan.reads)))
-    return _with_hwm(incremental(plan, sources))
+    if request.bounds is not None:
+        return planned_range(plan, request.bounds)
+    if request.full_refresh or _starts_over(node, start, target):
+        return _full_refresh(plan)
+    marks = marks_of(node, start, target)
+    return planned_increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
 
 
-def _with_hwm(plan: NodePlan) -> NodePlan:
-    return plan if plan.nothing_new else replace(plan, hwm_after=combined_hwm(plan))
+def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:
+    """Whether the table has to be replaced: without an HWM all is read, and added to what earlier runs left in the
+    table, it would be there twice.
+
+    Raises:
+        TargetBehindStateError: rows below the HWM are gone from the target.
+        StateError: nothing tells any more up to where the table was loaded.
+    """
+    require_target(node, start, target)
+    if not node.config.write.mode.traits.takes_rows_again and node.remembers:
+        require_memory(node, start, target)
+    return start.hwm is None and node.remembers and holds_rows_of_runs(node, target)
+
+
+def holds_rows_of_runs(node: Node, target: TableHandle) -> bool:
+    """Whether a node's table, as it stands, may hold rows of its increments: not if they were all undone."""
+    if not target.transaction_number(app_id(node.key)):
+        return False
+    last = target.last_stamp(app_id(node.key))
+    return last is None or not CommitFacts.of(last).before_first_run
+
+
+def _full_refresh(plan: NodePlan) -> NodePlan:
+    reads = tuple(source.plan(None).whole() for source in plan.node.sources)
+    request = RunRequest(full_refresh=True)
+    return replace(plan, request=request, write=replace(plan.write, mode=WriteMode.OVERWRITE), reads=reads)

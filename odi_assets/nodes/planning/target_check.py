@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import Commit
-from odi_assets.delta.restore import forget_missing_files, missing_files
+from odi_assets.delta.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
-from odi_assets.nodes.fences import app_id
-from odi_assets.nodes.hwm_text import hwm_text
-from odi_assets.nodes.project import Project
-from odi_assets.sources.files import ledger
-from odi_assets.state.backend import StateBackend
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.start import Start
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import NO_TABLE, HwmEntry
 
 _LOOKED_AT = 8
@@ -34,23 +31,23 @@ class Undoing:
         return f"{self.how} by somebody else, at version {self.commit.version}"
 
 
-def require_target(key: NodeKey, state_name: str, hwm: Any, entry: HwmEntry | None, target: TableHandle) -> None:
+def require_target(node: Node, start: Start, target: TableHandle) -> None:
     """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would begin above a hole."""
-    if hwm is None or entry is None:
+    entry = start.entry
+    if start.hwm is None or entry is None:
         return
-    why = what_is_behind(key, entry, target)
+    why = what_is_behind(node.key, entry, target)
     if why is None:
         return
-    where = f"{key.pipeline} --node {key.node}"
     raise TargetBehindStateError(
-        f"{key}: state says it was loaded up to {hwm_text(hwm)}{_held(entry)}; "
+        f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{_held(entry)}; "
         f"the table at {target.location.uri} {why}",
-        fix=f"reset: rebuild it from its sources (odi run {where} --full-refresh); "
-        f"or rewind: put the table and its HWM back together (odi state rewind {key} --list); "
-        f"or accept: go on with the table as it is (odi state accept {key})",
-        node=str(key),
-        key=state_name,
-        hwm=hwm,
+        fix=f"reset: rebuild it from its sources (odi run {node.command} --full-refresh); "
+        f"or rewind: put the table and its HWM back together (odi state rewind {node} --list); "
+        f"or accept: go on with the table as it is (odi state accept {node})",
+        node=str(node),
+        key=node.state_key,
+        hwm=start.hwm,
         target=target.location.uri,
     )
 
@@ -103,32 +100,3 @@ def _without_files(target: TableHandle) -> str | None:
     files = target.live_files
     gone = missing_files(target.location, files[:: max(1, len(files) // _LOOKED_AT)])
     return f"has lost files of its version {target.version}, {gone[0]} among them" if gone else None
-
-
-def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
-    """Take a node's table as what its HWM stands for, whatever became of it; None if the node has no HWM.
-
-    The next run goes on above the HWM: what the table no longer holds is not loaded again. Files of it that are gone
-    leave it in a commit, for no reader could read it otherwise.
-
-    Raises:
-        StateConflictError: somebody else changed the HWM since.
-    """
-    name = state_key(key, project.node(key))
-    entry = state.get_entry(name)
-    if entry is None:
-        return None
-    target = TableHandle.open(project.target(key))
-    if target.exists and missing_files(target.location, target.live_files):
-        forget_missing_files(target)
-        target = target.refreshed()
-    commit = NO_TABLE if target.version is None else target.version
-    value = _without_lost_ledger(entry.value, target)
-    return state.compare_and_set(name, value, expected_revision=entry.revision, target_commit=commit)
-
-
-def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:
-    """``hwm`` as it says by itself which files were loaded, if the ledger that it names left with its table."""
-    if not isinstance(hwm, dict) or "ledger" not in hwm or ledger.is_there(target.location, hwm, str(target.location)):
-        return hwm
-    return {name: value for name, value in hwm.items() if name != "ledger"}

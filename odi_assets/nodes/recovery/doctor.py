@@ -7,24 +7,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
-from odi_assets.nodes.fences import app_id
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, stamps_without_row
-from odi_assets.nodes.hwm_text import hwm_text
-from odi_assets.nodes.planning.sources import rows_are_known_by_keys
-from odi_assets.nodes.planning.starting_hwm import committed_hwm
+from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.hwm_of_version import remembers
 from odi_assets.nodes.recovery.recover import find_recovery
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
-from odi_assets.state.values import encode
 from odi_assets.util.process import is_gone
 
 
@@ -75,58 +72,59 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
 
 
 def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
-    target = TableHandle.open(project.target(key))
-    yield from _hwm(project, state, key, target)
+    node = Node(project, key)
+    target = TableHandle.open(node.location)
+    yield from _hwm(node, state, target)
     yield from _files(key, target)
     yield from _history(project, state, key, target)
     if target.exists:
-        yield from _inputs(project, state, key)
+        yield from _inputs(node, state)
 
 
-def _hwm(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
-    if not remembers(project.node(key)):
+def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:
+    if not node.remembers:
         return
-    recovery = find_recovery(project, state, key)
+    recovery = find_recovery(node.project, state, node.key)
     if recovery is not None:
         by = f"run {recovery.run_id}" if recovery.run_id else "a run"
         yield Disagreement(
-            key,
+            node.key,
             Kind.STATE_BEHIND,
             f"{by} committed {hwm_text(recovery.hwm_after)} in version {recovery.version} of the table, and state has "
             f"{hwm_text(recovery.hwm_before) or 'no HWM'}",
-            f"odi state recover {key} (the node's next run does it too)",
+            f"odi state recover {node} (the node's next run does it too)",
         )
         return
-    entry = state.get_entry(state_key(key, project.node(key)))
-    why = what_is_behind(key, entry, target, look_at_files=False) if entry is not None else None
+    entry = state.get_entry(node.state_key)
+    why = what_is_behind(node.key, entry, target, look_at_files=False) if entry is not None else None
     if entry is not None and why is not None:
         yield Disagreement(
-            key,
+            node.key,
             Kind.TABLE_BEHIND,
             f"state says it was loaded up to {hwm_text(entry.value)}; its table {why}",
-            f"odi run {key.pipeline} --node {key.node} --full-refresh, or odi state rewind {key} --list, "
-            f"or odi state accept {key}",
+            f"odi run {node.command} --full-refresh, or odi state rewind {node} --list, or odi state accept {node}",
         )
     elif entry is not None:
-        yield from _set_by_hand(project, key, entry, target)
+        yield from _set_by_hand(node, entry, target)
 
 
-def _set_by_hand(project: Project, key: NodeKey, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
+def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
     """An HWM that is not the one of the rows, of a node whose next run would not know rows that it appends again."""
-    stamp = target.last_stamp(app_id(key), carrying="hwm")
-    if stamp is None or entry.run_id is not None or rows_are_known_by_keys(project.node(key).write):
+    stamp = target.last_stamp(app_id(node.key), carrying="hwm")
+    committed = CommitFacts.of(stamp).hwm if stamp else None
+    if stamp is None or committed is None or entry.run_id is not None or node.target.rows_are_known:
         return
     accepted = entry.target_commit is not None and entry.target_commit >= stamp.version
-    committed = committed_hwm(stamp)
-    if accepted or tuple(encode(committed)) == tuple(encode(entry.value)) or entry.value is None:
+    if accepted or committed.is_value(entry.value) or entry.value is None:
         return
     yield Disagreement(
-        key,
+        node.key,
         Kind.SET_BY_HAND,
-        f"state was set to {hwm_text(entry.value)} by hand, and its table was loaded up to {hwm_text(committed)}, in "
-        f"version {stamp.version}; the next run appends what lies after the former, loaded or not",
-        f"odi state rewind {key} --list puts both back together, odi run {key.pipeline} --node {key.node} "
-        f"--full-refresh loads all once; or, if that is what you want, odi state accept {key}",
+        f"state was set to {hwm_text(entry.value)} by hand, and its table was loaded up to "
+        f"{hwm_text(committed.value)}, in version {stamp.version}; the next run appends what lies after the former, "
+        "loaded or not",
+        f"odi state rewind {node} --list puts both back together, odi run {node.command} --full-refresh loads all "
+        f"once; or, if that is what you want, odi state accept {node}",
     )
 
 
@@ -184,7 +182,7 @@ def _rows_without_commit(
     last = next((row for row in rows if row.status.succeeded and row.table_version is not None), None)
     if last is None or last.table_version is None or last.table_version <= _version(target):
         return
-    entry = state.get_entry(state_key(key, project.node(key)))
+    entry = state.get_entry(Node(project, key).state_key)
     if entry is not None and (not target.exists or entry.updated_at > last.timestamp):
         # What became of the table is said of its HWM, or was accepted.
         return
@@ -202,27 +200,18 @@ def _version(target: TableHandle) -> int:
     return -1 if target.version is None else target.version
 
 
-def _inputs(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
-    entry = state.get_entry(state_key(key, project.node(key)))
-    if entry is None or not isinstance(entry.value, dict):
+def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
+    entry = state.get_entry(node.state_key)
+    if entry is None:
         return
-    for name, given in project.node(key).inputs.items():
-        position = entry.value.get(name)
-        if not isinstance(position, dict) or not isinstance(position.get("version"), int):
-            continue
-        above = project.graph.resolve(key, given.node)
-        table = TableHandle.open(project.target(above))
-        if not table.exists:
-            what = "does not exist"
-        elif position.get("table_id") not in (None, table.table_id):
-            what = "was dropped and made again"
-        elif position["version"] > int(table.version or 0):
-            what = f"stands at version {table.version}"
-        else:
-            continue
-        yield Disagreement(
-            key,
-            Kind.UPSTREAM_CHANGED,
-            f"it read {above} up to version {position['version']}; the table of {above} {what}",
-            f"odi run {key.pipeline} --node {key.node} --full-refresh, once {above} is right",
-        )
+    marks = node.marks(entry.value, {}, typed=entry.value_type is not None)
+    for source in node.sources:
+        mark = marks.get(source.name)
+        wrong = source.why_unreachable(mark) if mark is not None else None
+        if wrong is not None:
+            yield Disagreement(
+                node.key,
+                Kind.UPSTREAM_CHANGED,
+                f"it read {source.label} up to {hwm_text(mark.value if mark else None)}; {wrong}",
+                f"odi run {node.command} --full-refresh, once {source.label} is right",
+            )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from odi_assets.config.graph import NodeKey, state_key
-from odi_assets.delta.history import CommittedStamp
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.fences import app_id
-from odi_assets.nodes.planning.starting_hwm import trusted_hwm
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
 from odi_assets.state.backend import StateBackend
@@ -32,7 +32,7 @@ def maintain_node(
     handle = TableHandle.open(location)
     if not handle.exists:
         return None
-    why = _needed_for(project, state, key, handle)
+    why = _needed_for(Node(project, key), state, handle)
     done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
     swept = ledger.sweep(location, timedelta(hours=max(options.retain_hours, ORPHAN_HOURS)), dry_run=options.dry_run)
     return replace(
@@ -43,12 +43,12 @@ def maintain_node(
     )
 
 
-def _needed_for(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> str | None:
-    stamp = handle.last_stamp(app_id(key), carrying="hwm")
+def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | None:
+    stamp = handle.last_stamp(app_id(node.key), carrying="hwm")
     if stamp is None or is_recent(handle, stamp.version):
         return None
-    _, ahead = trusted_hwm(state.get_entry(state_key(key, project.node(key))), handle, app_id(key))
-    return _AHEAD if ahead else _TIED if _remembers_ties(stamp) else None
+    ahead = start_of(node, state.get_entry(node.state_key), handle).repaired
+    return _AHEAD if ahead else _TIED if _remembers_ties(CommitFacts.of(stamp)) else None
 
 
 _AHEAD = (
@@ -70,6 +70,5 @@ def _of_young_orphans(count: int) -> str | None:
     )
 
 
-def _remembers_ties(stamp: CommittedStamp) -> bool:
-    reads = stamp.facts["hwm"].get("reads") or {}
-    return any("ties" in read for read in reads.values())
+def _remembers_ties(facts: CommitFacts) -> bool:
+    return facts.hwm is not None and any("ties" in found for found in facts.hwm.remembered.values())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.fences import app_id
-from odi_assets.nodes.hwm_text import hwm_text
-from odi_assets.nodes.planning.starting_hwm import committed_hwm, unrecorded_stamp
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.start import committed_hwm, unrecorded_stamp
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.hwm_of_version import remembers
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 
 
@@ -50,11 +50,11 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
     Raises:
         ConfigError: there is no such node.
     """
-    node = project.node(key)
-    if not remembers(node):
+    node = Node(project, key)
+    if not node.remembers:
         return None
-    entry = state.get_entry(state_key(key, node), deleted=True)
-    stamp = unrecorded_stamp(entry, TableHandle.open(project.target(key)), app_id(key))
+    entry = state.get_entry(node.state_key, deleted=True)
+    stamp = unrecorded_stamp(node, entry, TableHandle.open(node.location))
     if stamp is None:
         return None
     standing = entry if entry is not None and not entry.deleted else None
@@ -66,7 +66,7 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
         standing.value if standing else None,
         after,
         stamp.version,
-        stamp.facts.get("run_id"),
+        CommitFacts.of(stamp).run_id,
         standing.revision if standing else None,
     )
 
@@ -77,7 +77,7 @@ def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> No
     Raises:
         StateConflictError: somebody else changed it since; their value stays.
     """
-    name = state_key(found.key, project.node(found.key))
+    name = Node(project, found.key).state_key
     if found.hwm_after is None:
         state.delete_hwm(name)
         return

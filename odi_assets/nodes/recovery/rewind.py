@@ -14,28 +14,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from odi_assets.config.graph import NodeKey, state_key
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.delta.types import Stamp
 from odi_assets.errors import StateConflictError, TableError
-from odi_assets.nodes.fences import BEFORE_FIRST_RUN, app_id, app_ids, range_app_id
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
 from odi_assets.nodes.history import attempts
-from odi_assets.nodes.hwm_text import hwm_text
+from odi_assets.nodes.node import Node, app_id, app_ids, range_app_id
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.hwm_of_version import hwm_at, remembers
+from odi_assets.nodes.recovery.hwm_of_version import hwm_at
 from odi_assets.nodes.recovery.rewind_downstream import all_downstream, last_untouched
 from odi_assets.nodes.recovery.table_versions import Choice
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.result import REWIND, RunInfo
+from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
-from odi_assets.state.values import decode, encode
 
-TRIGGER = "rewind"
-"""What the run history gives as the trigger of a rewind."""
-
-_NO_HWM = {"value": encode(None).json, "type": encode(None).type}
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +52,7 @@ class Rewind:
     handle: TableHandle
     before: TableHandle
     entry: HwmEntry | None
-    committed: dict[str, Any] | None
+    committed: CommittedHwm | None
     from_version: int
     rows_before: int | None
     undone: tuple[CommittedStamp, ...] = ()
@@ -71,7 +67,7 @@ class Rewind:
 
     @property
     def hwm_after(self) -> Any:
-        return None if self.committed is None else decode(self.committed["value"], self.committed["type"])
+        return None if self.committed is None else self.committed.value
 
     def to_json(self) -> dict[str, Any]:
         """The rewind as JSON-ready values."""
@@ -85,8 +81,8 @@ class Rewind:
             "hwm_before": hwm_text(self.hwm_before),
             "hwm_after": hwm_text(self.hwm_after),
             "undone": [
-                {"version": s.version, "run_id": s.facts.get("run_id"), "increment": s.facts.get("increment")}
-                for s in self.undone
+                {"version": stamp.version, "run_id": facts.run_id, "increment": facts.increment}
+                for stamp, facts in ((stamp, CommitFacts.of(stamp)) for stamp in self.undone)
             ],
         }
 
@@ -173,12 +169,13 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
             node=str(key),
             version=version,
         )
+    node = Node(project, key)
     return Rewind(
         key,
         handle,
         before,
-        state.get_entry(state_key(key, project.node(key)), deleted=True),
-        hwm_at(project, state, key, before),
+        state.get_entry(node.state_key, deleted=True),
+        hwm_at(node, state, before),
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
@@ -196,9 +193,10 @@ def apply_rewind(project: Project, state: StateBackend, plan: RewindPlan) -> lis
 
 
 def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -> int:
-    run = RunInfo(run_id, TRIGGER)
+    run = RunInfo(run_id, REWIND)
     fence = app_id(rewind.key)
-    stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(project, rewind, run_id))
+    node = Node(project, rewind.key)
+    stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(node, rewind, run_id).to_json())
     # A bounded run in flight began from rows that are about to leave.
     ranges = range_app_id(rewind.key)
     also = [(ranges, rewind.handle.transaction_number(ranges) + 1)]
@@ -208,32 +206,30 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
     except BaseException:
         attempts.end(project, rewind.key, run_id, run.attempt)
         raise
-    _move_hwm(project, state, rewind, version, run_id)
+    _move_hwm(node, state, rewind, version, run_id)
     state.record_runs([_row(project, rewind, version, run)])
     attempts.end(project, rewind.key, run_id, run.attempt)
     return version
 
 
-def _facts(project: Project, rewind: Rewind, run_id: str) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "node": str(rewind.key),
-        "run_id": run_id,
-        "mode": TRIGGER,
-        "increment": f"back from version {rewind.from_version} to version {rewind.to_version}",
-        "state_revision": rewind.entry.revision if rewind.entry else 0,
-        "state_updated_at": rewind.entry.updated_at.isoformat() if rewind.entry else None,
-    }
-    if remembers(project.node(rewind.key)):
-        facts["hwm"] = rewind.committed or _NO_HWM
-        facts[BEFORE_FIRST_RUN] = not rewind.before.transaction_number(app_id(rewind.key))
-    return facts
+def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
+    entry, remembers = rewind.entry, node.remembers
+    return CommitFacts(
+        node=str(node),
+        run_id=run_id,
+        mode=REWIND,
+        increment=f"back from version {rewind.from_version} to version {rewind.to_version}",
+        state_revision=entry.revision if entry else 0,
+        state_updated_at=entry.updated_at if entry else None,
+        hwm=(rewind.committed or CommittedHwm.of(None)) if remembers else None,
+        before_first_run=not rewind.before.transaction_number(app_id(node.key)) if remembers else None,
+    )
 
 
-def _move_hwm(project: Project, state: StateBackend, rewind: Rewind, version: int, run_id: str) -> None:
-    node = project.node(rewind.key)
-    if not remembers(node):
+def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run_id: str) -> None:
+    if not node.remembers:
         return
-    name = state_key(rewind.key, node)
+    name = node.state_key
     if rewind.hwm_after is None:
         state.delete_hwm(name)
         return
@@ -253,7 +249,7 @@ def _move_hwm(project: Project, state: StateBackend, rewind: Rewind, version: in
 def _row(project: Project, rewind: Rewind, version: int, run: RunInfo) -> RunRecord:
     ended = datetime.now(UTC)
     metrics: dict[str, Any] = {
-        "mode": TRIGGER,
+        "mode": REWIND,
         "from_version": rewind.from_version,
         "to_version": rewind.to_version,
         "rows_total": rewind.before.rows,

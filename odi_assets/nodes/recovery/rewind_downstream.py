@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import WriteMode
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.fences import app_ids
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 
 
@@ -32,12 +34,13 @@ def last_untouched(handle: TableHandle, key: NodeKey, limits: Mapping[str, int])
 
 
 def _is_touched(stamp: CommittedStamp, limits: Mapping[str, int], before: bool, touched: Mapping[int, bool]) -> bool:
-    if "rewound_to" in stamp.facts:
-        earlier = [touched[version] for version in sorted(touched) if version <= int(stamp.facts["rewound_to"])]
+    facts = CommitFacts.of(stamp)
+    if facts.rewound_to is not None:
+        earlier = [touched[version] for version in sorted(touched) if version <= facts.rewound_to]
         return earlier[-1] if earlier else False
-    read = stamp.facts.get("inputs")
+    read = facts.inputs
     beyond = read is None or any(int(read.get(name, -1)) > limit for name, limit in limits.items())
-    return beyond or (before and stamp.facts.get("mode") != "overwrite")
+    return beyond or (before and facts.mode != WriteMode.OVERWRITE)
 
 
 def all_downstream(project: Project, key: NodeKey) -> list[NodeKey]:

@@ -11,7 +11,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TableError
-from odi_assets.nodes.fences import app_ids
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import app_ids
 from odi_assets.state.backend import StateBackend
 
 Choice = Callable[[TableHandle], int]
@@ -112,7 +113,7 @@ def before_run(run_id: str, key: NodeKey) -> Choice:
 
     def choose(handle: TableHandle) -> int:
         committed = _stamps_of(handle, run_id)
-        _require_one(run_id, dict.fromkeys(str(s.facts.get("run_id")) for s in committed), key)
+        _require_one(run_id, dict.fromkeys(str(CommitFacts.of(stamp).run_id) for stamp in committed), key)
         first = committed[-1].version
         if first == 0:
             raise ConfigError(
@@ -129,7 +130,7 @@ def before_last_rewind(key: NodeKey) -> Choice:
 
     def choose(handle: TableHandle) -> int:
         for stamp in handle.stamps():
-            if "rewound_to" in stamp.facts:
+            if CommitFacts.of(stamp).rewound_to is not None:
                 return stamp.version - 1
             if stamp.app_id in app_ids(key):
                 break
@@ -144,7 +145,7 @@ def before_last_rewind(key: NodeKey) -> Choice:
 def _stamps_of(handle: TableHandle, run_id: str) -> list[CommittedStamp]:
     if not run_id:
         raise ConfigError("which run is not said: its id is empty", fix="`odi runs list` shows the runs")
-    return [stamp for stamp in handle.stamps() if str(stamp.facts.get("run_id", "")).startswith(run_id)]
+    return [stamp for stamp in handle.stamps() if (CommitFacts.of(stamp).run_id or "").startswith(run_id)]
 
 
 def _require_one(run_id: str, found: dict[str, Any], key: NodeKey) -> None:

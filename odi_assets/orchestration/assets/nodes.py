@@ -13,10 +13,10 @@ from pydantic import Field
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
 from odi_assets.nodes.code_version import code_version
-from odi_assets.nodes.execution.materialize import Computed, compute
-from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.execution.materialize import NoRows, compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, StepOutput
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.sources import Sources
@@ -25,7 +25,6 @@ from odi_assets.orchestration.metadata import definition_metadata, description
 from odi_assets.orchestration.naming import asset_key, op_name
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import RunHistory
-from odi_assets.orchestration.runs.request import FROM_TAG, TO_TAG, request_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 
@@ -88,15 +87,13 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     plan = None
     try:
         partitions = run_bounds(context, project.node(key).partition)
-        wanted = request_of(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
+        wanted = RunRequest.of_run(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
         if wanted.resume and resources.run_history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
-        plan = plan_node(project, resources.state.backend, key, full_refresh=wanted.full_refresh, bounds=wanted.bounds)
+        plan = plan_node(project, resources.state.backend, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
         # Without anything new there is no reason to start Spark.
-        computed = (
-            Computed(plan, None, RowCounts()) if plan.nothing_new else compute(plan, resources.spark.spark_session)
-        )
+        computed = NoRows(plan) if plan.nothing_new else compute(plan, resources.spark.spark_session)
     except BaseException as error:
         skipped = skipped_with(key, project.graph, context.job_def)
         resources.run_history.fail(plan or key, run, error, skipped, partition)

@@ -10,7 +10,7 @@ import dagster as dg
 
 from odi_assets.config.models import PartitionConfig
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.planning.time_range import Bounds
+from odi_assets.nodes.request import Bounds
 
 _KEY_FORMAT = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 

@@ -9,8 +9,8 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
 from odi_assets.orchestration.naming import asset_key
-from odi_assets.orchestration.runs.request import FULL_REFRESH_TAG, RESUME_TAG
 
 
 def pipeline_jobs(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import IncrementalMode, NodeConfig
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.hwm_text import hwm_text
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
+from odi_assets.sources.marks import Mark, Unresolved, hwm_text
 from odi_assets.state.values import encode
 
 _WATCHED = {IncrementalMode.FILES, IncrementalMode.VERSION}
@@ -74,7 +74,7 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
             found.current[key] = hwm_text(plan.hwm_before) or "nothing to read"
         else:
             found.ahead[key] = plan.summary
-            marks[str(key)] = [_mark(read.hwm_after) for read in plan.reads]
+            marks[str(key)] = [_mark(read.after) for read in plan.reads]
     return Positions(found.ahead, found.current, found.errors, tuple(waiting), _fingerprint(marks))
 
 
@@ -96,5 +96,5 @@ def _fingerprint(marks: Mapping[str, Sequence[str]]) -> str:
     return hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()[:16] if marks else ""
 
 
-def _mark(position: object) -> str:
-    return str(position) if not isinstance(position, dict | str | int) else encode(position).json
+def _mark(mark: Mark | Unresolved | None) -> str:
+    return str(mark) if mark is None or isinstance(mark, Unresolved) else encode(mark.value).json

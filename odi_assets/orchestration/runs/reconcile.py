@@ -18,10 +18,10 @@ from odi_assets.errors import OdiError
 from odi_assets.nodes.history.attempts import Attempt, end, only_one, open_attempts
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import FROM_TAG, TO_TAG
 from odi_assets.orchestration.naming import op_name
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
 from odi_assets.orchestration.runs.liveness import IN_FLIGHT, PROCESS_TAG, end_lost_run
-from odi_assets.orchestration.runs.request import FROM_TAG, TO_TAG
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord
 from odi_assets.util.process import is_gone

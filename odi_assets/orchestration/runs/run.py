@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.planning.range_support import require_ranges
-from odi_assets.nodes.planning.time_range import Bounds
+from odi_assets.nodes.planning.planner import NEW_DATA
+from odi_assets.nodes.planning.range import require_ranges
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.naming import asset_key
@@ -20,9 +22,8 @@ from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEve
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.liveness import run_in_flight
 from odi_assets.orchestration.runs.logger import quiet_logger
-from odi_assets.orchestration.runs.request import Request
 
-__all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline"]
+__all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines"]
 
 
 LOGGER = "odi"
@@ -42,11 +43,9 @@ class RunSummary:
 def run_pipeline(
     project: Project,
     pipeline: str,
+    request: RunRequest = NEW_DATA,
     *,
     nodes: Sequence[str] | None = None,
-    full_refresh: bool = False,
-    resume: bool = False,
-    bounds: Bounds | None = None,
     instance: dg.DagsterInstance | None = None,
     on_event: Listener | None = None,
 ) -> RunSummary:
@@ -54,32 +53,51 @@ def run_pipeline(
 
     Args:
         nodes: names of the nodes to run; all of the pipeline if None.
-        full_refresh: read sources from the beginning and replace tables.
-        resume: leave out the nodes that succeeded in the pipeline's last run and for which nothing changed since.
-        bounds: run this range only; HWMs stay where they are.
         instance: where Dagster records the run. Else ``$DAGSTER_HOME``, or the project's folder if it holds a
             dagster.yaml; else nowhere.
         on_event: told of each node that starts or ends.
 
     Raises:
-        ConfigError: there is no such pipeline or node, the options do not go together, or a node takes no range.
+        ConfigError: there is no such pipeline or node, or a node takes no range.
         KeyboardInterrupt: the run was interrupted. What was committed stays, and the next run goes on from there.
     """
     keys = project.pipeline_nodes(pipeline, nodes or ())
-    request = Request(full_refresh, resume, bounds)
-    if bounds is not None:
-        require_ranges(project, keys, bounds)
-    if instance is not None:
-        return _run(project, pipeline, keys, request, instance, on_event)
-    with open_instance(project.root) as opened:
-        return _run(project, pipeline, keys, request, opened, on_event)
+    return run_pipelines(project, {pipeline: keys}, request, instance=instance, on_event=on_event)[0]
+
+
+def run_pipelines(
+    project: Project,
+    pipelines: Mapping[str, Sequence[NodeKey]],
+    request: RunRequest,
+    *,
+    instance: dg.DagsterInstance | None = None,
+    on_event: Listener | None = None,
+    on_pipeline: Callable[[str, int], None] | None = None,
+) -> list[RunSummary]:
+    """Run the jobs of several pipelines one after the other, up to the first that fails; see :func:`run_pipeline`.
+
+    Args:
+        pipelines: the nodes to run of each pipeline, in the order they are run.
+        on_pipeline: told the name of each pipeline that begins, and how many nodes of it are run.
+    """
+    if request.bounds is not None:
+        require_ranges(project, [key for keys in pipelines.values() for key in keys], request.bounds)
+    with nullcontext(instance) if instance is not None else open_instance(project.root) as opened:
+        summaries: list[RunSummary] = []
+        for name, keys in pipelines.items():
+            if on_pipeline is not None:
+                on_pipeline(name, len(keys))
+            summaries.append(_run(project, name, keys, request, opened, on_event))
+            if not summaries[-1].success:
+                break
+        return summaries
 
 
 def _run(
     project: Project,
     pipeline: str,
     keys: Sequence[NodeKey],
-    request: Request,
+    request: RunRequest,
     instance: dg.DagsterInstance,
     on_event: Listener | None,
 ) -> RunSummary:

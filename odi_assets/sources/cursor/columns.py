@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import DateFormat
 from odi_assets.errors import IncrementError
-from odi_assets.sources.model import Window
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.window import Window
 from odi_assets.tables.reader import quoted
 from odi_assets.tables.row_text import row_text
 
@@ -35,19 +35,6 @@ DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
     DateFormat.ISO: ("yyyy-MM-dd['T'HH:mm[:ss[.SSSSSSSSS]][XXX]]",),
 }
 """Spark's patterns of each format. The time may be left out, and so may its seconds and their fraction."""
-
-
-@dataclass(frozen=True)
-class SparkBound:
-    """What a pass over a source found.
-
-    Attributes:
-        upper: the greatest cursor that is not below the window's lower bound; None if there is none.
-        without_cursor: rows whose cursor is NULL, NaN or endless.
-    """
-
-    upper: Any
-    without_cursor: int
 
 
 def require_times(rows: DataFrame, column: str, label: str) -> None:
@@ -138,7 +125,7 @@ def literal(value: Any) -> Column:
     return F.lit(value)
 
 
-def spark_bound(rows: DataFrame, window: Window, label: str) -> SparkBound:
+def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     """The upper bound of a window over ``rows``, in one pass.
 
     A TIMESTAMP comes back as an instant in UTC: collected as it is, it would take on this machine's zone.
@@ -181,7 +168,7 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> SparkBound:
     upper = found["upper"]
     if is_instant and upper is not None:
         upper = _EPOCH + timedelta(microseconds=upper)
-    return SparkBound(bytes(upper) if isinstance(upper, bytearray) else upper, int(found["nulls"]))
+    return Bound(bytes(upper) if isinstance(upper, bytearray) else upper, int(found["nulls"]))
 
 
 def least(rows: DataFrame, column: str) -> Any:

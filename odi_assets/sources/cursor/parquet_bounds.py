@@ -12,7 +12,10 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odi_assets.config.models import StatefulIncrement
 from odi_assets.connections.location import Location
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.marks import UNRESOLVED, Unresolved
 
 _READERS = 8
 _FIRST_YEAR = 1900
@@ -46,6 +49,15 @@ def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBo
         return None
     uppers = [one.upper for one in known if one.upper is not None]
     return ColumnBounds(next(iter(names), None), max(uppers, default=None), sum(one.nulls for one in known))
+
+
+def files_bound(bounds: ColumnBounds | None, increment: StatefulIncrement) -> Bound | Unresolved:
+    """The bound of Parquet files by their footers; UNRESOLVED if they cannot tell."""
+    if bounds is None or increment.date_format:
+        return UNRESOLVED
+    if bounds.nulls and increment.fallback_column:
+        return UNRESOLVED
+    return Bound(bounds.upper, bounds.nulls)
 
 
 def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:

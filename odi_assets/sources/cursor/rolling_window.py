@@ -6,7 +6,7 @@ import calendar
 from datetime import UTC, datetime, timedelta
 
 from odi_assets.config.models import RollingWindowIncrement
-from odi_assets.sources.model import Window
+from odi_assets.sources.cursor.window import Window
 
 _FIXED = {
     "minute": timedelta(minutes=1),
@@ -16,7 +16,7 @@ _FIXED = {
 }
 
 
-def window(increment: RollingWindowIncrement, now: datetime | None = None) -> Window:
+def rolling_window(increment: RollingWindowIncrement, now: datetime | None = None) -> Window:
     """``column >= now − lookback``. Months and years go by the calendar: a month before 31 March is 28 February."""
     now = (now or datetime.now(UTC)).astimezone(UTC)
     return Window(increment.column, lower=_back(now, increment.lookback, increment.unit), lower_inclusive=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import fsspec
 
@@ -12,6 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import TableChanges, changes
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
+from odi_assets.sources.marks import VersionMark
 
 _READERS = 8
 Extent = Literal["nothing", "rows", "partitions", "table"]
@@ -19,7 +20,7 @@ Extent = Literal["nothing", "rows", "partitions", "table"]
 
 @dataclass(frozen=True)
 class VersionStep:
-    """From the HWM to the table's version.
+    """From the mark to the table's version.
 
     Attributes:
         extent: how much has to be read: nothing, the changed rows, whole partitions, the whole table.
@@ -28,12 +29,12 @@ class VersionStep:
     """
 
     extent: Extent
-    hwm_after: dict[str, Any]
+    after: VersionMark
     reason: str
     changes: TableChanges | None = None
 
 
-def step(handle: TableHandle, hwm: Any, label: str, *, replaced: bool = False) -> VersionStep:
+def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced: bool = False) -> VersionStep:
     """What to read of the table at ``handle``, which stands at the version to read up to.
 
     Compaction and other commits that change no row are nothing new. A table that was rewritten, restored, or had rows
@@ -44,15 +45,15 @@ def step(handle: TableHandle, hwm: Any, label: str, *, replaced: bool = False) -
         replaced: the rows that changes replaced will be read too, as they were before.
 
     Raises:
-        IncrementError: the HWM is not a version, or lies ahead of the table.
+        IncrementError: the mark lies ahead of the table.
         TableError: a commit in between is no longer in the log.
     """
     upto = int(handle.version or 0)
-    after = {"version": upto, "table_id": handle.table_id}
-    if hwm is None:
+    after = VersionMark(upto, handle.table_id)
+    if mark is None:
         return VersionStep("table", after, f"whole, at version {upto}")
-    version, table_id = _parse(hwm, label)
-    if table_id is not None and table_id != handle.table_id:
+    version = mark.version
+    if mark.table_id is not None and mark.table_id != handle.table_id:
         return VersionStep("table", after, f"whole, at version {upto}: {label} was dropped and made again")
     if version > upto:
         raise IncrementError(
@@ -94,15 +95,3 @@ def _is_there(place: Location) -> bool:
         return place.local_path.exists()
     filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
     return bool(filesystem.exists(path))
-
-
-def _parse(hwm: Any, label: str) -> tuple[int, str | None]:
-    if isinstance(hwm, int) and not isinstance(hwm, bool):
-        return hwm, None
-    if isinstance(hwm, dict) and isinstance(hwm.get("version"), int):
-        return hwm["version"], hwm.get("table_id")
-    raise IncrementError(
-        f"the HWM of {label} is {hwm!r}, and that of a Delta table needs a `version`",
-        fix="set it right with odi state set, or read everything once with odi run --full-refresh",
-        label=label,
-    )

@@ -1,9 +1,8 @@
-"""A files increment: what of a landing folder is new, decided against the ledger of files that were loaded.
+"""What of a landing folder is new, decided against the ledger of files that were loaded.
 
-The HWM is ``{"mtime_ns", "path", "ledger"}``: the newest file that was loaded, for people to read, and the parts of
-the ledger, which decide. So a file that arrives with an old time of change is new, and no file is loaded twice.
-
-An HWM without a ledger (of old, or set by hand) says that all files up to it were loaded; the ledger is made from them.
+A mark of files names the newest file that was loaded, for people to read, and the parts of the ledger, which decide. So
+a file that arrives with an old time of change is new, and no file is loaded twice. A mark without a ledger, which is
+old or was set by hand, says that all files up to it were loaded; the ledger is made from them.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from odi_assets.config.models import OnChange
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError
 from odi_assets.sources.files import fingerprint as content
 from odi_assets.sources.files import ledger
-from odi_assets.sources.files.ledger import LoadedFile, NewPart, Part
+from odi_assets.sources.files.ledger import LoadedFile, NewPart
 from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.marks import FilesMark, Part
 
 _SHOWN = 3
 
@@ -39,8 +38,8 @@ class Arrivals:
         gone: loaded files that are not there any more, or have not got a byte; their rows stay.
         empty: files without a byte; they are new once they have content.
         unsettled: files that changed less than the settling time ago; they belong to a later increment.
-        hwm: the HWM once ``new`` is in the target.
-        part: the part of the ledger that this HWM needs, not written yet.
+        mark: the mark once ``new`` is in the target.
+        part: the part of the ledger that the mark needs, not written yet.
     """
 
     new: tuple[SourceFile, ...]
@@ -51,7 +50,7 @@ class Arrivals:
     gone: tuple[str, ...]
     empty: tuple[str, ...]
     unsettled: tuple[str, ...]
-    hwm: dict[str, Any] | None
+    mark: FilesMark | None
     part: NewPart | None
 
     @property
@@ -72,26 +71,25 @@ def arrivals(
     base: Location,
     table: Location,
     listed: Sequence[SourceFile],
-    hwm: Any,
+    mark: FilesMark | None,
     label: str,
     *,
     on_change: OnChange,
     settle: timedelta = timedelta(0),
     now_ns: int | None = None,
 ) -> Arrivals:
-    """Compare what is ``listed`` below ``base`` with what ``hwm`` says is in ``table``.
+    """Compare what is ``listed`` below ``base`` with what ``mark`` says is in ``table``.
 
     Args:
         settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
 
     Raises:
-        IncrementError: the HWM is not one of files, its ledger cannot be read, or a loaded file was rewritten and
-            ``on_change`` is ``raise``.
+        IncrementError: the ledger cannot be read, or a loaded file was rewritten and ``on_change`` is ``raise``.
         SourceError: a new file cannot be read.
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
     files = [file for file in listed if file.size]
-    loaded, parts, adopted = _loaded(base, table, files, hwm, label)
+    loaded, parts, adopted = _loaded(base, table, files, mark, label)
     unsettled = {file.path for file in files if _is_fresh(file, settle, now_ns)}
     differing = [file for file in files if _differs(file, loaded.get(file.path))]
     looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
@@ -99,10 +97,12 @@ def arrivals(
     gone = loaded.keys() - {file.path for file in files}
     touched = [file for file in looked_at if file.path not in unsettled]
     fresh = {file.path for file in touched if file.path not in loaded}
-    moved = _moved([f for f in touched if f.path in fresh | other], [loaded[path] for path in sorted(gone | other)])
+    candidates = fresh | other
+    moved = _moved([f for f in touched if f.path in candidates], [loaded[path] for path in sorted(gone | other)])
     # A name that was given to another file once its own was moved away holds a new file.
     left_behind = set(moved.values())
-    rewritten = [f.path for f in touched if f.path in other - left_behind - moved.keys()]
+    changed = other - left_behind - moved.keys()
+    rewritten = [f.path for f in touched if f.path in changed]
     if rewritten and on_change is OnChange.RAISE:
         raise _rewritten(rewritten, label)
     reload = rewritten if on_change is OnChange.RELOAD else []
@@ -122,33 +122,22 @@ def arrivals(
         gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
         empty=tuple(file.path for file in listed if not file.size and file.path not in loaded),
         unsettled=tuple(file.path for file in files if file.path in unsettled),
-        hwm=_mark(hwm, new, after),
+        mark=_next_mark(mark, new, after),
         part=part,
     )
 
 
 def _loaded(
-    base: Location, table: Location, files: Sequence[SourceFile], hwm: Any, label: str
+    base: Location, table: Location, files: Sequence[SourceFile], mark: FilesMark | None, label: str
 ) -> tuple[dict[str, LoadedFile], tuple[Part, ...], list[LoadedFile]]:
     """Loaded files by path, the parts they come from, and those that no part holds yet."""
-    if hwm is None:
+    if mark is None:
         return {}, (), []
-    mark = _cursor_of(hwm, label)
-    parts = ledger.parts_of(hwm, label)
-    if parts is not None:
-        return {path: file for path, file in ledger.read_parts(table, parts, label).items() if file.size}, parts, []
-    adopted = content.with_digests(base, [file for file in files if file.cursor <= mark])
+    if mark.parts is not None:
+        read = ledger.read_parts(table, mark.parts, label)
+        return {path: file for path, file in read.items() if file.size}, mark.parts, []
+    adopted = content.with_digests(base, [file for file in files if file.cursor <= mark.cursor])
     return {file.path: file for file in adopted}, (), adopted
-
-
-def _cursor_of(hwm: Any, label: str) -> tuple[int, str]:
-    try:
-        return int(hwm["mtime_ns"]), str(hwm["path"])
-    except (TypeError, KeyError, ValueError) as error:
-        raise IncrementError(
-            f"the HWM of {label} is {hwm!r}, and that of files needs `mtime_ns` and `path`",
-            fix="set it right with odi state set, or read everything once with odi run --full-refresh",
-        ) from error
 
 
 def _is_fresh(file: SourceFile, settle: timedelta, now_ns: int) -> bool:
@@ -174,14 +163,14 @@ def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str,
     return found
 
 
-def _mark(hwm: Any, new: Sequence[SourceFile], parts: Sequence[Part]) -> dict[str, Any] | None:
+def _next_mark(mark: FilesMark | None, new: Sequence[SourceFile], parts: Sequence[Part]) -> FilesMark | None:
     cursors = [file.cursor for file in new[-1:]]
-    if hwm is not None:
-        cursors.append((int(hwm["mtime_ns"]), str(hwm["path"])))
+    if mark is not None:
+        cursors.append(mark.cursor)
     if not cursors:
         return None
     mtime_ns, path = max(cursors)
-    return {"mtime_ns": mtime_ns, "path": path, "ledger": [[part.name, part.files] for part in parts]}
+    return FilesMark(mtime_ns, path, tuple(parts))
 
 
 def _rewritten(paths: Sequence[str], label: str) -> IncrementError:

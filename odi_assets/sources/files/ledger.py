@@ -4,7 +4,7 @@ A file belongs to the target if the ledger that the last commit's HWM names says
 are written before the commit and named by the HWM it carries, so ledger and data change in one commit; a part that no
 HWM names is an orphan of a run that did not commit, and means nothing.
 
-A new part absorbs the ones before it that hold no more files than it does, like carries of a binary counter. So of
+A new part absorbs the ones before it that hold no more files than it does, as a binary counter carries. So of
 100,000 files that came one by one, an HWM names at most 17 parts, and each file's line was written at most 17 times.
 """
 
@@ -13,10 +13,9 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError
+from odi_assets.sources.marks import Part
 
 LEDGER_FOLDER = "_odi_files"
 """Folder of the parts, in the table's own. Its name begins with ``_``, so Delta's vacuum leaves it alone."""
@@ -56,14 +56,6 @@ class LoadedFile:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One stored list of files. ``files`` is how many it holds."""
-
-    name: str
-    files: int
-
-
-@dataclass(frozen=True)
 class NewPart:
     """A part to be written before the commit whose HWM names it."""
 
@@ -71,30 +63,9 @@ class NewPart:
     files: tuple[LoadedFile, ...]
 
 
-def parts_of(hwm: Any, label: str) -> tuple[Part, ...] | None:
-    """The parts that an HWM names, oldest first; None for an HWM that names none (set by hand, or of old).
-
-    Raises:
-        IncrementError: what it names are no parts.
-    """
-    if not isinstance(hwm, Mapping) or "ledger" not in hwm:
-        return None
-    try:
-        return tuple(Part(str(name), int(count)) for name, count in hwm["ledger"])
-    except (TypeError, ValueError) as error:
-        raise IncrementError(
-            f"the HWM of {label} names no ledger that can be read: {hwm['ledger']!r}",
-            fix="set it to `mtime_ns` and `path` alone with odi state set: files up to there count as loaded",
-        ) from error
-
-
-def is_there(table: Location, hwm: Any, label: str) -> bool:
-    """Whether every part that ``hwm`` names is kept beside ``table``.
-
-    Raises:
-        IncrementError: what it names are no parts.
-    """
-    places = [_path(table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")) for part in parts_of(hwm, label) or ()]
+def is_there(table: Location, parts: Iterable[Part]) -> bool:
+    """Whether all ``parts`` are kept beside ``table``."""
+    places = [_path(table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")) for part in parts]
     filesystem, _ = fsspec.core.url_to_fs(table.uri, **table.fsspec_options)
     return all(filesystem.exists(place) for place in places)
 

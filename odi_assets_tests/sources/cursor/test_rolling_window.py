@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from odi_assets.config.models import RollingWindowIncrement
-from odi_assets.sources.cursor.rolling_window import window
+from odi_assets.sources.cursor.rolling_window import rolling_window
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,10 @@ from odi_assets.sources.cursor.rolling_window import window
 def test_the_lower_bound_is_so_many_units_back(lookback: int, unit: str, now: str, lower: str) -> None:
     increment = RollingWindowIncrement(mode="rolling_window", column="at", lookback=lookback, unit=unit)
     moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    assert window(increment, moment).lower == datetime.fromisoformat(lower).replace(tzinfo=UTC)
+    assert rolling_window(increment, moment).lower == datetime.fromisoformat(lower).replace(tzinfo=UTC)
 
 
 def test_the_clock_of_another_zone_makes_no_difference() -> None:
     increment = RollingWindowIncrement(mode="rolling_window", column="at", lookback=1, unit="day")
     here = datetime(2024, 3, 31, 1, 30, tzinfo=timezone(timedelta(hours=2)))
-    assert window(increment, here).lower == datetime(2024, 3, 29, 23, 30, tzinfo=UTC)
+    assert rolling_window(increment, here).lower == datetime(2024, 3, 29, 23, 30, tzinfo=UTC)

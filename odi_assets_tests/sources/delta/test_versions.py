@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +13,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, TableError
 from odi_assets.sources.delta.versions import VersionStep, step
+from odi_assets.sources.marks import VersionMark
 
 
 class Upstream:
@@ -21,7 +21,7 @@ class Upstream:
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
-        self.hwm: Any = None
+        self.mark: VersionMark | None = None
 
     def append(self, *ids: int) -> None:
         write_deltalake(self.path, pa.table({"id": list(ids)}), mode="append")
@@ -31,11 +31,11 @@ class Upstream:
         return DeltaTable(self.path)
 
     def look(self) -> VersionStep:
-        return step(TableHandle.open(Location(self.path)), self.hwm, "lake:up")
+        return step(TableHandle.open(Location(self.path)), self.mark, "lake:up")
 
     def read(self) -> VersionStep:
         found = self.look()
-        self.hwm = found.hwm_after
+        self.mark = found.after
         return found
 
 
@@ -105,6 +105,6 @@ def test_a_version_that_left_the_log_is_an_error_with_a_remedy(upstream: Upstrea
 
 
 def test_a_table_that_stands_before_the_hwm_is_an_error(upstream: Upstream) -> None:
-    upstream.hwm = {"version": 7}
+    upstream.mark = VersionMark.of({"version": 7}, "lake:up")
     with pytest.raises(IncrementError, match="stands at version 1, and it was read up to version 7 before"):
         upstream.look()

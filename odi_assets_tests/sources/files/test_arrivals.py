@@ -17,6 +17,7 @@ from odi_assets.errors import IncrementError, SourceError
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.listing import list_files
+from odi_assets.sources.marks import FilesMark
 
 SECOND = 1_000_000_000
 
@@ -28,7 +29,7 @@ class Landing:
         self.root = root
         self.table = resolve(LocalConnection(base_path="table"), "", root)
         self.base = resolve(LocalConnection(base_path="landing"), "", root)
-        self.hwm: Any = None
+        self.mark: FilesMark | None = None
 
     def land(self, name: str, text: str = "x", at: int = 1_000) -> Path:
         path = self.root / "landing" / name
@@ -39,13 +40,13 @@ class Landing:
 
     def look(self, rule: OnChange = OnChange.RAISE, **how: Any) -> Arrivals:
         listed = list_files(self.base, "**/*.csv")
-        return arrivals(self.base, self.table, listed, self.hwm, "landing:x", on_change=rule, **how)
+        return arrivals(self.base, self.table, listed, self.mark, "landing:x", on_change=rule, **how)
 
     def load(self, rule: OnChange = OnChange.RAISE, **how: Any) -> list[str]:
         found = self.look(rule, **how)
         if found.part is not None:
             ledger.write(self.table, found.part)
-        self.hwm = found.hwm
+        self.mark = found.mark
         return [file.path for file in found.new]
 
 
@@ -60,27 +61,27 @@ def test_a_file_that_lands_with_an_older_time_than_those_loaded_is_loaded_once(l
     landing.land("copied.csv", at=2 * SECOND)
     assert landing.load() == ["copied.csv"]
     assert landing.load() == []
-    assert (landing.hwm["mtime_ns"], landing.hwm["path"]) == (9 * SECOND, "new.csv")
+    assert (landing.mark.mtime_ns, landing.mark.path) == (9 * SECOND, "new.csv")
 
 
 def test_two_looks_at_the_same_files_find_the_same_hwm(landing: Landing) -> None:
     landing.land("a.csv", at=1)
     landing.land("b.csv", at=2)
-    assert landing.look().hwm == landing.look().hwm
+    assert landing.look().mark == landing.look().mark
 
 
 def test_files_of_one_time_come_in_the_order_of_their_names_to_the_nanosecond(landing: Landing) -> None:
     for name, at in (("b.csv", SECOND + 1), ("a.csv", SECOND + 1), ("z.csv", SECOND)):
         landing.land(name, at=at)
     assert landing.load() == ["z.csv", "a.csv", "b.csv"]
-    assert landing.hwm["path"] == "b.csv"
+    assert landing.mark.path == "b.csv"
 
 
 def test_an_hwm_of_old_stands_for_the_files_up_to_it_and_grows_a_ledger(landing: Landing) -> None:
     landing.land("a.csv", at=1)
     landing.land("b.csv", at=2)
     landing.land("c.csv", at=3)
-    landing.hwm = {"mtime_ns": 2, "path": "b.csv"}
+    landing.mark = FilesMark.of({"mtime_ns": 2, "path": "b.csv"}, "landing:x")
     assert landing.load() == ["c.csv"]
     landing.land("late.csv", at=1)
     assert landing.load() == ["late.csv"]
@@ -88,7 +89,7 @@ def test_an_hwm_of_old_stands_for_the_files_up_to_it_and_grows_a_ledger(landing:
 
 def test_an_hwm_of_old_grows_its_ledger_even_when_nothing_is_new(landing: Landing) -> None:
     landing.land("b.csv", at=2)
-    landing.hwm = {"mtime_ns": 2, "path": "b.csv"}
+    landing.mark = FilesMark.of({"mtime_ns": 2, "path": "b.csv"}, "landing:x")
     assert landing.load() == []
     landing.land("late.csv", at=1)
     assert landing.load() == ["late.csv"]
@@ -96,9 +97,8 @@ def test_an_hwm_of_old_grows_its_ledger_even_when_nothing_is_new(landing: Landin
 
 def test_an_hwm_that_is_not_one_of_files_is_an_error(landing: Landing) -> None:
     landing.land("a.csv")
-    landing.hwm = 7
     with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7, and that of files needs `mtime_ns`"):
-        landing.look()
+        landing.mark = FilesMark.of(7, "landing:x")
 
 
 def test_files_that_changed_a_moment_ago_belong_to_a_later_increment(landing: Landing) -> None:

@@ -1,0 +1,148 @@
+"""What a node's commit says of itself in its table's log: enough to repair state and history from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.sources.marks import Identity
+from odi_assets.state.values import decode, encode
+
+
+@dataclass(frozen=True)
+class CommittedHwm:
+    """The HWM that a commit carries.
+
+    Attributes:
+        json, type: its value as state stores it.
+        remembered: by source, what its increments have to remember beside it.
+        measures: by source, what the mark measures; empty in commits that did not say.
+    """
+
+    json: str
+    type: str
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+    measures: Mapping[str, Identity] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        value: Any,
+        remembered: Mapping[str, Any] | None = None,
+        measures: Mapping[str, Identity] | None = None,
+    ) -> CommittedHwm:
+        """An HWM that is to be committed."""
+        stored = encode(value)
+        return cls(stored.json, stored.type, remembered or {}, measures or {})
+
+    @property
+    def value(self) -> Any:
+        return decode(self.json, self.type)
+
+    def is_value(self, value: Any) -> bool:
+        """Whether ``value`` is the one it carries."""
+        return tuple(encode(value)) == (self.json, self.type)
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"value": self.json, "type": self.type}
+        if self.remembered:
+            found["reads"] = dict(self.remembered)
+        if self.measures:
+            found["measures"] = {name: identity.to_json() for name, identity in self.measures.items()}
+        return found
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> CommittedHwm:
+        identities = {name: Identity.from_json(one) for name, one in (stored.get("measures") or {}).items()}
+        return cls(
+            stored["value"],
+            stored["type"],
+            stored.get("reads") or {},
+            {name: identity for name, identity in identities.items() if identity is not None},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitFacts:
+    """The facts of one commit. Those that a commit does not have, or that older ones did not write, are None.
+
+    Attributes:
+        node: ``pipeline.node``.
+        mode: how the rows were written, or ``rewind``.
+        increment: what was read, in words.
+        positions: where each source stood, and each node that was waited for.
+        state_revision, state_updated_at: the state entry that the plan saw.
+        inputs: by upstream node, the version of its table that the rows were read from. None: not known.
+        partial: the run was of some of the pipeline's nodes only.
+        bounds: start and end of a bounded run.
+        hwm: the HWM that belongs to the table's rows from this commit on.
+        before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
+        rewound_to: of a rewind: that version.
+        rows_written, rows_updated: counted by the write.
+    """
+
+    node: str
+    run_id: str | None = None
+    attempt: int | None = None
+    mode: str | None = None
+    increment: str | None = None
+    code_version: str | None = None
+    positions: Mapping[str, Any] | None = None
+    state_revision: int = 0
+    state_updated_at: datetime | None = None
+    inputs: Mapping[str, int] | None = None
+    partial: bool = False
+    bounds: tuple[str, str] | None = None
+    hwm: CommittedHwm | None = None
+    before_first_run: bool | None = None
+    rewound_to: int | None = None
+    rows_written: int | None = None
+    rows_updated: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as the log stores them. What the write counts, and what a restore says, is added by the commit."""
+        updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
+        found: dict[str, Any] = {
+            "node": self.node,
+            "run_id": self.run_id,
+            "attempt": self.attempt,
+            "mode": self.mode,
+            "increment": self.increment,
+            "code_version": self.code_version,
+            "positions": self.positions,
+            "inputs": self.inputs,
+            "bounds": list(self.bounds) if self.bounds else None,
+            "hwm": self.hwm.to_json() if self.hwm else None,
+            "before_first_run": self.before_first_run,
+            "partial": self.partial or None,
+        }
+        known = {name: value for name, value in found.items() if value is not None}
+        return {**known, "state_revision": self.state_revision, "state_updated_at": updated_at}
+
+    @classmethod
+    def of(cls, stamp: CommittedStamp) -> CommitFacts:
+        """The facts that the log has of a commit of ours, whichever version of ours made it."""
+        facts = stamp.facts
+        updated_at, bounds, rewound_to = facts.get("state_updated_at"), facts.get("bounds"), facts.get("rewound_to")
+        return cls(
+            node=str(facts.get("node") or ""),
+            run_id=facts.get("run_id"),
+            attempt=int(facts["attempt"]) if facts.get("attempt") else None,
+            mode=facts.get("mode"),
+            increment=facts.get("increment"),
+            code_version=facts.get("code_version"),
+            positions=facts.get("positions"),
+            state_revision=int(facts.get("state_revision") or 0),
+            state_updated_at=datetime.fromisoformat(updated_at) if updated_at else None,
+            inputs=facts.get("inputs"),
+            partial=bool(facts.get("partial")),
+            bounds=(str(bounds[0]), str(bounds[1])) if bounds else None,
+            hwm=CommittedHwm.from_json(facts["hwm"]) if facts.get("hwm") else None,
+            before_first_run=facts.get("before_first_run"),
+            rewound_to=None if rewound_to is None else int(rewound_to),
+            rows_written=facts.get("rows_written"),
+            rows_updated=facts.get("rows_updated"),
+        )

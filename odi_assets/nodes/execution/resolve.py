@@ -1,0 +1,68 @@
+"""What only a pass of Spark can tell of a plan, told before its sources are read: upper bounds, affected partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
+from odi_assets.sources.reads import Partitions, PlannedRead, Read, UnresolvedRead
+from odi_assets.tables.reader import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def resolve(plan: NodePlan, spark: SparkSession) -> ResolvedPlan:
+    """``plan`` with all its reads bounded, and with the partitions known that it computes anew.
+
+    Raises:
+        IncrementError: a cursor, an HWM or a row does not fit the configuration.
+        ConfigError: a source lacks the column that the node's table is partitioned by.
+    """
+    resolved = ResolvedPlan.of(plan, _resolved(plan.reads, spark), plan.write)
+    if plan.recompute is None or resolved.nothing_new:
+        return resolved
+    wanted = _affected(resolved, plan.recompute, spark)
+    reads = tuple(read.in_partitions(wanted) if read.is_part else read for read in resolved.reads)
+    return ResolvedPlan.of(plan, _resolved(reads, spark), replace(plan.write, replace=wanted))
+
+
+def _resolved(reads: tuple[PlannedRead, ...], spark: SparkSession) -> tuple[Read, ...]:
+    found: list[Read] = []
+    for read in reads:
+        if isinstance(read, UnresolvedRead):
+            found.append(read.resolve(spark))
+        elif isinstance(read, Read):
+            found.append(read)
+    return tuple(found)
+
+
+def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partitions:
+    """The partitions that the gained rows of all sources are in, and the changed ones as they were before."""
+    values: set[str | None] = set()
+    for read in plan.reads:
+        for rows in read.affected_rows(spark):
+            values |= _values(rows, column, read, plan)
+    return Partitions.of(column, values)
+
+
+def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set[str | None]:
+    from pyspark.sql import functions as F
+
+    from odi_assets.delta.partition_values import same_spelling
+
+    if column not in rows.columns:
+        raise ConfigError(
+            f"{plan.key} is written by partitions of `{column}`, and {read.label} has no such column: which partitions "
+            "its new rows touch cannot be told",
+            fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
+            "input, write by partitions",
+            node=str(plan.key),
+            column=column,
+        )
+    # As text, because a collected TIMESTAMP would take on this machine's zone.
+    kind = rows.schema[column].dataType.jsonValue()
+    found = rows.select(F.col(quoted(column)).cast("string")).distinct().collect()
+    return {same_spelling(row[0], kind) for row in found}

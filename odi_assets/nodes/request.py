@@ -1,0 +1,131 @@
+"""What a run is asked for beyond "what is new". One request goes from shell, UI, sensor or backfill to each node.
+
+Dagster carries it in run tags, so that the shell and the UI ask alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+
+from odi_assets.errors import ConfigError
+
+FULL_REFRESH_TAG = "odi/full_refresh"
+RESUME_TAG = "odi/resume"
+FROM_TAG, TO_TAG = "odi/from", "odi/to"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A half-open range of time: ``start`` is in it, ``end`` is not. Both are in UTC."""
+
+    start: datetime
+    end: datetime
+
+    @classmethod
+    def of(cls, start: str | date | datetime, end: str | date | datetime) -> Bounds:
+        """Bounds of dates, times or their ISO texts.
+
+        Raises:
+            ConfigError: one is not a date or time, or they hold nothing.
+        """
+        bounds = cls(_moment(start), _moment(end))
+        if bounds.start >= bounds.end:
+            raise ConfigError(f"the range from {start} to {end} holds nothing", fix="the end comes after the start")
+        return bounds
+
+    def __str__(self) -> str:
+        return f"from {_short(self.start)} until before {_short(self.end)}"
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """How nodes are to be run.
+
+    Attributes:
+        full_refresh: read the sources from the beginning and replace the tables.
+        resume: leave out what succeeded in the last run and for which nothing changed.
+        bounds: run just this range, and leave the HWMs alone.
+    """
+
+    full_refresh: bool = False
+    resume: bool = False
+    bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        if self.full_refresh and self.bounds is not None:
+            raise ConfigError(
+                f"a full refresh replaces the whole table, and this run is bounded ({self.bounds})",
+                fix="run it without partitions or range, or without the full refresh",
+            )
+        if self.resume and (self.full_refresh or self.bounds is not None):
+            again = "everything" if self.full_refresh else f"a range ({self.bounds})"
+            raise ConfigError(
+                f"a resumed run leaves out what is done, and this one is to do {again} again",
+                fix="ask for one of the two",
+            )
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The run tags that say so."""
+        tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume}
+        found = {tag: "true" for tag, wanted in tags.items() if wanted}
+        if self.bounds is not None:
+            found |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
+        return found
+
+    @classmethod
+    def of_run(
+        cls, tags: Mapping[str, str], *, full_refresh: bool = False, partitions: Bounds | None = None
+    ) -> RunRequest:
+        """What the tags of a run ask for, together with its launchpad's switch and its partitions.
+
+        Raises:
+            ConfigError: a tag cannot be read, or they do not go together.
+        """
+        given = [tag for tag in (FROM_TAG, TO_TAG) if tag in tags]
+        if len(given) == 1:
+            raise ConfigError(f"the run tag {given[0]} stands alone", fix=f"a range needs {FROM_TAG} and {TO_TAG}")
+        bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else None
+        if bounds is not None and partitions is not None:
+            raise ConfigError(f"this run has partitions and the tag {FROM_TAG}", fix="give one of the two")
+        return cls(full_refresh or _switch(tags, FULL_REFRESH_TAG), _switch(tags, RESUME_TAG), bounds or partitions)
+
+
+def _switch(tags: Mapping[str, str], tag: str) -> bool:
+    value = tags.get(tag, "false").strip().lower()
+    if value not in ("true", "false"):
+        raise ConfigError(f"the run tag {tag} is `{value}`", fix="set it to true or false", tag=value)
+    return value == "true"
+
+
+def _moment(value: str | date | datetime) -> datetime:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise ConfigError(
+                f"{value!r} is not a date or a time", fix="write it as 2013-01-31 or 2013-01-31T05:00"
+            ) from error
+    if not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    return in_utc(value)
+
+
+def in_utc(moment: datetime) -> datetime:
+    """``moment`` in UTC; one without a zone is in UTC already.
+
+    Raises:
+        ConfigError: it lies outside of the years 1 to 9999 there.
+    """
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ConfigError(f"{moment.isoformat()} is no time of the years 1 to 9999 in UTC") from error
+
+
+def _short(moment: datetime) -> str:
+    return (
+        moment.date().isoformat() if moment.time() == time() else moment.replace(tzinfo=None).isoformat("T", "minutes")
+    )

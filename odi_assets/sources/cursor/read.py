@@ -1,0 +1,303 @@
+"""Following a cursor column: the rows of a source above its mark, up to a bound that is fixed before they are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import Boundary, OnNull, RollingWindowIncrement, StatefulIncrement
+from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
+from odi_assets.sources.cursor.rolling_window import rolling_window
+from odi_assets.sources.cursor.types import cursor_type, fitting
+from odi_assets.sources.cursor.window import Window, range_window, require_time_cursor, shown, window_above
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
+from odi_assets.sources.reads import Affected, NothingNew, Overlap, Partitions, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_TIES = 1_000
+"""Distinct rows that one mark remembers as tied with it."""
+
+ByColumn = StatefulIncrement | RollingWindowIncrement
+
+
+def plan_window(
+    snapshot: Snapshot, increment: ByColumn, mark: CursorMark | None, *, rows_are_known: bool
+) -> PlannedRead:
+    """The rows of ``snapshot`` that ``increment`` wants, as far as they can be told without Spark.
+
+    Args:
+        rows_are_known: the write tells rows that are read again from new ones, so the rows tied with the mark need not
+            be remembered.
+
+    Raises:
+        IncrementError: the cursor, the mark or the configuration do not fit the source, or rows have no cursor.
+    """
+    if isinstance(increment, RollingWindowIncrement):
+        window = rolling_window(increment)
+        text = f"{increment.column} >= {window.lower:%Y-%m-%d %H:%M:%S} UTC (last {_units(increment)})"
+        return CursorWindow(snapshot=snapshot, summary=text, window=window)
+    seen = _fingerprint(snapshot, increment)
+    read = UnresolvedWindow(
+        snapshot=snapshot,
+        summary="",
+        before=mark,
+        follows=True,
+        increment=increment,
+        seen=seen,
+        rows_are_known=rows_are_known,
+    )
+    if mark is not None and seen is not None and mark.seen == seen:
+        return read.nothing("the source is as it was")
+    if snapshot.is_empty:
+        return read.nothing("no file with content")
+    kind, bound = snapshot.bound_by_statistics(increment)
+    read = replace(read, kind=kind, bound=bound)
+    read = replace(read, summary=read.text())
+    if kind is None or isinstance(bound, Unresolved):
+        return read
+    found = read.bounded(kind, bound)
+    if read.keeps_ties and not found.nothing_new:
+        return replace(read, after=found.after, summary=found.summary)
+    return found
+
+
+def plan_range(snapshot: Snapshot, increment: ByColumn, start: datetime, end: datetime, node: str) -> Read:
+    """The rows whose cursor lies in ``start <= cursor < end``, whatever was loaded. Moves no mark.
+
+    Raises:
+        ConfigError: the cursor is not a date or a time.
+    """
+    window = range_window(increment, start, end)
+    if snapshot.columns is not None:
+        require_time_cursor(window, snapshot.columns, snapshot.label, node)
+    return CursorWindow(snapshot=snapshot, summary=str(window), window=window, range_of=node)
+
+
+def plan_loaded(snapshot: Snapshot, increment: StatefulIncrement, mark: CursorMark) -> UnresolvedWindow:
+    """The rows that runs up to ``mark`` have read. Moves no mark."""
+    return UnresolvedWindow(
+        snapshot=snapshot, summary=f"up to {shown(mark.value)}", increment=increment, upto=mark, rows_are_known=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CursorWindow(Read):
+    """The rows of a source in a window of its cursor.
+
+    Attributes:
+        increment: the increment that moves the mark; None for ranges and rolling windows, which move none.
+        start: where a read of the whole source begins, inclusive; None at the beginning.
+        only: rows of these partitions; None: of all.
+        range_of: the node whose range this is; its cursor has to be a time.
+    """
+
+    window: Window
+    increment: StatefulIncrement | None = None
+    start: Any = None
+    only: Partitions | None = None
+    range_of: str | None = None
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        from odi_assets.sources.cursor.columns import require_times, without_ties
+
+        if self.range_of is not None:
+            require_time_cursor(self.window, _types(self.snapshot.rows(spark)), self.label, self.range_of)
+        elif self.increment is None and self.window.upper is None:
+            require_times(self.snapshot.rows(spark), self.window.column, self.label)
+        return without_ties(self.snapshot.rows_in_window(spark, self.window, self.only), self.window)
+
+    def whole(self) -> Read:
+        window = replace(self.window, lower=self.start, lower_inclusive=True, ties={})
+        return replace(self, window=window, summary=f"whole: {window}")
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        window = replace(self.window, lower=self.start, lower_inclusive=True, ties={})
+        return replace(self, window=window, only=wanted)
+
+    def affected(self, column: str, node: str) -> Affected:
+        del column, node
+        return Affected(by_rows=True)
+
+    def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
+        return [self.load(spark)]
+
+    @property
+    def overlap(self) -> Overlap | None:
+        if self.increment is None or not _reads_again(self.increment):
+            return None
+        window = self.window
+        bounded = not (window.nulls or window.fallback or window.date_format)
+        return Overlap(window.columns, window.lower if bounded else None)
+
+    def with_ties(self, spark: SparkSession) -> CursorWindow:
+        """The read with the rows known that stand at its mark, which the commit has to remember.
+
+        Raises:
+            IncrementError: there are too many.
+        """
+        from odi_assets.sources.cursor.columns import ties_at
+
+        if not isinstance(self.after, CursorMark):
+            return self
+        found = ties_at(self.snapshot.rows(spark), self.window, self.after.value, MOST_TIES)
+        if found is None:
+            raise IncrementError(
+                f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {self.after.value}, and "
+                "a closed boundary has to remember them",
+                fix="name `write.keys`: tied rows are then looked up in the target, however many there are; or choose "
+                "a finer cursor, or `boundary: open`",
+                column=self.window.column,
+            )
+        if self.after == self.before:
+            # A row that was loaded stays known when the source drops it and brings it back.
+            known = self.window.ties
+            found = {row: max(found.get(row, 0), known.get(row, 0)) for row in {*found, *known}}
+        return replace(self, after=replace(self.after, ties=found))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnresolvedWindow(UnresolvedRead):
+    """A window of a cursor whose type, upper bound or tied rows only Spark can tell.
+
+    Attributes:
+        kind: the type of the cursor; None: not known yet.
+        bound: the upper bound, if that is known.
+        seen: stands for the state of the source.
+        rows_are_known: see :func:`plan_window`.
+        from_start: the source is read from its first value on, not from its mark.
+        only: rows of these partitions; None: of all.
+        upto: read what runs up to this mark have read, and move none.
+    """
+
+    increment: StatefulIncrement
+    before: CursorMark | None = None
+    kind: str | None = None
+    bound: Bound | Unresolved = UNRESOLVED
+    seen: str | None = None
+    rows_are_known: bool = True
+    from_start: bool = False
+    only: Partitions | None = None
+    upto: CursorMark | None = None
+
+    @property
+    def keeps_ties(self) -> bool:
+        """Whether the commit has to remember the rows at the mark: nothing else would tell that they are loaded."""
+        return self.increment.boundary is Boundary.CLOSED and not self.rows_are_known
+
+    def whole(self) -> PlannedRead:
+        return replace(self, from_start=True, summary="whole")
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        return replace(self, from_start=True, only=wanted)
+
+    def affected(self, column: str, node: str) -> Affected:
+        del column, node
+        return Affected(by_rows=True)
+
+    def resolve(self, spark: SparkSession) -> Read:
+        kind = self.kind or cursor_type(self.increment, _types(self.snapshot.rows(spark)), self.label)
+        window = self._window(kind)
+        if self.upto is not None:
+            return self._read(kind, replace(window, upper=self._fitting(self.upto, kind)), None)
+        bound = self.snapshot.bound(spark, window) if isinstance(self.bound, Unresolved) else self.bound
+        read = self.bounded(kind, bound)
+        return read.with_ties(spark) if self.keeps_ties and isinstance(read, CursorWindow) else read
+
+    def bounded(self, kind: str, bound: Bound) -> CursorWindow | NothingNew:
+        """The read, once the type of the cursor and its upper bound are known.
+
+        Raises:
+            IncrementError: the mark or the first value is of another type, the lag does not fit it, or rows have no
+                cursor and ``on_null`` is ``raise``.
+        """
+        increment, upper = self.increment, bound.upper
+        hwm, window, start = self._fitting(self.before, kind), self._window(kind), self._start(kind)
+        if bound.without_cursor and increment.on_null is OnNull.RAISE:
+            raise null_cursors(increment.column, bound.without_cursor, self.label)
+        excluded = bound.without_cursor if increment.on_null is OnNull.EXCLUDE else 0
+        # A source that lost its newest rows is read no further than the mark, so that the bound stays one.
+        window = replace(window, upper=upper if upper is not None else hwm)
+        ahead = is_ahead(upper, hwm)
+        in_window = upper is not None and (window.lower is None or upper >= window.lower)
+        again = in_window and (bool(increment.watermark_lag) or increment.boundary is Boundary.CLOSED or hwm is None)
+        before_start = hwm is None and upper is not None and start is not None and upper < start
+        has_nulls = self._nulls and bound.without_cursor > 0
+        needed = has_nulls or (self.from_start and hwm is not None)
+        if not needed and (before_start or not (ahead or again)):
+            text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
+            return replace(replace(self, kind=kind, bound=bound).nothing(text), excluded=excluded)
+        after = upper if ahead and not before_start else hwm
+        return self._read(kind, window, None if after is None else CursorMark(after, self.seen), excluded)
+
+    def nothing(self, why: str) -> NothingNew:
+        """There is nothing to read."""
+        return NothingNew.of(self, why, replace(self.before, seen=self.seen) if self.before else None)
+
+    def text(self) -> str:
+        """What will be read, in words, as far as it is known."""
+        window = self._window(self.kind) if self.kind else Window(self.increment.column, self.increment.fallback_column)
+        nulls = " or without a cursor" if self._nulls else ""
+        return f"{replace(window, nulls=False)} <= its maximum, {UNRESOLVED}{nulls}"
+
+    @property
+    def _nulls(self) -> bool:
+        return self.increment.on_null is OnNull.INCLUDE
+
+    def _read(self, kind: str, window: Window, after: CursorMark | None, excluded: int = 0) -> CursorWindow:
+        left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
+        before = None if self.before is None else replace(self.before, value=self._fitting(self.before, kind))
+        return CursorWindow(
+            snapshot=self.snapshot,
+            summary=f"{window}{left_out}",
+            before=before,
+            after=after,
+            follows=self.follows,
+            excluded=excluded,
+            window=window,
+            increment=self.increment if self.follows else None,
+            start=self._start(kind),
+            only=self.only,
+        )
+
+    def _fitting(self, mark: CursorMark | None, kind: str) -> Any:
+        return None if mark is None else fitting(mark.value, kind, self.increment, self.label, typed=mark.typed)
+
+    def _window(self, kind: str) -> Window:
+        mark = None
+        if self.before is not None:
+            # A mark of another type is an error even where the read does not begin at it.
+            mark = replace(self.before, value=self._fitting(self.before, kind))
+        known = self.rows_are_known
+        return window_above(self.increment, None if self.from_start else mark, kind, self.label, rows_are_known=known)
+
+    def _start(self, kind: str) -> Any:
+        return window_above(self.increment, None, kind, self.label, rows_are_known=True).lower
+
+
+def _types(rows: DataFrame) -> dict[str, Any]:
+    return {field.name: field.dataType.jsonValue() for field in rows.schema.fields}
+
+
+def _reads_again(increment: StatefulIncrement) -> bool:
+    """Whether rows that are in the target may come again."""
+    lag, closed = bool(increment.watermark_lag), increment.boundary is Boundary.CLOSED
+    return lag or closed or increment.on_null is OnNull.INCLUDE
+
+
+def _fingerprint(snapshot: Snapshot, increment: StatefulIncrement) -> str | None:
+    """Stands for the state of the source and how it is followed; None where the source does not tell its state."""
+    if snapshot.fingerprint is None:
+        return None
+    parts = [increment.model_dump_json(), *snapshot.fingerprint]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=12).hexdigest()
+
+
+def _units(increment: RollingWindowIncrement) -> str:
+    return f"{increment.lookback} {increment.unit}{'' if increment.lookback == 1 else 's'}"

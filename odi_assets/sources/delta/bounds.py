@@ -1,0 +1,80 @@
+"""The upper bound of a cursor column of a Delta table, by the statistics of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from odi_assets.config.models import StatefulIncrement
+from odi_assets.delta.table import TableHandle
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.parquet_bounds import column_bounds
+from odi_assets.sources.marks import UNRESOLVED, Unresolved
+
+_MILLISECOND = timedelta(milliseconds=1)
+_FEW_FILES = 200
+_EXACT_DIGITS = 15
+
+
+def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) -> Bound | Unresolved:
+    """The bound of a Delta table by its file statistics; UNRESOLVED if they cannot tell.
+
+    Args:
+        name: the type of the cursor. Bounds of text and bytes may be cut, those of floats know no NaN, and those of
+            long decimals are rounded, so they are not asked.
+    """
+    if not handle.live_files:
+        return Bound(None, 0)
+    if increment.date_format or increment.column in handle.partition_columns or not _is_exact(name):
+        return UNRESOLVED
+    actions = handle.add_actions
+    names = [f"{kind}.{increment.column}" for kind in ("max", "null_count")]
+    if any(column not in actions.column_names for column in names):
+        return UNRESOLVED
+    try:
+        highs, nulls, rows = (actions[column].to_pylist() for column in (*names, "num_records"))
+    except OverflowError:
+        # A time beyond the years of Python; Spark reads it next, and it is said then.
+        return UNRESOLVED
+    if any(count is None for count in (*nulls, *rows)):
+        return UNRESOLVED
+    without = sum(nulls)
+    if without and increment.fallback_column:
+        return UNRESOLVED
+    filled = [i for i, count in enumerate(rows) if count > nulls[i]]
+    if any(highs[i] is None for i in filled):
+        return UNRESOLVED
+    if not filled:
+        return Bound(None, without)
+    upper = max(highs[i] for i in filled)
+    if isinstance(upper, datetime):
+        upper = upper.astimezone(UTC) if upper.tzinfo else upper
+        upper = _untruncated(handle, increment.column, upper, [(i, highs[i]) for i in filled], name)
+    return UNRESOLVED if upper is UNRESOLVED else Bound(upper, without)
+
+
+def _is_exact(name: str) -> bool:
+    if name.startswith("decimal"):
+        return int(name[len("decimal(") :].partition(",")[0]) <= _EXACT_DIGITS
+    return name not in {"string", "binary", "float", "double"}
+
+
+def _untruncated(
+    handle: TableHandle, column: str, upper: datetime, highs: Sequence[tuple[int, datetime]], name: str
+) -> datetime | Unresolved:
+    """The greatest time, where writers may have cut theirs to milliseconds (protocol, "Per-file Statistics").
+
+    A bound that was cut would leave rows above it unread until a later one comes, and one that was rounded up would
+    lose rows that come later below it. So files whose bound looks cut, and may lie above, are asked by their footers.
+    """
+    cut = [i for i, high in highs if high.microsecond % 1000 == 0 and high + _MILLISECOND > upper]
+    if not cut:
+        return upper
+    if len(cut) > _FEW_FILES:
+        return UNRESOLVED
+    found = column_bounds(handle.location, [handle.live_files[i].path for i in cut], column)
+    if found is None or (found.type_name is not None and found.type_name != name) or found.upper is None:
+        return UNRESOLVED
+    exact = [high for i, high in highs if i not in set(cut)]
+    greatest: datetime = max([found.upper, *exact])
+    return greatest

@@ -1,0 +1,231 @@
+"""Delta tables as a source: tables on a connection, and tables of upstream nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
+from odi_assets.connections.location import Location
+from odi_assets.delta.changes import changes
+from odi_assets.delta.file_pruning import files_in_partitions, values_of
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, IncrementError, SourceError, TableError
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.types import TypeName, cursor_type
+from odi_assets.sources.delta.bounds import table_bound
+from odi_assets.sources.delta.versions import VersionStep, step
+from odi_assets.sources.marks import Identity, Mark, Unresolved, VersionMark
+from odi_assets.sources.reads import Affected, NothingNew, Partitions, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.source import Source
+from odi_assets.tables.reader import read_files, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaTableSource(Source):
+    """A Delta table that somebody else writes, another node for example."""
+
+    location: Location
+
+    @property
+    def identity(self) -> Identity:
+        return self._snapshot().identity
+
+    def snapshot(self) -> TableSnapshot:
+        found = self._snapshot()
+        if found.handle.exists:
+            return found
+        raise SourceError(
+            f"{self.label}: there is no Delta table at {self.location.uri}",
+            fix="run the node that writes it first",
+            path=self.location.uri,
+        )
+
+    def change_since(self, then: Position | None) -> str | None:
+        return table_change(then, TableHandle.open(self.location))
+
+    def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
+        if isinstance(self.increment, VersionIncrement):
+            return VersionMark.of(value, self.label)
+        return super().mark(value, remembered, typed=typed)
+
+    def plan(self, mark: Mark | None) -> PlannedRead:
+        if isinstance(self.increment, FilesIncrement):
+            raise IncrementError(
+                f"{self.label} is a Delta table, and `files` increments are for csv, json and parquet",
+                fix="use mode: version, which follows the table's commits",
+            )
+        if not isinstance(self.increment, VersionIncrement):
+            return super().plan(mark)
+        before = mark if isinstance(mark, VersionMark) else None
+        found = self._snapshot() if before is None else self.snapshot()
+        if not found.handle.exists:
+            whole = Whole(snapshot=found, summary=f"{self.label} does not exist yet", follows=True)
+            return NothingNew.of(whole, whole.summary, None)
+        made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
+        read = NewVersions(
+            snapshot=found, summary=made.reason, before=before, after=made.after, follows=True, step=made
+        )
+        return NothingNew.of(read, made.reason, made.after) if made.extent == "nothing" else read
+
+    def why_unreachable(self, mark: Mark) -> str | None:
+        if not isinstance(mark, VersionMark):
+            return None
+        handle = self._snapshot().handle
+        if not handle.exists:
+            return f"the table of {self.label} does not exist"
+        if mark.table_id not in (None, handle.table_id):
+            return f"the table of {self.label} was dropped and made again"
+        if mark.version > int(handle.version or 0):
+            return f"the table of {self.label} stands at version {handle.version}"
+        return None
+
+    def loaded(self, mark: Mark) -> PlannedRead:
+        if not isinstance(self.increment, VersionIncrement) or not isinstance(mark, VersionMark):
+            return super().loaded(mark)
+        found = self._snapshot(mark.version)
+        return Whole(snapshot=found, summary=found.summary)
+
+    def _snapshot(self, version: int | None = None) -> TableSnapshot:
+        handle = TableHandle.open(self.location, version)
+        identity = Identity("delta", handle.table_id if handle.exists else "", self.cursor or "version")
+        return TableSnapshot(name=self.name, label=self.label, format="delta", identity=identity, handle=handle)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSnapshot(Snapshot):
+    """A Delta table at one version."""
+
+    handle: TableHandle
+
+    @property
+    def position(self) -> Position:
+        return table_position(self.handle)
+
+    @property
+    def summary(self) -> str:
+        return f"whole, at version {self.handle.version}"
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        return self.handle.table_id, str(self.handle.version)
+
+    @property
+    def columns(self) -> Mapping[str, TypeName] | None:
+        return self.handle.columns if self.handle.exists else None
+
+    @property
+    def rows_known(self) -> int | None:
+        return self.handle.rows if self.handle.exists else None
+
+    @property
+    def table_version(self) -> int | None:
+        return self.handle.version
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        if only is None:
+            return read_table(spark, self.handle)
+        rows = read_files(spark, self.handle, files_in_partitions(self.handle, only.column, only.values))
+        return rows.where(only.condition(rows))
+
+    def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
+        kind = cursor_type(increment, self.handle.columns, self.label)
+        return kind, table_bound(self.handle, increment, kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewVersions(Read):
+    """What a table gained in the commits after its mark."""
+
+    snapshot: TableSnapshot
+    step: VersionStep
+
+    @property
+    def rewrites(self) -> bool:
+        return self.step.extent in {"table", "partitions"}
+
+    @property
+    def rows_known(self) -> int | None:
+        return self.step.changes.rows if self._by_rows and self.step.changes else self.snapshot.rows_known
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        from odi_assets.sources.delta.changed_rows import changed_rows
+
+        if self._by_rows and self.step.changes is not None:
+            return changed_rows(spark, self.snapshot.handle, self.step.changes)
+        return self.snapshot.rows(spark)
+
+    def whole(self) -> Read:
+        whole = Whole.instead_of(self)
+        # Why it is read whole, if that is so anyway.
+        return replace(whole, summary=self.summary) if self.step.extent == "table" else whole
+
+    def affected(self, column: str, node: str) -> Affected:
+        handle, gained = self.snapshot.handle, self.step.changes
+        if column not in handle.columns:
+            raise ConfigError(
+                f"{node} is written by partitions of `{column}`, and its incremental input `{self.name}` has no such "
+                "column",
+                fix=f"add `{column}` to {self.label}, or read the input whole (without `incremental`)",
+                node=node,
+                column=column,
+            )
+        if self.step.extent == "table" or gained is None:
+            return Affected(everything=True)
+        if column in handle.partition_columns:
+            return Affected(frozenset(p[column] for commit in gained.commits for p in commit.partitions))
+        # A replaced row may have been in another partition, and statistics of removed files are not in the log.
+        if any(commit.updated or commit.deleted or commit.kind == "partitions" for commit in gained.commits):
+            return Affected(by_rows=True)
+        found = values_of(handle, column, gained.files)
+        return Affected(by_rows=True) if found is None else Affected(frozenset(found))
+
+    def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
+        from odi_assets.sources.delta.changed_rows import changed_rows, replaced_rows
+
+        gained, handle = self.step.changes, self.snapshot.handle
+        if gained is None:
+            return []
+        old = (replaced_rows(spark, handle, commit) for commit in gained.commits)
+        return [changed_rows(spark, handle, gained), *(rows for rows in old if rows is not None)]
+
+    @property
+    def _by_rows(self) -> bool:
+        return self.step.extent == "rows"
+
+
+def table_position(handle: TableHandle) -> dict[str, Any]:
+    """Where a table stands: its id and its version; of one that does not exist, that it does not."""
+    if not handle.exists:
+        return {"version": None}
+    return {"table_id": handle.table_id, "version": handle.version}
+
+
+def table_change(then: Position | None, handle: TableHandle) -> str | None:
+    """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
+    now = table_position(handle)
+    if then == now:
+        return None
+    if then is None or "version" not in then:
+        return "what it held was not recorded"
+    before, after = then["version"], now["version"]
+    if before is None or after is None:
+        return "it did not exist then" if before is None else "it is gone"
+    if then.get("table_id") != now["table_id"]:
+        return "it was dropped and made again"
+    if after > before and not _rows_changed(handle, before, after):
+        return None
+    return f"version {before} then, version {after} now"
+
+
+def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:
+    try:
+        return changes(handle, after, upto).kind != "none"
+    except TableError:
+        # The log of that time is gone: nobody can say that nothing changed.
+        return True

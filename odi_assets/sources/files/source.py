@@ -1,0 +1,251 @@
+"""Landing files as a source: read whole, by a cursor column, or each file once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
+from odi_assets.connections.location import Location
+from odi_assets.errors import ConfigError, IncrementError, SourceError
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
+from odi_assets.sources.files import ledger
+from odi_assets.sources.files.arrivals import Arrivals, arrivals
+from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unresolved
+from odi_assets.sources.reads import Affected, NothingNew, Partitions, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.source import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandingFiles(Source):
+    """Files below a connection's folder.
+
+    Attributes:
+        base: the connection's root; paths of files, and the mark's, are relative to it.
+        path: a file, a folder or a glob below ``base``.
+        schema_ddl: the columns in Spark's DDL; None lets Spark infer them.
+        options: reader options of the format.
+    """
+
+    format: FileFormat
+    base: Location
+    path: str
+    schema_ddl: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity("files", self.path, self.cursor or "file")
+
+    def snapshot(self) -> FilesSnapshot:
+        listed = self._list()
+        if not listed:
+            raise SourceError(
+                f"{self.label}: no file matches {self.path} in {self.base.uri}",
+                fix="check `read.path`, or land a file there first",
+                path=self.path,
+            )
+        return self._snapshot(listed, [file for file in listed if file.size])
+
+    def change_since(self, then: Position | None) -> str | None:
+        now = files_position(self._list())
+        if then == now:
+            return None
+        if then is None or "files" not in then:
+            return "what it held was not recorded"
+        counts = then["files"], now["files"]
+        return f"{counts[0]:,} files then, {counts[1]:,} now" if counts[0] != counts[1] else "files changed"
+
+    def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
+        if isinstance(self.increment, FilesIncrement):
+            return FilesMark.of(value, self.label)
+        return super().mark(value, remembered, typed=typed)
+
+    def plan(self, mark: Mark | None) -> PlannedRead:
+        if not isinstance(self.increment, FilesIncrement):
+            return super().plan(mark)
+        listed, before = self._list(), mark if isinstance(mark, FilesMark) else None
+        found = self._arrivals(self.increment, listed, before)
+        text = _count(len(found.new), "new file") if listed else f"no file matches {self.path}"
+        read = NewFiles(
+            snapshot=self._snapshot(listed, sorted((*found.known, *found.new))),
+            summary=f"{text}; {found.notes}" if found.notes else text,
+            before=before,
+            after=found.mark,
+            follows=True,
+            found=found,
+            beside=self.target.location,
+        )
+        return read if found.new else NothingNew.of(read, read.summary, found.mark)
+
+    def whole(self) -> Read:
+        if not isinstance(self.increment, FilesIncrement):
+            return super().whole()
+        listed = self._list()
+        snapshot = self._snapshot(listed, [file for file in listed if file.size])
+        return Whole(snapshot=snapshot, summary=snapshot.summary)
+
+    def loaded(self, mark: Mark) -> PlannedRead:
+        if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
+            return super().loaded(mark)
+        listed = self._list()
+        found = self._arrivals(self.increment, listed, mark)
+        if found.gone:
+            raise ConfigError(
+                f"{self.target.node}: {len(found.gone):,} of the files that were loaded from {self.label} are gone, "
+                f"among them {found.gone[0]}; a range made of the others would lose their rows",
+                fix="put the files back; what is loaded can be corrected by a full refresh from what is left",
+                node=self.target.node,
+            )
+        snapshot = self._snapshot(listed, found.known)
+        return Whole(snapshot=snapshot, summary=snapshot.summary)
+
+    def _list(self) -> list[SourceFile]:
+        return list_files(self.base, self.path)
+
+    def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
+        default = OnChange.RELOAD if self.target.traits.takes_rows_again else OnChange.RAISE
+        return arrivals(
+            self.base,
+            self.target.location,
+            listed,
+            mark,
+            self.label,
+            on_change=increment.on_change or default,
+            settle=increment.settle,
+        )
+
+    def _snapshot(self, listed: Sequence[SourceFile], chosen: Sequence[SourceFile]) -> FilesSnapshot:
+        return FilesSnapshot(
+            name=self.name,
+            label=self.label,
+            format=self.format.value,
+            identity=self.identity,
+            base=self.base,
+            listed=tuple(listed),
+            chosen=tuple(chosen),
+            schema_ddl=self.schema_ddl,
+            options=self.options,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesSnapshot(Snapshot):
+    """Files of a landing folder.
+
+    Attributes:
+        listed: all files that there are.
+        chosen: those of them that rows are read from.
+    """
+
+    base: Location
+    listed: tuple[SourceFile, ...]
+    chosen: tuple[SourceFile, ...]
+    schema_ddl: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def position(self) -> Position:
+        return files_position(self.listed)
+
+    @property
+    def summary(self) -> str:
+        return f"whole: {_count(len(self.chosen), 'file')}"
+
+    @property
+    def fingerprint(self) -> tuple[str, ...]:
+        return tuple(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}" for file in self.chosen)
+
+    @property
+    def file_count(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.chosen
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        from odi_assets.sources.files.reader import read_source_files
+
+        paths = [file.path for file in self.chosen]
+        rows = read_source_files(
+            spark, self.base, paths, self.format, self.schema_ddl, dict(self.options), label=self.label
+        )
+        return rows if only is None else rows.where(only.condition(rows))
+
+    def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
+        if self.format != FileFormat.PARQUET or self.schema_ddl:
+            return None, UNRESOLVED
+        bounds = column_bounds(self.base, [file.path for file in self.chosen], increment.column)
+        if bounds is None or bounds.type_name is None:
+            return None, UNRESOLVED
+        bound = files_bound(bounds, increment)
+        # A type by itself does not help: dates written as text have another one.
+        return (None, bound) if isinstance(bound, Unresolved) else (bounds.type_name, bound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewFiles(Read):
+    """Files that were not loaded yet. The snapshot holds every file that the target will stand for.
+
+    Attributes:
+        beside: the table beside which the list of loaded files is kept.
+    """
+
+    snapshot: FilesSnapshot
+    found: Arrivals
+    beside: Location
+
+    @property
+    def file_count(self) -> int:
+        return len(self.found.new)
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        return replace(self.snapshot, chosen=self.found.new).rows(spark)
+
+    def whole(self) -> Read:
+        return Whole.instead_of(self)
+
+    def affected(self, column: str, node: str) -> Affected:
+        del column
+        gone = self.found.gone
+        if gone:
+            raise IncrementError(
+                f"{node}: {_count(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
+                f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be computed anew without them",
+                fix="put the files back; or write what is read with `append` or `upsert`, and let a second node write "
+                "by partitions; or accept the files that are there: odi run --full-refresh",
+                node=node,
+            )
+        # Nothing tells which partitions the former rows of a rewritten file are in.
+        return Affected(by_rows=True, everything=bool(self.found.changed))
+
+    def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
+        return [self.load(spark)]
+
+    def before_commit(self) -> None:
+        if self.found.part is not None:
+            ledger.write(self.beside, self.found.part)
+
+
+def files_position(files: Iterable[SourceFile]) -> dict[str, Any]:
+    """Where a listing stands, in whatever order it came: how many files, and a digest of paths, sizes and times."""
+    digest, count = hashlib.sha256(), 0
+    for file in sorted(files):
+        count += 1
+        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode())
+    return {"files": count, "digest": digest.hexdigest()[:32]}
+
+
+def _count(count: int, what: str) -> str:
+    if not count and what == "new file":
+        return "no new files"
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

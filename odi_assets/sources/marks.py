@@ -1,0 +1,225 @@
+"""High-water marks: how far a source was read, as far as its rows are safely in the target.
+
+There is a type for each way of following a source. :attr:`value` is what state and commits store of it, in the shapes
+that state has always had; a source takes its own marks back from such a value (:meth:`Source.mark`). A mark also says
+what it measures: its :class:`Identity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from odi_assets.errors import IncrementError
+
+READ = "df"
+"""The source that a node's ``read`` names: the view `df` in SQL. Inputs go by names of their own."""
+
+
+class Unresolved(Enum):
+    """What only a pass of Spark over the source can tell; it is resolved before the source is read."""
+
+    UNTIL_READ = "known when the source is read"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+UNRESOLVED = Unresolved.UNTIL_READ
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a mark measures. It holds nothing that a move of the project, its lake or its landing zone changes.
+
+    Attributes:
+        kind: ``files``, ``delta`` or ``sql``.
+        source: which source of that kind: a path below its connection, a table's id, a table of a database.
+        cursor: what orders it: ``file``, ``version``, or the name of a column.
+    """
+
+    kind: str
+    source: str
+    cursor: str
+
+    def to_json(self) -> dict[str, str]:
+        """The identity as a commit stores it."""
+        return {"kind": self.kind, "source": self.source, "cursor": self.cursor}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Identity | None:
+        """The identity that a commit stored; None for commits that did not store one."""
+        if not isinstance(stored, Mapping) or not {"kind", "source", "cursor"} <= stored.keys():
+            return None
+        return cls(str(stored["kind"]), str(stored["source"]), str(stored["cursor"]))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stored list of loaded files (see ``files.ledger``). ``files`` is how many it holds."""
+
+    name: str
+    files: int
+
+
+@dataclass(frozen=True)
+class FilesMark:
+    """The files of a landing folder that were loaded.
+
+    Attributes:
+        mtime_ns, path: the newest file that was loaded.
+        parts: where the list of loaded files is kept. None, in a mark that is old or was set by hand: all files up to
+            the newest one.
+    """
+
+    mtime_ns: int
+    path: str
+    parts: tuple[Part, ...] | None = None
+
+    @property
+    def cursor(self) -> tuple[int, str]:
+        return self.mtime_ns, self.path
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"mtime_ns": self.mtime_ns, "path": self.path}
+        if self.parts is not None:
+            found["ledger"] = [[part.name, part.files] for part in self.parts]
+        return found
+
+    @classmethod
+    def of(cls, value: Any, label: str) -> FilesMark:
+        """The mark that ``value`` stores.
+
+        Raises:
+            IncrementError: it stores no mark of files.
+        """
+        try:
+            mtime_ns, path = int(value["mtime_ns"]), str(value["path"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise IncrementError(
+                f"the HWM of {label} is {value!r}, and that of files needs `mtime_ns` and `path`",
+                fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+            ) from error
+        if "ledger" not in value:
+            return cls(mtime_ns, path)
+        try:
+            return cls(mtime_ns, path, tuple(Part(str(name), int(count)) for name, count in value["ledger"]))
+        except (TypeError, ValueError) as error:
+            raise IncrementError(
+                f"the HWM of {label} names no ledger that can be read: {value['ledger']!r}",
+                fix="set it to `mtime_ns` and `path` alone with odi state set: files up to there count as loaded",
+            ) from error
+
+
+@dataclass(frozen=True)
+class VersionMark:
+    """The version up to which a Delta table was read. ``table_id`` is None in a mark that was set by hand."""
+
+    version: int
+    table_id: str | None = None
+
+    @property
+    def value(self) -> dict[str, Any]:
+        return {"version": self.version, "table_id": self.table_id}
+
+    @classmethod
+    def of(cls, value: Any, label: str) -> VersionMark:
+        """The mark that ``value`` stores: an object with a ``version``, or the version alone.
+
+        Raises:
+            IncrementError: it stores no version.
+        """
+        if isinstance(value, int) and not isinstance(value, bool):
+            return cls(value)
+        if isinstance(value, Mapping) and isinstance(value.get("version"), int):
+            return cls(value["version"], value.get("table_id"))
+        raise IncrementError(
+            f"the HWM of {label} is {value!r}, and that of a Delta table needs a `version`",
+            fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+            label=label,
+        )
+
+
+@dataclass(frozen=True)
+class CursorMark:
+    """The greatest value of a cursor column that was read.
+
+    The commit that sets a mark remembers more beside its value, which holds only while the mark is the one of that
+    commit.
+
+    Attributes:
+        seen: stands for the state of the source that was read; a source that is in the same state has nothing new.
+        ties: the rows at the mark that were loaded: how many there are of each row hash; None if that is not known.
+        typed: False for a value that another tool stored without its type.
+    """
+
+    value: Any
+    seen: str | None = field(default=None, compare=False)
+    ties: Mapping[str, int] | None = field(default=None, compare=False)
+    typed: bool = field(default=True, compare=False)
+
+    @classmethod
+    def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:
+        """The mark that ``value`` stores, with what its commit remembers beside it."""
+        ties = remembered.get("ties")
+        return cls(value, remembered.get("seen"), ties if isinstance(ties, Mapping) else None, typed)
+
+    def remembered(self) -> dict[str, Any]:
+        """What its commit has to remember beside the value, JSON-ready."""
+        found: dict[str, Any] = {}
+        if self.seen is not None:
+            found["seen"] = self.seen
+        if self.ties:
+            found["ties"] = dict(self.ties)
+        return found
+
+
+Mark = FilesMark | VersionMark | CursorMark
+
+
+def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
+    """The HWM of a node as state stores it: that of its ``read`` by itself, those of several sources by their names.
+
+    Args:
+        marks: by the name of the source.
+        following: the names of all sources that keep a mark.
+    """
+    if list(following) == [READ]:
+        return marks[READ].value if READ in marks else None
+    return {name: mark.value for name, mark in marks.items()}
+
+
+def value_of_source(value: Any, name: str, following: Sequence[str], node: str) -> Any:
+    """The part of a node's stored HWM that belongs to one of its sources; None if it has none.
+
+    Raises:
+        IncrementError: the HWM does not say which source it is of.
+    """
+    if value is None or list(following) == [READ]:
+        return value
+    if not isinstance(value, Mapping):
+        raise IncrementError(
+            f"{node}: its HWM {value!r} does not say which input it is of",
+            fix=f"set it as {{{name!r}: …}} with odi state set, or run the node with --full-refresh",
+            node=node,
+        )
+    return value.get(name)
+
+
+def hwm_text(value: Any) -> str | None:
+    """A stored HWM in a few words: ``flights/2013-01-15.csv``, ``version 4``, ``2013-01-15T00:00:00``."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        if {"mtime_ns", "path"} <= set(value) <= {"mtime_ns", "path", "ledger"}:
+            return str(value["path"])
+        if "version" in value and set(value) <= {"version", "table_id"}:
+            return f"version {value['version']}"
+        return ", ".join(f"{name} {hwm_text(part)}" for name, part in value.items())
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
+    return str(value)

@@ -1,0 +1,116 @@
+"""A source as it stood at one moment: what every kind of source tells of itself, and how its rows are loaded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.sources.cursor.types import TypeName
+from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.config.models import StatefulIncrement
+    from odi_assets.sources.cursor.bounds import Bound
+    from odi_assets.sources.cursor.window import Window
+    from odi_assets.sources.reads import Partitions
+
+Position = Mapping[str, Any]
+"""Where a source stands, JSON-ready: what tells, without reading a row, whether it is still as it was."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(ABC):
+    """A source at one moment.
+
+    Attributes:
+        name: the view that SQL sees, the argument that a function gets.
+        label: the source in words: ``landing:flights/*.csv``, ``flights.raw_flights``.
+        format: as the project file calls it.
+        identity: what a mark of the source measures.
+    """
+
+    name: str
+    label: str
+    format: str
+    identity: Identity
+
+    @property
+    @abstractmethod
+    def position(self) -> Position:
+        """Where the source stood."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """A read of all of it, in words."""
+
+    @property
+    def fingerprint(self) -> tuple[str, ...] | None:
+        """The state that its rows were in: as long as it is the same, they are. None: nothing tells."""
+        return None
+
+    @property
+    def columns(self) -> Mapping[str, TypeName] | None:
+        """Its columns and their types, as Delta and Spark write them in JSON; None where only Spark can tell."""
+        return None
+
+    @property
+    def rows_known(self) -> int | None:
+        """How many rows it has; None where that is not known without reading."""
+        return None
+
+    @property
+    def file_count(self) -> int | None:
+        """How many files it has; None if it is not made of files."""
+        return None
+
+    @property
+    def table_version(self) -> int | None:
+        """The version of the Delta table; None if it is none."""
+        return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it that could hold a row."""
+        return False
+
+    @abstractmethod
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        """Its rows, lazily.
+
+        Args:
+            only: those of these partitions; None: all.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+
+    def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
+        """Its rows in ``window``, lazily."""
+        from odi_assets.sources.cursor.columns import window_condition
+
+        rows = self.rows(spark, only)
+        return rows.where(window_condition(rows, window))
+
+    def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
+        """The type of the cursor and its upper bound, each where it is known exactly without reading a row.
+
+        Raises:
+            IncrementError: there is no such column, or it makes no cursor.
+        """
+        del increment
+        return None, UNRESOLVED
+
+    def bound(self, spark: SparkSession, window: Window) -> Bound:
+        """The upper bound of ``window``, in one pass over the source.
+
+        Raises:
+            IncrementError: values of the cursor cannot be compared, or are beyond what a mark holds.
+        """
+        from odi_assets.sources.cursor.columns import spark_bound
+
+        return spark_bound(self.rows(spark), window, self.label)

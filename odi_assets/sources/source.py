@@ -1,0 +1,141 @@
+"""Sources: where a node's rows come from. A folder per kind, each behind this one protocol."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from odi_assets.config.models import Increment, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.write_modes import WriteTraits
+from odi_assets.connections.location import Location
+from odi_assets.errors import ConfigError
+from odi_assets.sources.cursor.read import ByColumn, plan_loaded, plan_range, plan_window
+from odi_assets.sources.marks import CursorMark, Identity, Mark
+from odi_assets.sources.reads import PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Position, Snapshot
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that rows of a source go to, as far as reading depends on it.
+
+    Attributes:
+        node: who reads, for messages: ``pipeline.node``.
+        location: the table; sources keep lists of what is loaded beside it.
+        traits: those of the node's write mode.
+        has_keys: the node names ``write.keys``.
+    """
+
+    node: str
+    location: Location
+    traits: WriteTraits
+    has_keys: bool
+
+    @property
+    def rows_are_known(self) -> bool:
+        """Whether the write tells rows that are read again from new ones."""
+        return self.traits.takes_rows_again or self.has_keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(ABC):
+    """One source of a node. Kinds that have a way of their own to be followed override what is about marks.
+
+    Attributes:
+        name: the view that SQL sees, the argument that a function gets.
+        label: the source in words: ``landing:flights/*.csv``, ``flights.raw_flights``.
+        target: where its rows go.
+        increment: how the source is followed; None reads all of it each time.
+    """
+
+    name: str
+    label: str
+    target: Target
+    increment: Increment | None = None
+
+    @property
+    @abstractmethod
+    def identity(self) -> Identity:
+        """What a mark of this source measures."""
+
+    @property
+    def cursor(self) -> str | None:
+        """The column that orders the source, if it is followed or ranged by one."""
+        return self.increment.column if isinstance(self.increment, ByColumn) else None
+
+    @property
+    def follows(self) -> bool:
+        """Whether the source keeps a mark."""
+        return self.increment is not None and not isinstance(self.increment, RollingWindowIncrement)
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Look at the source, without Spark and without reading a row.
+
+        Raises:
+            SourceError: it does not exist or cannot be looked at.
+            TableError: it is a table that cannot be opened.
+        """
+
+    @abstractmethod
+    def change_since(self, then: Position | None) -> str | None:
+        """How the source differs from a recorded position, in words; None if no row of it changed."""
+
+    def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
+        """The mark that a stored value is.
+
+        Args:
+            remembered: what the commit of the mark remembers beside its value.
+            typed: False for a value that another tool stored without its type.
+
+        Raises:
+            IncrementError: it is no mark of such a source.
+        """
+        return CursorMark.of(value, remembered, typed=typed)
+
+    def plan(self, mark: Mark | None) -> PlannedRead:
+        """What to read above ``mark``; all of a source that keeps none. The upper bound is fixed, or the read says that
+        only Spark can tell it.
+
+        Raises:
+            SourceError: the source does not exist or cannot be looked at.
+            IncrementError: the mark does not fit the source.
+            TableError: a table cannot be read as asked.
+        """
+        if not isinstance(self.increment, ByColumn):
+            return self.whole()
+        above = mark if isinstance(mark, CursorMark) else None
+        return plan_window(self.snapshot(), self.increment, above, rows_are_known=self.target.rows_are_known)
+
+    def whole(self) -> Read:
+        """All rows there are, whatever was loaded. Moves no mark. Raises as :meth:`snapshot` does."""
+        snapshot = self.snapshot()
+        return Whole(snapshot=snapshot, summary=snapshot.summary)
+
+    def between(self, start: datetime, end: datetime) -> Read:
+        """The rows whose cursor lies in ``start <= cursor < end``, whatever was loaded. Moves no mark.
+
+        Raises:
+            ConfigError: the source has no cursor column, or it is not one of dates or times.
+        """
+        if not isinstance(self.increment, ByColumn):
+            raise ConfigError(f"{self.label} has no cursor column to take a range of", node=self.target.node)
+        return plan_range(self.snapshot(), self.increment, start, end, self.target.node)
+
+    def why_unreachable(self, mark: Mark) -> str | None:
+        """Why the source can never have stood at ``mark``, in words; None if it can."""
+        del mark
+        return None
+
+    def loaded(self, mark: Mark) -> PlannedRead:
+        """The rows that runs up to ``mark`` have read. Moves no mark.
+
+        Raises:
+            ConfigError: some of them are gone.
+        """
+        if isinstance(self.increment, StatefulIncrement) and isinstance(mark, CursorMark):
+            return plan_loaded(self.snapshot(), self.increment, mark)
+        return self.whole()
