@@ -57,8 +57,9 @@ def _session() -> SparkSession:
 def _ours(spark: SparkSession, count: int, target: Path) -> None:
     from odi_assets.config.models import LocalConnection, WriteMode
     from odi_assets.connections.location import resolve
-    from odi_assets.delta.types import Stamp, WriteSpec
-    from odi_assets.tables.writer import EmbeddedEngine
+    from odi_assets.delta.types import Stamp
+    from odi_assets.tables.embedded import EmbeddedEngine
+    from odi_assets.tables.engine import WriteSpec
 
     engine = EmbeddedEngine()
     handle = engine.open(resolve(LocalConnection(base_path=str(target.parent)), target.name, target.parent))

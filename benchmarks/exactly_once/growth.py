@@ -54,8 +54,9 @@ def _filled(lab: Lab, sizes: Sizes, days: int) -> Pipeline:
     from pyspark.sql import functions as F
 
     from odi_assets.config.models import WriteMode
-    from odi_assets.delta.types import Stamp, WriteSpec
-    from odi_assets.tables.writer import EmbeddedEngine
+    from odi_assets.delta.types import Stamp
+    from odi_assets.tables.embedded import EmbeddedEngine
+    from odi_assets.tables.engine import WriteSpec
 
     lab.say(f"a table of {days * sizes.increment:,} rows")
     pipeline = lab.pipeline(_NODES)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 Moment = Literal["before", "after", "during", "half"]
@@ -46,8 +46,8 @@ POINTS = (
     Point("before the ledger", "odi_assets.sources.files.ledger.write", "before", "ledger"),
     Point("half of the ledger", "odi_assets.sources.files.ledger.pq.write_table", "half", "ledger"),
     Point("ledger written", "odi_assets.sources.files.ledger.write", "after", "ledger"),
-    Point("while Spark writes", "odi_assets.tables.modes.stage", "during", often=True),
-    Point("Parquet written, footers not read", "odi_assets.tables.staging.written_files", "before", often=True),
+    Point("while Spark writes", "odi_assets.tables.modes.base.Write.stage", "during", often=True),
+    Point("Parquet written, footers not read", "odi_assets.tables.modes.base.written_files", "before", often=True),
     Point("before the commit", "odi_assets.delta.commit._commit_once", "before"),
     Point("committed, not acknowledged", "odi_assets.delta.commit._commit_once", "after"),
     Point("before advance", "odi_assets.nodes.execution.materialize.advance", "before"),
@@ -76,7 +76,7 @@ def install(name: str, nth: int, fraction: float, report: Report) -> None:
     """
     point = _BY_NAME[name]
     holder_name, _, attribute = point.function.rpartition(".")
-    holder = _resolve(holder_name)
+    holder = resolve_name(holder_name)
     original = getattr(holder, attribute)
     passed = 0
 
@@ -104,15 +104,6 @@ def die(name: str, report: Report) -> None:
 def _sleep_and_die(seconds: float, name: str, report: Report) -> None:
     time.sleep(seconds)
     die(name, report)
-
-
-def _resolve(name: str) -> Any:
-    """A module, or an attribute of one."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        holder, _, attribute = name.rpartition(".")
-        return getattr(import_module(holder), attribute)
 
 
 Kill = Callable[[], None]

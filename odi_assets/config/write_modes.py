@@ -1,7 +1,7 @@
 """Write modes: how a node's rows join its table. Everything that depends on the mode reads its traits here.
 
 The checks of the project file, planning, writing and docs/project-file.md are fed from this one table. A new mode is
-a row here and a module in ``tables/modes/``.
+a row here, a module of its name in ``tables/modes/``, and a row of the documentation.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+ComputedFrom = Literal["nothing", "partitions", "table"]
+"""What of a table a commit is computed from: nothing of it, the partitions it replaces, or any of its rows."""
 
 
 @dataclass(frozen=True)
@@ -26,67 +29,81 @@ class WriteTraits:
         stores_every_row: as many rows are stored as are written, but for options that choose among them.
         replaces_columns: the table takes the columns of the rows, so ``write.schema`` has no say.
         edits_rows: ``delete_when`` and ``only_if_newer`` are for this mode.
+        partitioned: the table needs partition columns.
         computed_from: what of the table the commit is computed from: a concurrent change of it is a conflict.
     """
 
     description: str
     increment: Literal["rows", "partitions", "table"]
-    computed_from: Literal["nothing", "partitions", "table"]
+    computed_from: ComputedFrom
     keyed: bool = False
     takes_rows_again: bool = True
     keeps_stored_rows: bool = False
     stores_every_row: bool = True
     replaces_columns: bool = False
     edits_rows: bool = False
+    partitioned: bool = False
 
 
 class WriteMode(StrEnum):
-    """The modes by their names in the project file."""
+    """How a node's rows join its table."""
 
-    APPEND = "append"
-    APPEND_ONCE = "append_once"
-    OVERWRITE = "overwrite"
-    UPSERT = "upsert"
-    PARTITION_OVERWRITE = "partition_overwrite"
+    traits: WriteTraits
 
-    @property
-    def traits(self) -> WriteTraits:
-        """What is true of every write in this mode."""
-        return TRAITS[self]
+    def __new__(cls, name: str, traits: WriteTraits) -> WriteMode:
+        """A member whose value is its name alone."""
+        mode = str.__new__(cls, name)
+        mode._value_ = name
+        mode.traits = traits
+        return mode
 
-
-TRAITS: dict[WriteMode, WriteTraits] = {
-    WriteMode.APPEND: WriteTraits(
-        description="Rows are added to those that are there.",
-        increment="rows",
-        computed_from="nothing",
-        takes_rows_again=False,
-        keeps_stored_rows=True,
-    ),
-    WriteMode.APPEND_ONCE: WriteTraits(
-        description="Rows whose keys are not in the table are added; the others are left out.",
-        increment="rows",
-        computed_from="table",
-        keyed=True,
-        keeps_stored_rows=True,
-        stores_every_row=False,
-    ),
-    WriteMode.OVERWRITE: WriteTraits(
-        description="The rows, and their columns, replace the table.",
-        increment="table",
-        computed_from="nothing",
-        replaces_columns=True,
-    ),
-    WriteMode.UPSERT: WriteTraits(
-        description="Rows replace those with the same keys; the others are added.",
-        increment="rows",
-        computed_from="table",
-        keyed=True,
-        edits_rows=True,
-    ),
-    WriteMode.PARTITION_OVERWRITE: WriteTraits(
-        description="The partitions that the rows belong to are replaced as a whole.",
-        increment="partitions",
-        computed_from="partitions",
-    ),
-}
+    APPEND = (
+        "append",
+        WriteTraits(
+            description="Rows are added to those that are there.",
+            increment="rows",
+            computed_from="nothing",
+            takes_rows_again=False,
+            keeps_stored_rows=True,
+        ),
+    )
+    APPEND_ONCE = (
+        "append_once",
+        WriteTraits(
+            description="Rows whose keys are not in the table are added; the others are left out.",
+            increment="rows",
+            computed_from="table",
+            keyed=True,
+            keeps_stored_rows=True,
+            stores_every_row=False,
+        ),
+    )
+    OVERWRITE = (
+        "overwrite",
+        WriteTraits(
+            description="The rows, and their columns, replace the table.",
+            increment="table",
+            computed_from="nothing",
+            replaces_columns=True,
+        ),
+    )
+    UPSERT = (
+        "upsert",
+        WriteTraits(
+            description="Rows replace those with the same keys; the others are added. "
+            "Two rows with the same keys in one increment are refused.",
+            increment="rows",
+            computed_from="table",
+            keyed=True,
+            edits_rows=True,
+        ),
+    )
+    PARTITION_OVERWRITE = (
+        "partition_overwrite",
+        WriteTraits(
+            description="The partitions that the rows belong to are replaced as a whole.",
+            increment="partitions",
+            computed_from="partitions",
+            partitioned=True,
+        ),
+    )

@@ -13,6 +13,8 @@ from odi_assets.connections import storage_options as stores
 from odi_assets.connections.storage_options import Options
 from odi_assets.errors import ConfigError
 
+_GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
+
 
 @dataclass(frozen=True)
 class Location:
@@ -53,6 +55,16 @@ class Location:
                 f"{self.uri} is not on this machine", fix="use a connection of type `local`", uri=self.uri
             )
         return Path(self.uri)
+
+    @property
+    def spark_path(self) -> str:
+        """The location as a path that Spark takes literally, although it may hold characters of globs."""
+        return self.uri.translate(_GLOB)
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The credentials in ``spark_options`` as options of one read or write."""
+        return {name.removeprefix("spark.hadoop."): value for name, value in self.spark_options.items()}
 
     def child(self, path: str) -> Location:
         """Return a location inside this one.

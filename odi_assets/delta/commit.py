@@ -12,7 +12,8 @@ from deltalake import CommitProperties, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
 
-from odi_assets.delta.conflicts import Basis, stands
+from odi_assets.config.write_modes import ComputedFrom
+from odi_assets.delta.conflicts import is_unchanged
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp
 from odi_assets.delta.store_answers import plain
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -53,7 +54,7 @@ class FileChanges:
     rows_updated: int = 0
     rows_deleted: int = 0
     keys: tuple[str, ...] = ()
-    basis: Basis = "nothing"
+    basis: ComputedFrom = "nothing"
     partitions: Sequence[PartitionValues] = ()
 
     @property
@@ -99,7 +100,7 @@ def _later(
     taken = now.transaction_number(stamp.app_id)
     if stamp.fences and taken >= stamp.number:
         return None
-    if not _same_to_remove(handle, now, changes) or not stands(handle, now, changes.basis, changes.partitions):
+    if not _same_to_remove(handle, now, changes) or not is_unchanged(handle, now, changes.basis, changes.partitions):
         return None
     return now, replace(stamp, number=max(stamp.number, taken + 1))
 

@@ -1,54 +1,50 @@
-"""What of a table a write was computed from, and whether that still stands when other commits came first.
+"""The conflict check: whether what a commit was computed from is still the same when other commits came first.
 
-deltalake lets two writers add files without a word: it looks at what a commit removes, not at what it read. Of two
+deltalake lets two writers add files without a conflict: it looks at what a commit removes, not at what it read. Of two
 writes of one empty partition, or of one new key, both would stay. So such commits are made on the version they were
 computed from, or on a later one that is the same where it matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
-from odi_assets.config.models import WriteMode
+from odi_assets.config.write_modes import ComputedFrom
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.delta.types import PartitionValues
 
-Basis = Literal["nothing", "partitions", "table"]
-"""What a write was computed from: nothing of the table, the partitions it replaces, or any of its rows."""
 
-BASES: dict[WriteMode, Basis] = {
-    WriteMode.APPEND: "nothing",
-    WriteMode.OVERWRITE: "nothing",
-    WriteMode.PARTITION_OVERWRITE: "partitions",
-    WriteMode.UPSERT: "table",
-    WriteMode.APPEND_ONCE: "table",
-}
+def is_unchanged(
+    then: TableHandle, now: TableHandle, computed_from: ComputedFrom, replaced: Iterable[PartitionValues]
+) -> bool:
+    """Whether ``now`` is the table ``then``, with the same files in the parts that a commit was computed from.
 
-
-def stands(handle: TableHandle, now: TableHandle, basis: Basis, replaced: Sequence[PartitionValues]) -> bool:
-    """Whether ``now`` holds the same files as ``handle`` wherever the write looked."""
-    if not handle.exists or not now.exists or handle.table_id != now.table_id:
+    Args:
+        replaced: the partitions that the commit replaces, where it was computed from ``partitions``.
+    """
+    if not then.exists or not now.exists or then.table_id != now.table_id:
         return False
-    if basis == "nothing":
+    if computed_from == "nothing":
         return True
-    if basis == "table":
-        return _paths(handle.live_files) == _paths(now.live_files)
-    return _paths(_within(handle, replaced)) == _paths(_within(now, replaced))
+    if computed_from == "table":
+        return _paths(then.live_files) == _paths(now.live_files)
+    is_replaced = membership(replaced)
+    before, after = ([f for f in handle.live_files if is_replaced(f.partition)] for handle in (then, now))
+    return _paths(before) == _paths(after)
 
 
 def _paths(files: Sequence[LiveFile]) -> set[str]:
     return {file.path for file in files}
 
 
-def _within(handle: TableHandle, replaced: Sequence[PartitionValues]) -> list[LiveFile]:
-    names = sorted({name for values in replaced for name in values})
-    wanted = {tuple(values.get(name) for name in names) for values in replaced}
-    if any(set(values) != set(names) for values in replaced):
-        # Partitions named by different columns: look at each by its own.
-        return [f for f in handle.live_files if any(_is_in(f.partition, values) for values in replaced)]
-    return [file for file in handle.live_files if tuple(file.partition.get(name) for name in names) in wanted]
+def membership(partitions: Iterable[PartitionValues]) -> Callable[[PartitionValues], bool]:
+    """A test whether a partition is, or is part of, one of ``partitions``.
 
-
-def _is_in(partition: PartitionValues, wanted: PartitionValues) -> bool:
-    return all(partition.get(name) == value for name, value in wanted.items())
+    They may name some of the table's partition columns only. One test takes the same time however many they are.
+    """
+    wanted: dict[tuple[str, ...], set[tuple[str | None, ...]]] = defaultdict(set)
+    for values in partitions:
+        names = tuple(sorted(values))
+        wanted[names].add(tuple(values[name] for name in names))
+    return lambda values: any(tuple(map(values.get, names)) in found for names, found in wanted.items())

@@ -1,19 +1,11 @@
-"""What a table engine does: the types that both engines share and the contract suite runs against."""
+"""What a commit says of itself, and how it names partitions."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-from odi_assets.config.models import SchemaPolicy, WriteMode
-from odi_assets.connections.location import Location
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from odi_assets.delta.table import TableHandle
+from typing import Any
 
 PartitionValues = Mapping[str, str | None]
 """One partition: column name to its value as Delta writes it in the log; None is NULL."""
@@ -37,82 +29,3 @@ class Stamp:
     facts: Mapping[str, Any] = field(default_factory=dict)
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     fences: bool = True
-
-
-@dataclass(frozen=True)
-class WriteSpec:
-    """How rows go into a table.
-
-    Attributes:
-        mode: one of the write modes of the project file.
-        keys: columns that identify a row, for upsert and append_once.
-        partition_by: columns the table is partitioned by; must match those of an existing table.
-        replace: for partition_overwrite, partitions to replace even where no row is written; rows in others are
-            refused. None means: replace just the partitions that rows are written to.
-        schema_policy: what happens to columns that the table has not got; overwrite always takes the rows' own.
-        delete_when: for upsert, a boolean column that is not stored: a row where it is true deletes its keys.
-        only_if_newer: for upsert, the column whose value must be greater than the stored one's.
-        declared: the node's own mode where ``mode`` stands in for it (full refresh, backfill): what it makes of
-            several rows of one key, and of deletes, holds for the rows of this write too.
-    """
-
-    mode: WriteMode
-    keys: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
-    replace: Sequence[PartitionValues] | None = None
-    schema_policy: SchemaPolicy = SchemaPolicy.FAIL
-    delete_when: str | None = None
-    only_if_newer: str | None = None
-    declared: WriteMode | None = None
-
-
-@dataclass(frozen=True)
-class WriteResult:
-    """One commit, counted from Parquet footers.
-
-    Attributes:
-        version: the Delta version the commit made.
-        rows_written: rows that are new or changed in this commit.
-        rows_updated: how many of them replaced a row with the same keys.
-        rows_total: rows in the table after the commit, None if some file carries no count.
-        partitions: partitions written or replaced, sorted.
-        rows_deleted: rows that a delete marker took out.
-        columns: name and Spark type of each column of the table.
-        columns_added: columns that joined the table in this commit; nested ones as ``a.b``.
-        columns_ignored: columns of the rows that were left out.
-    """
-
-    version: int
-    rows_written: int
-    rows_updated: int
-    rows_total: int | None
-    files_added: int
-    files_removed: int
-    bytes_written: int
-    partitions: tuple[PartitionValues, ...]
-    rows_deleted: int = 0
-    columns: tuple[tuple[str, str], ...] = ()
-    columns_added: tuple[str, ...] = ()
-    columns_ignored: tuple[str, ...] = ()
-
-
-class TableEngine(Protocol):
-    """Writes DataFrames into Delta tables and reads them back."""
-
-    def open(self, location: Location) -> TableHandle:
-        """The table as it stands now, or a handle that says it does not exist."""
-        ...
-
-    def read(self, spark: SparkSession, handle: TableHandle) -> DataFrame:
-        """The table at the handle's version."""
-        ...
-
-    def write(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-        """Write ``df`` in one commit on ``handle``, or leave the table as it was.
-
-        Raises:
-            FencedError: another run committed this fence number first.
-            TableConflictError: another writer changed what this write was based on.
-            TableError: the table cannot take these rows: schema, partitioning or protocol.
-        """
-        ...

@@ -36,7 +36,7 @@ class Partitions:
         """Whether a row is in one of them."""
         from pyspark.sql import functions as F
 
-        from odi_assets.tables.reader import quoted
+        from odi_assets.tables.columns import quoted
 
         kind = rows.schema[self.column].dataType
         filled = [F.lit(value).cast(kind) for value in self.values if value is not None]

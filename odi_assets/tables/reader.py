@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -14,6 +13,8 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,26 +22,6 @@ if TYPE_CHECKING:
 
 _NOT_ASCII = re.compile("%[89A-Fa-f][0-9A-Fa-f]")
 """Other writers escape the bytes of UTF-8; Spark takes each for a character of its own."""
-
-_GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
-
-
-def reader_options(location: Location) -> dict[str, str]:
-    """Credentials of a location as data source options."""
-    return {key.removeprefix("spark.hadoop."): value for key, value in location.spark_options.items()}
-
-
-def spark_path(location: Location, path: str = "") -> str:
-    """A path that Spark takes to the letter, characters of its globs included."""
-    uri = location.child(path).uri if path else location.uri
-    return str(uri).translate(_GLOB)
-
-
-def spark_schema(schema_json: str) -> StructType:
-    """A Delta schema as Spark's."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(schema_json))
 
 
 def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
@@ -67,35 +48,33 @@ def read_files(
     chosen = list(files)
     if not chosen:
         return spark.createDataFrame([], schema.add(file_as, StringType()) if file_as else schema)
-    if not handle.partition_columns:
-        return _parquet(spark, handle.location, [file.path for file in chosen], schema, file_as=file_as)
-    if all(_is_hive_style(file) for file in chosen) and len({file.path.count("/") for file in chosen}) == 1:
-        frame = _parquet(
-            spark, handle.location, [file.path for file in chosen], schema, base_path=True, file_as=file_as
-        )
-        return frame.select(*[quoted(name) for name in [*schema.fieldNames(), *filter(None, [file_as])]])
-    return _read_by_partition(spark, handle, chosen, schema, file_as)
+    partitioned = bool(handle.partition_columns)
+    if partitioned and not _have_hive_paths(chosen):
+        return _read_by_partition(spark, handle, chosen, schema, file_as)
+    return _parquet(spark, handle.location, chosen, schema, base_path=partitioned, file_as=file_as)
 
 
 def read_staged(
-    spark: SparkSession,
-    table: Location,
-    files: Sequence[WrittenFile],
-    schema_json: str,
-    partition_by: Sequence[str],
+    spark: SparkSession, table: Location, files: Sequence[WrittenFile], schema_json: str, flag: str | None = None
 ) -> DataFrame:
-    """Rows of files that were written into the table's folder and are not committed yet."""
+    """The rows of files that are in the table's folder and not committed yet.
+
+    Args:
+        schema_json: the table's schema.
+        flag: name of a BOOLEAN column that the files hold beside those of the table.
+    """
     schema = spark_schema(schema_json)
+    if flag:
+        schema = schema.add(flag, "boolean")
     if not files:
         return spark.createDataFrame([], schema)
-    frame = _parquet(spark, table, [file.path for file in files], schema, base_path=bool(partition_by))
-    return frame.select(*[quoted(name) for name in schema.fieldNames()])
+    return _parquet(spark, table, files, schema, base_path=any(file.partition for file in files))
 
 
 def _parquet(
     spark: SparkSession,
     location: Location,
-    paths: Sequence[str],
+    files: Iterable[LiveFile | WrittenFile],
     schema: StructType,
     *,
     base_path: bool = False,
@@ -103,14 +82,21 @@ def _parquet(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    reader = spark.read.schema(schema).options(**reader_options(location))
+    reader = spark.read.schema(schema).options(**location.reader_options)
     if base_path:
         reader = reader.option("basePath", location.uri)
-    rows = reader.parquet(*[spark_path(location, path) for path in paths])
-    return rows.withColumn(file_as, F.col("_metadata.file_path")) if file_as else rows
+    rows = reader.parquet(*[location.child(file.path).spark_path for file in files])
+    # Spark puts the columns that it takes from folders last.
+    columns = [F.col(quoted(name)) for name in schema.fieldNames()]
+    return rows.select(*columns, *([F.col("_metadata.file_path").alias(file_as)] if file_as else []))
 
 
-def _is_hive_style(file: LiveFile) -> bool:
+def _have_hive_paths(files: Sequence[LiveFile]) -> bool:
+    """Whether Spark reads the partition values from the paths as the log has them."""
+    return all(map(_has_hive_path, files)) and len({file.path.count("/") for file in files}) == 1
+
+
+def _has_hive_path(file: LiveFile) -> bool:
     folders = file.path.split("/")[:-1]
     return all(any(folder.startswith(f"{name}=") for folder in folders) for name in file.partition) and all(
         "=" in folder and not _NOT_ASCII.search(folder) for folder in folders
@@ -120,35 +106,20 @@ def _is_hive_style(file: LiveFile) -> bool:
 def _read_by_partition(
     spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType, file_as: str | None
 ) -> DataFrame:
-    # Folders of other writers need not be named after partitions; the log knows the values, so they are put in by hand.
+    """The rows with their partition values from the log: other writers need not name folders after them."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     stored = StructType([field for field in schema if field.name not in handle.partition_columns])
-    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = defaultdict(list)
+    groups: dict[tuple[tuple[str, str | None], ...], list[LiveFile]] = defaultdict(list)
     for file in files:
-        groups[tuple(file.partition.items())].append(file.path)
+        groups[tuple(file.partition.items())].append(file)
     frames = []
-    for partition, paths in groups.items():
-        values: Mapping[str, str | None] = dict(partition)
-        frame = _parquet(spark, handle.location, paths, stored, file_as=file_as)
-        frames.append(
-            frame.select(
-                *[
-                    F.lit(values[field.name]).cast(field.dataType).alias(field.name)
-                    if field.name in values
-                    else F.col(quoted(field.name))
-                    for field in schema
-                ],
-                *filter(None, [file_as]),
-            )
-        )
+    for values, group in groups.items():
+        rows = _parquet(spark, handle.location, group, stored, file_as=file_as)
+        named = {name: F.lit(value).cast(schema[name].dataType) for name, value in values}
+        frames.append(rows.withColumns(named).select(*map(quoted, [*schema.fieldNames(), *filter(None, [file_as])])))
     return reduce(lambda left, right: left.unionAll(right), frames)
-
-
-def quoted(name: str) -> str:
-    """``name`` as a part of a column expression, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, LiveFile]:

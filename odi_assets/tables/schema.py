@@ -1,17 +1,19 @@
-"""Schemas of DataFrames against those of tables."""
+"""Schemas of rows and tables: what can be stored, what must be there, and rows brought into a table's shape."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
+from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _STORABLE = re.compile(
     r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz"
@@ -20,6 +22,9 @@ _STORABLE = re.compile(
 """Delta's primitive types (protocol, "Primitive Types"), and what Spark stores as text. Others need table features: a
 table that gets a VARIANT column without its feature cannot be opened afterwards."""
 
+# What of a column's description does not matter for its values, as Spark writes Parquet: every column is nullable.
+_RELAXED: dict[str, Any] = {"nullable": True, "containsNull": True, "valueContainsNull": True, "metadata": {}}
+
 
 def delta_schema(df: DataFrame, uri: str) -> str:
     """The schema of ``df`` in Delta's JSON form, every field nullable, as Spark writes Parquet.
@@ -27,7 +32,8 @@ def delta_schema(df: DataFrame, uri: str) -> str:
     Raises:
         TableError: a column has a type that Delta cannot store, or two have one name.
     """
-    schema = json.loads(df.schema.json())
+    text = df.schema.json()
+    schema = json.loads(text, object_hook=lambda part: {key: _RELAXED.get(key, part[key]) for key in part})
     _require_distinct_names([field["name"] for field in schema["fields"]], uri)
     for field in schema["fields"]:
         kind = next(_not_storable(field["type"]), None)
@@ -39,7 +45,7 @@ def delta_schema(df: DataFrame, uri: str) -> str:
                 uri=uri,
                 column=field["name"],
             )
-    return json.dumps(_nullable(schema))
+    return json.dumps(schema)
 
 
 def _not_storable(kind: Any) -> Iterator[str]:
@@ -63,22 +69,6 @@ def _require_distinct_names(names: Sequence[str], uri: str) -> None:
                 column=name,
             )
         seen[name.lower()] = name
-
-
-def _nullable(kind: Any) -> Any:
-    if not isinstance(kind, dict):
-        return kind
-    relaxed = {
-        key: _nullable(value) if key in {"elementType", "valueType", "keyType", "type"} else value
-        for key, value in kind.items()
-    }
-    if "fields" in relaxed:
-        relaxed["fields"] = [{**_nullable(field), "nullable": True, "metadata": {}} for field in relaxed["fields"]]
-    if "containsNull" in relaxed:
-        relaxed["containsNull"] = True
-    if "valueContainsNull" in relaxed:
-        relaxed["valueContainsNull"] = True
-    return relaxed
 
 
 def require_same_partitioning(handle: TableHandle, partition_by: Sequence[str]) -> None:
@@ -109,20 +99,81 @@ def spelled_as(name: str, columns: Sequence[str]) -> str:
     return next((column for column in columns if column.lower() == name.lower()), name)
 
 
-def require_boolean(df: DataFrame, column: str, uri: str) -> None:
-    """Raises TableError unless ``column`` of ``df`` is BOOLEAN."""
-    kind = df.schema[column].dataType.simpleString()
+def delete_marker(df: DataFrame, name: str, uri: str) -> str:
+    """The column that ``delete_when`` names, as ``df`` spells it.
+
+    Raises:
+        TableError: there is no such column, or it is not BOOLEAN.
+    """
+    marker = spelled_as(name, df.columns)
+    require_columns([marker], df.columns, "`delete_when`", uri)
+    kind = df.schema[marker].dataType.simpleString()
     if kind != "boolean":
         raise TableError(
-            f"`delete_when` of {uri} names `{column}`, which is {kind} and not boolean",
-            fix=f"make it a condition in the transform, for example {column} = 'D' AS {column}",
+            f"`delete_when` of {uri} names `{marker}`, which is {kind} and not boolean",
+            fix=f"make it a condition in the transform, for example {marker} = 'D' AS {marker}",
             uri=uri,
-            column=column,
+            column=marker,
         )
+    return marker
 
 
-def with_boolean(schema_json: str, column: str) -> str:
-    """The schema with a BOOLEAN column at its end."""
-    schema = json.loads(schema_json)
-    schema["fields"].append({"name": column, "type": "boolean", "nullable": True, "metadata": {}})
-    return json.dumps(schema)
+def spark_schema(schema_json: str) -> StructType:
+    """A Delta schema as Spark's."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(schema_json))
+
+
+def aligned(df: DataFrame, schema_json: str, extra: str | None = None) -> DataFrame:
+    """``df`` with the columns of a table: its names, its order, its types. Columns that ``df`` lacks are NULL.
+
+    Args:
+        extra: a column of ``df`` to keep beside them.
+    """
+    from pyspark.sql import functions as F
+
+    rows, table = df.schema.fields, spark_schema(schema_json).fields
+    if extra is None and [_shape(field) for field in rows] == [_shape(field) for field in table]:
+        return df
+    columns = _columns(rows, table, lambda name: F.col(quoted(name)))
+    return df.select(*columns, *([F.col(quoted(extra))] if extra else []))
+
+
+def _shape(field: StructField) -> tuple[str, str]:
+    return field.name, field.dataType.simpleString()
+
+
+def _columns(rows: list[StructField], table: list[StructField], value: Callable[[str], Column]) -> list[Column]:
+    """For each field of ``table``, the ``value`` of the one in ``rows`` that has its name, capitals aside."""
+    from pyspark.sql import functions as F
+
+    given = {field.name.lower(): field for field in rows}
+    columns = []
+    for field in table:
+        own = given.get(field.name.lower())
+        missing = F.lit(None).cast(field.dataType)
+        column = missing if own is None else _converted(value(own.name), own.dataType, field.dataType)
+        columns.append(column.alias(field.name))
+    return columns
+
+
+def _converted(value: Column, source: DataType, target: DataType) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if source.simpleString() == target.simpleString():
+        return value
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        return F.when(value.isNotNull(), F.struct(*_columns(source.fields, target.fields, value.getField)))
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        inner, wanted = source.elementType, target.elementType
+        return F.transform(value, lambda item: _converted(item, inner, wanted))
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
+
+        def entry(pair: Column) -> Column:
+            return F.struct(_converted(pair.getField("key"), *keys), _converted(pair.getField("value"), *values))
+
+        return F.map_from_entries(F.transform(F.map_entries(value), entry))
+    return value.cast(target)

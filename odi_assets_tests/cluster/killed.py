@@ -5,13 +5,13 @@ Started in the project's folder as ``python -m odi_assets_tests.cluster.killed R
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from deltalake import DeltaTable
@@ -24,14 +24,14 @@ from odi_assets_tests.cli.shop import deliver
 HELD = "while executors write"
 """No point of the driver's: a task waits in mid-write while another is done; who started us does the killing."""
 
-POINTS: dict[str, tuple[str, str, bool]] = {
-    "before staging": ("odi_assets.tables.modes", "stage", False),
-    "after staging": ("odi_assets.tables.modes", "stage", True),
-    "before the commit": ("odi_assets.tables.writer", "commit", False),
-    "after the commit": ("odi_assets.tables.writer", "commit", True),
-    "after the advance": ("odi_assets.nodes.execution.materialize", "advance", True),
+POINTS: dict[str, tuple[str, bool]] = {
+    "before staging": ("odi_assets.tables.modes.base.Write.stage", False),
+    "after staging": ("odi_assets.tables.modes.base.Write.stage", True),
+    "before the commit": ("odi_assets.tables.embedded.commit", False),
+    "after the commit": ("odi_assets.tables.embedded.commit", True),
+    "after the advance": ("odi_assets.nodes.execution.materialize.advance", True),
 }
-"""Name → module, function, and whether it has done its work when the end comes."""
+"""Name → function, and whether it has done its work when the end comes."""
 
 PROJECT = """\
 project: sweep
@@ -100,8 +100,9 @@ def stored(table: str) -> list[list[Any]]:
     return sorted([list(row.values()) for row in found])
 
 
-def _end_at(module: str, name: str, done: bool) -> None:
-    owner = importlib.import_module(module)
+def _end_at(function: str, done: bool) -> None:
+    holder, _, name = function.rpartition(".")
+    owner = resolve_name(holder)
     real: Callable[..., Any] = getattr(owner, name)
 
     def ending(*args: Any, **kwargs: Any) -> Any:

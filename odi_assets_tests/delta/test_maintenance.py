@@ -16,7 +16,8 @@ from odi_assets.delta import compaction
 from odi_assets.delta.changes import changes
 from odi_assets.delta.compaction import compact
 from odi_assets.delta.maintenance import MEGABYTE, MaintenanceOptions, maintain
-from odi_assets.delta.types import Stamp, WriteSpec
+from odi_assets.delta.types import Stamp
+from odi_assets.tables.engine import WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 DEFAULTS = MaintenanceOptions()

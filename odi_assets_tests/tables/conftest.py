@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
-from odi_assets.delta.types import Stamp, WriteResult, WriteSpec
+from odi_assets.delta.types import Stamp
+from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.upsert import arrow_rewrite as rewrite
 from odi_assets_tests.tables.support import APP, ENGINE, Write, frame
 

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import WriteResult
+from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.engine import WriteResult
 from odi_assets.tables.reader import read_table
-from odi_assets.tables.writer import EmbeddedEngine
 
 ENGINE = EmbeddedEngine()
 APP = "odi_assets:test.node"

@@ -25,10 +25,11 @@ from odi_assets.delta import commit as commits
 from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import Stamp, WriteSpec
+from odi_assets.delta.types import Stamp
 from odi_assets.errors import OdiError, TableError
-from odi_assets.tables import staging
-from odi_assets.tables import writer as embedded
+from odi_assets.tables import embedded
+from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.modes import base
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 OLD = [(1, "a"), (2, "b"), (3, "b")]
@@ -163,7 +164,7 @@ def test_a_half_written_file_is_never_committed(
     mode: WriteMode,
     left: float,
 ) -> None:
-    real = staging.written_files
+    real = base.written_files
 
     def torn(location: Location, folder: str, always_index: Any) -> list[WrittenFile]:
         file = next(Path(location.uri, folder).rglob("*.parquet"))
@@ -171,7 +172,7 @@ def test_a_half_written_file_is_never_committed(
         return real(location, folder, always_index)
 
     with monkeypatch.context() as patch:
-        patch.setattr(staging, "written_files", torn)
+        patch.setattr(base, "written_files", torn)
         with pytest.raises(TableError, match="is not a whole Parquet file"):
             begin(mode)
     assert rows_of(spark, table) == OLD

@@ -29,7 +29,7 @@ EVERY_TYPE = """
 
 
 def copied_by_arrow(table: Location) -> bool:
-    files = Path(table.local_path).rglob("odi_write=*-carried/**/*.parquet")
+    files = Path(table.local_path).rglob("odi_write=*-moved/**/*.parquet")
     writers = {str(pq.read_metadata(file).created_by).startswith("parquet-cpp-arrow") for file in files}
     assert len(writers) == 1
     return writers.pop()

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
-from odi_assets.delta.types import Stamp, WriteSpec
+from odi_assets.delta.types import Stamp
 from odi_assets.errors import TableError
+from odi_assets.tables.engine import WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 EVOLVE: dict[str, Any] = {"schema_policy": SchemaPolicy.EVOLVE}

@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
-from odi_assets.delta.types import Stamp, WriteSpec
+from odi_assets.delta.types import Stamp
 from odi_assets.errors import FencedError, TableError
+from odi_assets.tables.engine import WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 
@@ -96,6 +97,7 @@ def test_an_upsert_with_several_keys_and_null_among_them_inserts_once(
         ("TIMESTAMP", ["2013-01-01 00:00:00.123456", "2013-01-01 00:00:00.123457", "2013-06-01 00:00:00"]),
         ("TIMESTAMP_NTZ", ["2013-01-01 00:00:00.000001", "2013-01-01 00:00:00.000002", "2013-06-01 00:00:00"]),
         ("DATE", ["1969-12-31", "1970-01-01", "2013-01-01"]),
+        ("DECIMAL(9,2)", ["0.70", "0.10", "-0.30"]),
         ("DECIMAL(38,4)", ["12345678901234567890123456789012.0001", "0.0001", "-5"]),
         ("STRING", ["a" * 300 + "1", "a" * 300 + "2", "ü"]),
         ("DOUBLE", ["-0.5", "1e300", "NaN"]),
@@ -114,6 +116,16 @@ def test_an_upsert_finds_keys_of_every_type(
     result = write(frame(values[:2], 2), mode=WriteMode.UPSERT, keys=("k",))
     assert (result.rows_updated, result.rows_total) == (2, 3)
     assert sorted(row[1] for row in rows_of(spark, table)) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("mode", [WriteMode.UPSERT, WriteMode.APPEND_ONCE])
+@pytest.mark.parametrize("value", ["0.10", "1.10", "-0.30", "0.70", "12345678901.37"])
+def test_a_decimal_key_is_found_in_a_file_that_holds_no_other(
+    spark: SparkSession, write: Write, mode: WriteMode, value: str
+) -> None:
+    frame = spark.sql(f"SELECT CAST('{value}' AS DECIMAL(15,2)) AS k, 1 AS mark")
+    write(frame, mode=mode, keys=("k",))
+    assert write(frame, mode=mode, keys=("k",)).rows_total == 1
 
 
 @pytest.mark.usefixtures("rewritten_by")

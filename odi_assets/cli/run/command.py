@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+
 import typer
 
 from odi_assets.cli.exit_codes import FAILED

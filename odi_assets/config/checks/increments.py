@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odi_assets.config.checks.partial_project import PartialNode, PartialProject
-from odi_assets.config.diagnostics.mistakes import Mistake, Path
+from odi_assets.config.diagnostics.mistakes import Mistake, Path, one_of
 from odi_assets.config.models import (
     FilesIncrement,
     OnNull,
@@ -55,10 +55,10 @@ def several_increments(project: PartialProject) -> Iterator[Mistake]:
         remembered = list(_remembered(node))
         mode = node.write.mode if node.write is not None else None
         for path, _ in remembered[1:]:
-            if mode in (WriteMode.APPEND, WriteMode.APPEND_ONCE, WriteMode.UPSERT):
+            if mode is not None and mode.traits.increment == "rows":
                 text = f"a second increment: `{mode}` would miss new rows that meet old ones of the other source; read"
-                message = f"{text} one of them whole, or write with `partition_overwrite`"
-                yield Mistake(message, at=path)
+                others = one_of(other for other in WriteMode if other.traits.increment == "partitions")
+                yield Mistake(f"{text} one of them whole, or write with {others}", at=path)
         named = [(path, increment.state_key) for path, increment in remembered if increment.state_key]
         for path, key in named[1:]:
             if key != named[0][1]:
@@ -85,18 +85,16 @@ _NOT_OF_THIS_FORMAT = {
 def repeated_rows(project: PartialProject) -> Iterator[Mistake]:
     """Find increments that read rows again, where nothing tells which of them are in the target."""
     for node in project.nodes:
-        if node.write is None or node.write.mode is not WriteMode.APPEND:
+        if node.write is None or node.write.mode.traits.takes_rows_again:
             continue
+        repeats = f"`{node.write.mode}` would repeat them: name `write.keys`, or use `upsert` or `append_once`"
         for path, increment in _increments(node):
             if isinstance(increment, RollingWindowIncrement):
-                message = "`append` repeats the rows of a rolling window at every run: use `upsert` or `append_once`"
-                yield Mistake(message, at=(*path, "mode"))
+                message = f"`{node.write.mode}` repeats the rows of a rolling window at every run"
+                yield Mistake(f"{message}: use `upsert` or `append_once`", at=(*path, "mode"))
             if not isinstance(increment, StatefulIncrement) or node.write.keys:
                 continue
             if increment.watermark_lag:
-                yield Mistake(f"a lag reads rows again, {_NO_KEYS}", at=(*path, "watermark_lag"))
+                yield Mistake(f"a lag reads rows again, and {repeats}", at=(*path, "watermark_lag"))
             if increment.on_null is OnNull.INCLUDE:
-                yield Mistake(f"rows without a cursor are read at every run, {_NO_KEYS}", at=(*path, "on_null"))
-
-
-_NO_KEYS = "and `append` would repeat them: name `write.keys`, or use `upsert` or `append_once`"
+                yield Mistake(f"rows without a cursor are read at every run, and {repeats}", at=(*path, "on_null"))

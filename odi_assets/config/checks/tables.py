@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from odi_assets.config.checks.partial_project import PartialProject
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
-from odi_assets.config.models import SystemConfig, WriteMode
+from odi_assets.config.models import SystemConfig
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 
 
@@ -88,13 +88,13 @@ def _system_paths(system: SystemConfig) -> list[tuple[str, str]]:
 
 
 def partitions(project: PartialProject) -> Iterator[Mistake]:
-    """Find ``partition_overwrite`` without partitions, and partition columns that contradict one another."""
+    """Find write modes that need partitions and have none, and partition columns that contradict one another."""
     for node in project.nodes:
         write, partition = node.write, node.partition
         if write is None:
             continue
-        if write.mode is WriteMode.PARTITION_OVERWRITE and not node.gives("partition") and not write.partition_by:
-            message = "`partition_overwrite` needs `partition_by`, or `partition` on the node: what to overwrite"
+        if write.mode.traits.partitioned and not node.gives("partition") and not write.partition_by:
+            message = f"`{write.mode}` needs `partition_by`, or `partition` on the node: what to overwrite"
             yield Mistake(message, at=(*node.path, "write", "mode"), absence=True)
         lower = [column.lower() for column in write.partition_by]
         if partition is not None and lower and partition.column.lower() not in lower:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes
+from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes, one_of
 from odi_assets.config.models.fields import Columns, Strict, Text
 from odi_assets.config.models.shorthand import fold_keys
 from odi_assets.config.write_modes import WriteMode
@@ -53,7 +53,7 @@ class WriteConfig(Strict):
     @model_validator(mode="after")
     def _check_columns(self) -> WriteConfig:
         found = [*_repeated("keys", self.keys), *_repeated("partition_by", self.partition_by)]
-        if self.mode in (WriteMode.UPSERT, WriteMode.APPEND_ONCE) and not self.keys:
+        if self.mode.traits.keyed and not self.keys:
             found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
         found += self._misplaced_options()
         if found:
@@ -66,8 +66,9 @@ class WriteConfig(Strict):
             column = getattr(self, name)
             if column is None:
                 continue
-            if self.mode is not WriteMode.UPSERT:
-                found.append(Mistake(f"is for `mode: upsert`, and this node writes `{self.mode}`", at=(name,)))
+            if not self.mode.traits.edits_rows:
+                modes = one_of(f"mode: {mode}" for mode in WriteMode if mode.traits.edits_rows)
+                found.append(Mistake(f"is for {modes}, and this node writes `{self.mode}`", at=(name,)))
             elif column.lower() in [key.lower() for key in self.keys]:
                 found.append(about(column, "is one of `keys`: it cannot tell rows of one key apart", at=(name,)))
         if self.delete_when and self.delete_when.lower() in [
@@ -75,8 +76,8 @@ class WriteConfig(Strict):
             *([self.only_if_newer.lower()] if self.only_if_newer else []),
         ]:
             found.append(about(self.delete_when, "is a marker and is not stored", at=("delete_when",)))
-        if self.mode is WriteMode.OVERWRITE and "schema_policy" in self.model_fields_set:
-            found.append(Mistake("has no say in `mode: overwrite`, which replaces the columns too", at=("schema",)))
+        if self.mode.traits.replaces_columns and "schema_policy" in self.model_fields_set:
+            found.append(Mistake(f"has no say in `mode: {self.mode}`, which replaces the columns too", at=("schema",)))
         return found
 
 

@@ -11,7 +11,8 @@ from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.cursor.columns import least
 from odi_assets.sources.reads import Overlap
-from odi_assets.tables.reader import quoted, read_files
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.reader import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

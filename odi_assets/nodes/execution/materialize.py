@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.types import Stamp, TableEngine, WriteSpec
+from odi_assets.delta.types import Stamp
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.nodes.execution.deduplicate import without_loaded
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
@@ -22,7 +22,8 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.errors import unreadable_files_named
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
-from odi_assets.tables.writer import EmbeddedEngine
+from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.engine import TableEngine, WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

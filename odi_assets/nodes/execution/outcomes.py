@@ -12,12 +12,12 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import changes
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import WriteResult
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.delta.source import table_position
 from odi_assets.state.records import RunStatus
+from odi_assets.tables.engine import WriteResult
 
 _log = logging.getLogger(__name__)
 

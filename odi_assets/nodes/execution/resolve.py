@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.sources.reads import Partitions, PlannedRead, Read, UnresolvedRead
-from odi_assets.tables.reader import quoted
+from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

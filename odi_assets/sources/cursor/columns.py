@@ -11,8 +11,7 @@ from odi_assets.config.models import DateFormat
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.window import Window
-from odi_assets.tables.reader import quoted
-from odi_assets.tables.row_text import row_text
+from odi_assets.tables.columns import quoted, row_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from odi_assets.delta.changes import CommitChange, TableChanges
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.tables.reader import quoted, read_files
-from odi_assets.tables.upsert.matching import same_keys
+from odi_assets.tables.columns import quoted, same_keys
+from odi_assets.tables.reader import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import SourceError
-from odi_assets.tables.reader import reader_options, spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +47,7 @@ def read_source_files(
             fix="land a file with content, or name the columns in `read.schema`",
             path=base.uri,
         )
-    reader = spark.read.format(file_format).options(**reader_options(base))
+    reader = spark.read.format(file_format).options(**base.reader_options)
     given = {**STRICT_OPTIONS.get(file_format, {}), **options}
     if schema_ddl:
         reader = reader.schema(schema_ddl)
@@ -56,7 +55,7 @@ def read_source_files(
         # Names of columns only make sense against a schema; inferring one takes Spark a pass of its own.
         given["enforceSchema"] = "true"
     try:
-        return reader.options(**given).load([spark_path(base, path) for path in paths])
+        return reader.options(**given).load([base.child(path).spark_path for path in paths])
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise

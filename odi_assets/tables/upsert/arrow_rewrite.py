@@ -1,6 +1,6 @@
-"""Small upserts finished on the driver: rows that only have to move out of a touched file are copied by Arrow.
+"""Small upserts finished on the driver: Arrow finds the rows that are replaced, and copies the others of their files.
 
-Spark takes three jobs for it (duplicate keys, touched files, rows that stay) and encodes Parquet at half of Arrow's
+Spark takes three jobs for it (duplicate keys, affected files, rows that stay) and encodes Parquet at half of Arrow's
 speed. What is held at a time is bounded: the keys of the batch, a share of the table's keys, and one piece of each file
 that is copied. Whatever might be copied otherwise than Spark would do it is left to Spark, and so is whatever is large.
 """
@@ -8,22 +8,20 @@ that is copied. Whatever might be copied otherwise than Spark would do it is lef
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema
 
-from odi_assets.delta.footers import WrittenFile, written_files
+from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.json_types import plain_type
-from odi_assets.delta.partition_values import same_spelling
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.tables.upsert.key_search import rows_with_keys
-from odi_assets.tables.upsert.matching import Touched
+from odi_assets.tables.upsert.matching import Affected
 
 MOST_KEYS = 1_000_000
 """Rows of a batch whose keys the driver holds."""
@@ -32,25 +30,23 @@ MOST_BYTES = 512 * 2**20
 """Size of all the files that may have to be rewritten; beyond, Spark's executors share the work."""
 
 _PIECE_ROWS, _PIECE_BYTES = 65_536, 8 * 2**20
+_PART_ROWS, _PART_BYTES = 500_000, 16 * 2**20
 _ROW_GROUP_BYTES = 32 * 2**20
 _BUFFER = 2**20
+_ROW = "__odi_row"
 # Each holds a piece of a file, and a row group of its copy as far as it is encoded.
 _WORKERS = 2
 _KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
 """Types whose equality is the same in Arrow and in Spark: floats know NaN and two zeros, text may have collations."""
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """Files that hold rows with keys of the batch, and the files that their other rows were copied to."""
-
-    touched: Touched
-    carried: list[WrittenFile]
+Part = list[tuple[int, int]]
+"""Row groups that are searched together: the number of the file, and that of the row group in it."""
 
 
-def rewritten(
+def rewrite(
     handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str], among: Sequence[LiveFile], folder: str
-) -> Rewritten | None:
+) -> Affected | None:
     """Find the rows of the files ``among`` that have keys of the staged rows, and copy the others into ``folder``.
 
     None, with nothing written, where Spark has to do it: too much of it, a table that is not on a local disk, keys
@@ -68,7 +64,7 @@ def rewritten(
     if not all(_is_copied_exactly(handle, file, keys) for file in among):
         return None
     with ThreadPoolExecutor(_WORKERS) as pool:
-        found = rows_with_keys([root / file.path for file in among], wanted, pool)
+        found = _rows_with_keys([root / file.path for file in among], wanted, pool)
         hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.true_count]
         codec = _codec(root / staged[0].path)
         copies = [
@@ -78,8 +74,7 @@ def rewritten(
         ]
         for copy in copies:
             copy.result()
-    touched = Touched(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
-    return Rewritten(touched, _with_partitions(written_files(handle.location, folder, keys), handle))
+    return Affected(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
 
 
 def _is_small(staged: Sequence[WrittenFile], among: Sequence[LiveFile]) -> bool:
@@ -192,15 +187,68 @@ def _codec(staged: Path) -> str:
     return "NONE" if name == "UNCOMPRESSED" else name
 
 
-def _with_partitions(files: Sequence[WrittenFile], handle: TableHandle) -> list[WrittenFile]:
-    return [
-        WrittenFile(
-            file.path,
-            file.size,
-            file.modified_ms,
-            file.rows,
-            {name: same_spelling(file.partition[name], handle.columns[name]) for name in handle.partition_columns},
-            file.stats,
-        )
-        for file in files
-    ]
+def _rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) -> list[pa.BooleanArray]:
+    """For each of ``files``, in the order of its rows, whether a row of ``wanted`` has the same keys.
+
+    ``wanted`` has the columns of the key and no NULL. A join hashes all its rows, so the files are searched in parts of
+    many row groups; what is held of them at a time is bounded.
+    """
+    footers = [pq.read_metadata(file) for file in files]
+
+    def search(part: Part) -> list[np.ndarray]:
+        batches = (batch for file, group in part for batch in _keys(files[file], footers[file], group, wanted.schema))
+        masks = [_have_keys(table, wanted) for table in _tables(batches)]
+        ends = np.cumsum([footers[file].row_group(group).num_rows for file, group in part])
+        return np.split(np.concatenate([*masks, np.zeros(0, dtype=bool)]), ends[:-1])
+
+    parts = _parts(footers, wanted.column_names)
+    found: list[list[pa.BooleanArray]] = [[] for _ in files]
+    for part, masks in zip(parts, workers.map(search, parts), strict=True):
+        for (file, _), mask in zip(part, masks, strict=True):
+            # A bit for a row: all of them are held until the last file is searched.
+            found[file].append(pa.array(mask))
+    return [pa.concat_arrays(masks) if masks else pa.array([], pa.bool_()) for masks in found]
+
+
+def _parts(footers: Sequence[pq.FileMetaData], keys: Sequence[str]) -> list[Part]:
+    parts: list[Part] = []
+    rows = size = 0
+    for file, footer in enumerate(footers):
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            rows, size = rows + group.num_rows, size + _size_of(group, keys)
+            if not parts or rows > _PART_ROWS or size > _PART_BYTES:
+                parts.append([])
+                rows, size = group.num_rows, _size_of(group, keys)
+            parts[-1].append((file, number))
+    return parts
+
+
+def _size_of(group: pq.RowGroupMetaData, keys: Sequence[str]) -> int:
+    columns = (group.column(number) for number in range(group.num_columns))
+    return sum(int(column.total_uncompressed_size) for column in columns if column.path_in_schema in keys)
+
+
+def _keys(file: Path, footer: pq.FileMetaData, group: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(file, metadata=footer, buffer_size=_BUFFER, pre_buffer=False)
+    for batch in parquet.iter_batches(_PIECE_ROWS, row_groups=[group], columns=schema.names):
+        yield batch.select(schema.names).cast(schema)
+
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """``batches`` put together, as many at a time as are searched at once: a row group may be larger than that."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= _PART_ROWS or sum(one.nbytes for one in held) >= _PART_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _have_keys(rows: pa.Table, wanted: pa.Table) -> np.ndarray:
+    numbered = rows.append_column(_ROW, pa.array(np.arange(len(rows))))
+    found = np.zeros(len(rows), dtype=bool)
+    found[numbered.join(wanted, wanted.column_names, join_type="left semi")[_ROW].to_numpy()] = True
+    return found

@@ -1,9 +1,4 @@
-"""Which rows and files of a table a batch of keyed rows touches, found by Spark and bounded by file statistics.
-
-An upsert is copy-on-write: rows that only have to move out of a touched file go to files of their own, committed
-without ``dataChange``. So the files committed with ``dataChange`` hold exactly the rows that are new or changed, and
-a downstream node can read an upsert's increment from the table's log alone.
-"""
+"""Which files of a table, and which of their rows, have keys of a batch: found by Spark, after file statistics."""
 
 from __future__ import annotations
 
@@ -11,167 +6,118 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import reduce
+from decimal import Decimal
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.errors import TableError
-from odi_assets.tables.reader import by_file_uri, file_uri_key, quoted, read_files
+from odi_assets.tables.columns import quoted, same_keys
+from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _FILE = "__odi_file"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Touched:
-    """Files that hold rows with keys of the batch, how many such rows there are, and how many of them go for good."""
+class Affected:
+    """Files that hold rows with keys of a batch, how many such rows there are, and how many of them are deleted."""
 
     files: tuple[LiveFile, ...]
     rows: int
     deleted: int = 0
 
 
-def require_unique_keys(batch: DataFrame, keys: Sequence[str], uri: str) -> None:
-    """Raises TableError if two rows of ``batch`` have the same keys: which of them wins is not for us to guess."""
-    from pyspark.sql import functions as F
-
-    twice = (
-        batch.groupBy(*_names(keys))
-        .agg(F.count(F.lit(1)).alias("__odi_count"))
-        .where("__odi_count > 1")
-        .limit(1)
-        .collect()
-    )
-    if twice:
-        example = ", ".join(f"{key}={twice[0][key]!r}" for key in keys)
-        raise TableError(
-            f"{twice[0]['__odi_count']} rows of one increment for {uri} have the same keys ({example})",
-            fix=f"deduplicate in the transform, for example by row_number() over (partition by {', '.join(keys)} …)",
-            uri=uri,
-            keys=tuple(keys),
-        )
-
-
 def candidates(handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str]) -> list[LiveFile]:
-    """Live files whose statistics do not rule out that they hold a key of the staged rows."""
-    live = list(handle.live_files)
-    bounds = {key: _staged_bounds(staged, key) for key in keys if key not in handle.partition_columns}
-    actions = handle.add_actions if live else None
-    keep = [True] * len(live)
-    for key, bound in bounds.items():
-        if bound is None or actions is None or f"min.{key}" not in actions.column_names:
-            continue
-        low, high = actions[f"min.{key}"].to_pylist(), actions[f"max.{key}"].to_pylist()
-        keep = [kept and _overlaps(low[i], high[i], bound) for i, kept in enumerate(keep)]
+    """Live files that may hold a key of the staged rows, by their partitions and their statistics."""
     partition_keys = [key for key in keys if key in handle.partition_columns]
-    if partition_keys:
-        written = {tuple(file.partition[key] for key in partition_keys) for file in staged}
-        keep = [
-            kept and tuple(live[i].partition[key] for key in partition_keys) in written for i, kept in enumerate(keep)
-        ]
-    return [file for file, kept in zip(live, keep, strict=True) if kept]
+    written = {tuple(file.partition[key] for key in partition_keys) for file in staged}
+    keep = [tuple(file.partition[key] for key in partition_keys) in written for file in handle.live_files]
+    for key in keys:
+        bounds = None if key in partition_keys else _staged_bounds(staged, key)
+        if bounds is None or not any(keep) or f"min.{key}" not in handle.add_actions.column_names:
+            continue
+        low, high = (handle.add_actions[f"{kind}.{key}"].to_pylist() for kind in ("min", "max"))
+        keep = [kept and _overlaps(low[i], high[i], *bounds) for i, kept in enumerate(keep)]
+    return list(compress(handle.live_files, keep))
 
 
 def _staged_bounds(staged: Sequence[WrittenFile], key: str) -> tuple[Any, Any] | None:
-    lows, highs = [], []
-    for file in staged:
-        stats = json.loads(file.stats)
-        # A NULL key matches NULL keys, which statistics do not place.
-        if stats["nullCount"].get(key) != 0 or key not in stats["minValues"]:
-            return None
-        lows.append(stats["minValues"][key])
-        highs.append(stats["maxValues"][key])
-    return (min(lows), max(highs)) if lows else None
+    """The least and the greatest value of the key, as JSON has them; None if the statistics do not tell."""
+    every = [json.loads(file.stats) for file in staged]
+    # A NULL key matches NULL keys, which statistics do not place.
+    if not every or any(stats["nullCount"].get(key) != 0 or key not in stats["minValues"] for stats in every):
+        return None
+    return min(stats["minValues"][key] for stats in every), max(stats["maxValues"][key] for stats in every)
 
 
-def _overlaps(low: Any, high: Any, bound: tuple[Any, Any]) -> bool:
+def _overlaps(low: Any, high: Any, least: Any, greatest: Any) -> bool:
+    """Whether values from ``low`` to ``high``, a live file's, may be among those from ``least`` to ``greatest``."""
     if low is None or high is None:
         return True
+    if isinstance(low, Decimal):
+        # JSON has floats for decimals, and a float is seldom the decimal it was made of.
+        low, high = float(low), float(high)
+    if isinstance(high, datetime):
+        # Delta allows writers to cut timestamp bounds to milliseconds (protocol, "Per-file Statistics").
+        high += _MILLISECOND
     try:
-        return bool(_like(bound[0], high) <= _widened(high) and _like(bound[1], low) >= low)
+        return bool(_like(least, high) <= high and _like(greatest, low) >= low)
     except (TypeError, ValueError):
         return True
 
 
-def _widened(high: Any) -> Any:
-    # Delta allows writers to cut timestamp bounds to milliseconds (protocol, "Per-file Statistics").
-    return high + _MILLISECOND if isinstance(high, datetime) else high
-
-
 def _like(bound: Any, value: Any) -> Any:
     """A bound from JSON as the type of the table's statistics."""
-    if isinstance(value, datetime):
-        return datetime.fromisoformat(bound)
     if isinstance(value, date):
-        return date.fromisoformat(bound)
+        return type(value).fromisoformat(bound)
     return bound
 
 
-def touched(
-    spark: SparkSession,
-    handle: TableHandle,
-    batch: DataFrame,
-    keys: Sequence[str],
-    among: Sequence[LiveFile],
-    marker: str | None = None,
-) -> Touched:
+def find_affected(
+    batch: DataFrame, handle: TableHandle, among: Sequence[LiveFile], keys: Sequence[str], marker: str | None = None
+) -> Affected:
     """Of the files ``among``, those that hold a row whose keys equal those of a row of ``batch``.
 
-    ``marker`` names a boolean column of ``batch``: rows whose keys it is true for count as deleted. Rows of ``batch``
-    must have distinct keys then.
+    Args:
+        marker: a BOOLEAN column of ``batch``, which has one row for each key then: where it is true, stored rows with
+            these keys count as deleted.
     """
     from pyspark.sql import functions as F
 
     if not among:
-        return Touched((), 0)
-    rows = read_files(spark, handle, among, file_as=_FILE).select(*_names(keys), _FILE).alias("t")
-    wanted = batch.select(*_names(keys), *_names([marker] if marker else [])).alias("b")
-    gone = F.count_if(F.col(f"b.{quoted(marker)}")) if marker else F.lit(0)
+        return Affected((), 0)
+    rows = read_files(batch.sparkSession, handle, among, file_as=_FILE).select(*map(quoted, keys), _FILE).alias("t")
+    wanted = batch.select(*map(quoted, [*keys, *filter(None, [marker])])).alias("b")
+    deleted = F.count_if(F.col(f"b.{quoted(marker)}")) if marker else F.lit(0)
     hits = (
         rows.join(wanted, same_keys(keys), "inner" if marker else "left_semi")
         .groupBy(_FILE)
-        .agg(F.count(F.lit(1)).alias("rows"), gone.alias("deleted"))
+        .agg(F.count(F.lit(1)).alias("rows"), deleted.alias("deleted"))
         .collect()
     )
     known = by_file_uri(handle.location, among)
-    return Touched(
+    return Affected(
         tuple(known[file_uri_key(hit[_FILE])] for hit in hits),
         sum(int(hit["rows"]) for hit in hits),
         sum(int(hit["deleted"]) for hit in hits),
     )
 
 
-def carried(
-    spark: SparkSession, handle: TableHandle, batch: DataFrame, keys: Sequence[str], files: Sequence[LiveFile]
-) -> DataFrame:
-    """Rows of ``files`` that ``batch`` does not replace."""
-    return (
-        read_files(spark, handle, files)
-        .alias("t")
-        .join(batch.select(*_names(keys)).alias("b"), same_keys(keys), "left_anti")
-    )
+def rows_to_move(batch: DataFrame, handle: TableHandle, files: Sequence[LiveFile], keys: Sequence[str]) -> DataFrame:
+    """Rows of ``files`` that have no row with the same keys in ``batch``."""
+    return _without_match(read_files(batch.sparkSession, handle, files), batch, keys)
 
 
-def absent(
-    spark: SparkSession, handle: TableHandle, batch: DataFrame, keys: Sequence[str], among: Sequence[LiveFile]
+def rows_without_match(
+    batch: DataFrame, handle: TableHandle, among: Sequence[LiveFile], keys: Sequence[str]
 ) -> DataFrame:
     """Rows of ``batch`` whose keys are in none of the files ``among``."""
-    present = read_files(spark, handle, among).select(*_names(keys))
-    return batch.alias("t").join(present.alias("b"), same_keys(keys), "left_anti")
+    return _without_match(batch, read_files(batch.sparkSession, handle, among), keys)
 
 
-def same_keys(keys: Sequence[str]) -> Column:
-    """``t`` and ``b`` agree on the keys; NULL equals NULL, or a NULL key would be inserted again by every run."""
-    from pyspark.sql import functions as F
-
-    return reduce(
-        lambda left, right: left & right, [F.col(f"t.{key}").eqNullSafe(F.col(f"b.{key}")) for key in _names(keys)]
-    )
-
-
-def _names(columns: Sequence[str]) -> list[str]:
-    return [quoted(column) for column in columns]
+def _without_match(rows: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
+    return rows.alias("t").join(others.select(*map(quoted, keys)).alias("b"), same_keys(keys), "left_anti")

@@ -1,4 +1,4 @@
-"""Which rows of an upsert's batch count: the newest of each key, and only those newer than what is stored."""
+"""Which rows of an upsert's batch count: one for each key, the newest, and only if it is newer than what is stored."""
 
 from __future__ import annotations
 
@@ -7,53 +7,65 @@ from typing import TYPE_CHECKING
 
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
-from odi_assets.tables.reader import quoted, read_files
-from odi_assets.tables.row_text import row_text
-from odi_assets.tables.upsert.matching import same_keys
+from odi_assets.tables.columns import quoted, row_text, same_keys
+from odi_assets.tables.reader import read_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row
 
 _RANK, _TEXT, _STORED, _PRESENT, _COUNT = "__odi_rank", "__odi_text", "__odi_stored", "__odi_present", "__odi_count"
 
 
-def newest(batch: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
+def one_per_key(batch: DataFrame, keys: Sequence[str], column: str | None, uri: str) -> DataFrame:
+    """The rows of ``batch``, one for each key: by ``column`` the newest, if it is given.
+
+    Raises:
+        TableError: several rows of one key are left, and which of them counts is not for us to guess.
+    """
+    if column is not None:
+        batch = _newest(batch, keys, column)
+    row = _repeated(batch, keys)
+    if row is None:
+        return batch
+    example = ", ".join(f"{key}={row[key]!r}" for key in keys)
+    if column is None:
+        raise TableError(
+            f"{row[_COUNT]} rows of one increment for {uri} have the same keys ({example})",
+            fix=f"deduplicate in the transform, for example by row_number() over (partition by {', '.join(keys)} …)",
+            uri=uri,
+            keys=tuple(keys),
+        )
+    raise TableError(
+        f"{row[_COUNT]} different rows of one increment for {uri} have the same keys ({example}) "
+        f"and the same `{column}`; none is the newest",
+        fix="order by a column that tells them apart, or leave one row per key in the transform",
+        uri=uri,
+        keys=tuple(keys),
+        column=column,
+    )
+
+
+def _newest(batch: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
     """Of each key, the rows with the greatest ``column``; NULL is less than any value. Equal rows count once."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    names = [quoted(key) for key in keys]
-    order = Window.partitionBy(*names).orderBy(F.col(quoted(column)).desc_nulls_last())
+    order = Window.partitionBy(*map(quoted, keys)).orderBy(F.col(quoted(column)).desc_nulls_last())
     best = batch.withColumn(_RANK, F.rank().over(order)).where(f"{_RANK} = 1").drop(_RANK)
     # As text, because a row with a map in it does not compare.
     return best.withColumn(_TEXT, row_text(batch.columns)).dropDuplicates([*keys, _TEXT]).drop(_TEXT)
 
 
-def require_one_newest(batch: DataFrame, keys: Sequence[str], column: str, uri: str) -> None:
-    """Raises TableError if ``batch``, which has the newest rows of each key, has several for one of them."""
+def _repeated(batch: DataFrame, keys: Sequence[str]) -> Row | None:
+    """Keys that several rows have, with the number of these rows; None if there are none."""
     from pyspark.sql import functions as F
 
-    groups = batch.groupBy(*[quoted(key) for key in keys]).agg(F.count(F.lit(1)).alias(_COUNT))
-    twice = groups.where(f"{_COUNT} > 1").limit(1).collect()
-    if twice:
-        example = ", ".join(f"{key}={twice[0][key]!r}" for key in keys)
-        raise TableError(
-            f"{twice[0][_COUNT]} different rows of one increment for {uri} have the same keys ({example}) "
-            f"and the same `{column}`; none is the newest",
-            fix="order by a column that tells them apart, or leave one row per key in the transform",
-            uri=uri,
-            keys=tuple(keys),
-            column=column,
-        )
+    groups = batch.groupBy(*map(quoted, keys)).agg(F.count(F.lit(1)).alias(_COUNT))
+    return next(iter(groups.where(f"{_COUNT} > 1").limit(1).collect()), None)
 
 
 def newer_than_stored(
-    spark: SparkSession,
-    handle: TableHandle,
-    batch: DataFrame,
-    keys: Sequence[str],
-    column: str,
-    among: Sequence[LiveFile],
+    batch: DataFrame, handle: TableHandle, among: Sequence[LiveFile], keys: Sequence[str], column: str
 ) -> DataFrame:
     """Rows of ``batch`` whose keys are in none of the files ``among``, or there with a lesser ``column``.
 
@@ -63,8 +75,8 @@ def newer_than_stored(
 
     if not among:
         return batch
-    rows = read_files(spark, handle, among)
-    stored = rows.groupBy(*[quoted(key) for key in keys]).agg(
+    rows = read_files(batch.sparkSession, handle, among)
+    stored = rows.groupBy(*map(quoted, keys)).agg(
         F.max(F.col(quoted(column))).alias(_STORED), F.lit(True).alias(_PRESENT)
     )
     joined = batch.alias("t").join(stored.alias("b"), same_keys(keys), "left")

@@ -108,3 +108,13 @@ def test_a_table_that_stands_before_the_hwm_is_an_error(upstream: Upstream) -> N
     upstream.mark = VersionMark.of({"version": 7}, "lake:up")
     with pytest.raises(IncrementError, match="stands at version 1, and it was read up to version 7 before"):
         upstream.look()
+
+
+def test_a_copy_that_lacks_just_the_last_commit_is_an_error(upstream: Upstream, tmp_path: Path) -> None:
+    copy = shutil.copytree(upstream.path, tmp_path / "copy")
+    upstream.append(3)
+    upstream.read()
+    shutil.rmtree(upstream.path)
+    copy.rename(upstream.path)
+    with pytest.raises(IncrementError, match="stands at version 1, and it was read up to version 2 before"):
+        upstream.look()

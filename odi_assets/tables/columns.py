@@ -1,0 +1,40 @@
+"""Column expressions that several rooms build: quoted names, equality of keys, a row as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_EXACT_TIMES = {
+    # Spark's own formats cut times to milliseconds.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def quoted(name: str) -> str:
+    """``name`` as a part of a column expression, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def same_keys(keys: Iterable[str]) -> Column:
+    """Rows of the aliases ``t`` and ``b`` have equal keys. NULL equals NULL, so a NULL key is not inserted twice."""
+    from pyspark.sql import functions as F
+
+    terms = (F.col(f"t.{name}").eqNullSafe(F.col(f"b.{name}")) for name in map(quoted, keys))
+    return reduce(lambda left, right: left & right, terms)
+
+
+def row_text(names: Iterable[str]) -> Column:
+    """The named columns as JSON text that tells rows apart, whatever types they have.
+
+    Columns are in the order of their names, and NULLs are left out. So the text of a row stays the same when columns
+    come in another order, and when the row gains a column that is NULL.
+    """
+    from pyspark.sql import functions as F
+
+    return F.to_json(F.struct(*[F.col(quoted(name)) for name in sorted(names)]), _EXACT_TIMES)

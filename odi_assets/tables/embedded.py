@@ -1,0 +1,145 @@
+"""The embedded engine: Spark's executors write Parquet, the driver commits the footers through deltalake.
+
+Needs nothing beyond PyPI. What the driver holds grows with the number of files, never with the rows in them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.commit import FileChanges, commit, removed_rows, require_unfenced
+from odi_assets.delta.features import with_features
+from odi_assets.delta.protocol import require_writable
+from odi_assets.delta.schema_evolution import SchemaPlan, plan_schema
+from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import Stamp
+from odi_assets.errors import TableConflictError
+from odi_assets.tables.engine import WriteResult, WriteSpec
+from odi_assets.tables.modes.base import Outcome, Write, mode_of
+from odi_assets.tables.reader import read_table
+from odi_assets.tables.schema import (
+    aligned,
+    delete_marker,
+    delta_schema,
+    require_columns,
+    require_same_partitioning,
+    spelled_as,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ATTEMPTS = 3
+"""How often a write starts over when others change the files it removes: a compaction, for example."""
+
+
+class EmbeddedEngine:
+    """Implements :class:`odi_assets.tables.engine.TableEngine` without any JAR."""
+
+    def open(self, location: Location) -> TableHandle:
+        """The table as it is now, or a handle that says it does not exist."""
+        return TableHandle.open(location)
+
+    def read(self, spark: SparkSession, handle: TableHandle) -> DataFrame:
+        """The rows of the handle's version."""
+        return read_table(spark, handle)
+
+    def write(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+        """Write ``df`` in one commit on ``handle``; see :meth:`TableEngine.write`.
+
+        A write that conflicts with a concurrent change starts over on the table as it is then, unless its fence is
+        taken or its rows hold only for the table as it was.
+        """
+        for _ in range(1, _ATTEMPTS):
+            try:
+                return _write(df, handle, spec, stamp)
+            except TableConflictError:
+                if not handle.exists or not stamp.fences:
+                    raise
+                handle = handle.refreshed()
+                require_unfenced(handle, stamp)
+                stamp = replace(stamp, write_id=uuid.uuid4().hex)
+        return _write(df, handle, spec, stamp)
+
+
+def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+    require_writable(handle)
+    require_same_partitioning(handle, spec.partition_by)
+    if spec.delete_when is not None:
+        spec = replace(spec, delete_when=delete_marker(df, spec.delete_when, handle.location.uri))
+    keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
+    plan = _schema_plan(df, handle, spec, keeps_columns)
+    handle = with_features(handle, plan.schema_json)
+    if keeps_columns:
+        df = aligned(df, plan.schema_json, spec.delete_when)
+    write = Write(df, handle, spec, stamp, plan.schema_json, bool(plan.added))
+    if spec.declared not in (None, spec.mode):
+        write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
+    outcome = mode_of(spec.mode).stage(write)
+    changes = _file_changes(write, outcome)
+    version = commit(handle, plan.schema_json, spec.partition_by, changes, stamp)
+    return _result(write, outcome, changes, plan, version)
+
+
+def _schema_plan(df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_columns: bool) -> SchemaPlan:
+    stored = df.drop(spec.delete_when) if spec.delete_when else df
+    uri = handle.location.uri
+    schema_json = delta_schema(stored, uri)
+    # Rows that join a table take on the spelling of its columns.
+    present = [spelled_as(name, list(handle.columns)) for name in stored.columns] if keeps_columns else stored.columns
+    require_columns(spec.keys, present, "key", uri)
+    require_columns(spec.partition_by, present, "partition", uri)
+    if spec.only_if_newer:
+        require_columns([spec.only_if_newer], present, "`only_if_newer`", uri)
+    return plan_schema(handle, schema_json, spec.schema_policy) if keeps_columns else SchemaPlan(schema_json)
+
+
+def _file_changes(write: Write, outcome: Outcome) -> FileChanges:
+    return FileChanges(
+        [file.add_action(data_change=True) for file in outcome.new],
+        kind=outcome.kind,
+        carried=[file.add_action(data_change=False) for file in outcome.moved],
+        removed=outcome.removed,
+        replace_all=outcome.replaces_table or bool(write.adds_columns and outcome.removed),
+        new_schema=write.adds_columns and not outcome.removed,
+        rows_written=sum(file.rows for file in outcome.new),
+        rows_updated=outcome.updated,
+        rows_deleted=outcome.deleted,
+        keys=write.spec.keys,
+        basis=write.spec.mode.traits.computed_from,
+        partitions=[*(file.partition for file in outcome.new), *outcome.partitions],
+    )
+
+
+def _result(write: Write, outcome: Outcome, changes: FileChanges, plan: SchemaPlan, version: int) -> WriteResult:
+    added = [*outcome.new, *outcome.moved]
+    stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
+    partitions = {tuple(sorted(values.items())): values for values in changes.partitions if values}
+    null_first = sorted(partitions, key=lambda items: [(value is not None, value or "") for _, value in items])
+    return WriteResult(
+        version=version,
+        rows_written=changes.rows_written,
+        rows_updated=outcome.updated,
+        rows_total=_rows_total(write.handle, outcome, version),
+        files_added=len(added),
+        files_removed=len(outcome.removed),
+        bytes_written=sum(file.size for file in added),
+        partitions=tuple(partitions[items] for items in null_first),
+        rows_deleted=outcome.deleted,
+        columns=tuple((field.name, field.dataType.simpleString()) for field in stored.schema),
+        columns_added=tuple(plan.added),
+        columns_ignored=tuple(plan.ignored),
+    )
+
+
+def _rows_total(handle: TableHandle, outcome: Outcome, version: int) -> int | None:
+    if version != (0 if handle.version is None else handle.version + 1):
+        # Others committed in between, so only the table itself knows.
+        return TableHandle.open(handle.location, version).rows
+    before, gone = handle.rows, removed_rows(outcome.removed)
+    if before is None or gone is None:
+        return None
+    return before - gone + sum(file.rows for file in [*outcome.new, *outcome.moved])

@@ -1,0 +1,95 @@
+"""Who writes and reads tables: what every table engine does, and the types it takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from odi_assets.config.models import SchemaPolicy, WriteMode
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import PartitionValues, Stamp
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class WriteSpec:
+    """How rows go into a table.
+
+    Attributes:
+        mode: how the rows join the table.
+        keys: columns that identify a row, for modes with the trait ``keyed``.
+        partition_by: columns the table is partitioned by; must match those of an existing table.
+        replace: for partition_overwrite, partitions to replace even where no row is written; rows in others are
+            refused. None means: replace just the partitions that rows are written to.
+        schema_policy: what happens to columns that the table does not have; modes with the trait ``replaces_columns``
+            always take the columns of the rows.
+        delete_when: for upsert, a boolean column that is not stored: a row where it is true deletes its keys.
+        only_if_newer: for upsert, the column whose value must be greater than the stored one's.
+        declared: the mode in the project file, where this one write uses another (full refresh, backfill). Which rows
+            are stored is still decided by the declared mode: one for each key, and no deleted ones, after an upsert.
+    """
+
+    mode: WriteMode
+    keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    replace: Sequence[PartitionValues] | None = None
+    schema_policy: SchemaPolicy = SchemaPolicy.FAIL
+    delete_when: str | None = None
+    only_if_newer: str | None = None
+    declared: WriteMode | None = None
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """One commit, counted from Parquet footers.
+
+    Attributes:
+        version: the Delta version the commit made.
+        rows_written: rows that are new or changed in this commit.
+        rows_updated: how many of them replaced a row with the same keys.
+        rows_total: rows in the table after the commit, None if some file carries no count.
+        partitions: partitions written or replaced, sorted.
+        rows_deleted: rows that a delete marker took out.
+        columns: name and Spark type of each column of the table.
+        columns_added: columns that joined the table in this commit; nested ones as ``a.b``.
+        columns_ignored: columns of the rows that were left out.
+    """
+
+    version: int
+    rows_written: int
+    rows_updated: int
+    rows_total: int | None
+    files_added: int
+    files_removed: int
+    bytes_written: int
+    partitions: tuple[PartitionValues, ...]
+    rows_deleted: int = 0
+    columns: tuple[tuple[str, str], ...] = ()
+    columns_added: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
+
+
+class TableEngine(Protocol):
+    """Writes DataFrames into Delta tables and reads them back."""
+
+    def open(self, location: Location) -> TableHandle:
+        """The table as it is now, or a handle that says it does not exist."""
+        ...
+
+    def read(self, spark: SparkSession, handle: TableHandle) -> DataFrame:
+        """The table at the handle's version."""
+        ...
+
+    def write(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+        """Write ``df`` in one commit on ``handle``, or leave the table as it was.
+
+        Raises:
+            FencedError: another run committed this fence number first.
+            TableConflictError: another writer changed what this write was computed from.
+            TableError: the table cannot take these rows: schema, partitioning or protocol.
+        """
+        ...

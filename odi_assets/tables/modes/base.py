@@ -1,0 +1,151 @@
+"""What a write mode is, and what it works with: the rows of one write, and the files it stages for them.
+
+The module of a mode has the mode's name in the project file. What is true of its writes is in its row of
+``config/write_modes.py``; here is what it does.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from odi_assets.config.models import WriteMode
+from odi_assets.delta.commit import RowChanges
+from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
+from odi_assets.delta.partition_values import same_spelling
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.delta.types import PartitionValues, Stamp
+from odi_assets.errors import TableError
+from odi_assets.tables.engine import WriteSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COMMITTER = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Version 2 lets each task publish its files by itself: those of an executor that dies at it would stay beside the
+    # files of the task's next attempt (SPARK-33019), and the listing takes what is there.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+
+
+class Mode(ABC):
+    """How rows join a table."""
+
+    @abstractmethod
+    def stage(self, write: Write) -> Outcome:
+        """Write files for the rows, and say which files the commit adds and removes.
+
+        Rows that are needed twice are read from staged files, so that no transform runs twice.
+
+        Raises:
+            TableError: these rows cannot be written in this mode.
+        """
+
+    def rows_to_store(self, write: Write) -> DataFrame:
+        """Which rows of a node of this mode are stored, where another mode writes them this once.
+
+        A full refresh overwrites the table of an upsert, for example, with one row for each key.
+        """
+        return write.df
+
+
+def mode_of(mode: WriteMode) -> Mode:
+    """The mode with this name. Its module is loaded when it is first used."""
+    found: Mode = import_module(f"odi_assets.tables.modes.{mode}").MODE
+    return found
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write under way.
+
+    Attributes:
+        df: the rows, in the table's shape; beside its columns the delete marker, if the write has one.
+        schema_json: of the table after the commit.
+        adds_columns: columns join the table. Delta does so only in a commit that removes no file or all files.
+    """
+
+    df: DataFrame
+    handle: TableHandle
+    spec: WriteSpec
+    stamp: Stamp
+    schema_json: str
+    adds_columns: bool = False
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.df.sparkSession
+
+    @property
+    def uri(self) -> str:
+        return self.handle.location.uri
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that identify a row.
+
+        Raises:
+            TableError: the write names none.
+        """
+        if not self.spec.keys:
+            raise TableError(
+                f"{self.spec.mode} needs keys, and none is named for {self.uri}",
+                fix="name the columns that identify a row in `write.keys`",
+                uri=self.uri,
+            )
+        return self.spec.keys
+
+    def folder(self, step: str = "") -> str:
+        """The folder of the files of one step of this write, relative to the table: ``odi_write=<write id><step>``."""
+        return f"{WRITE_FOLDER}={self.stamp.write_id}{step}"
+
+    def stage(self, df: DataFrame, step: str = "") -> list[WrittenFile]:
+        """Write ``df`` as Parquet into the folder of ``step``. The files join the table when a commit names them.
+
+        A run that dies here leaves files that no version names; vacuum removes them.
+        """
+        table = self.handle.location
+        writer = df.write.mode("error").options(**table.reader_options).options(**_COMMITTER)
+        if self.spec.partition_by:
+            writer = writer.partitionBy(*self.spec.partition_by)
+        writer.parquet(table.child(self.folder(step)).uri)
+        return self.files(step)
+
+    def files(self, step: str = "") -> list[WrittenFile]:
+        """The files in the folder of ``step``, with their footers read and their partition values in one spelling."""
+        kinds = {field["name"]: field["type"] for field in json.loads(self.schema_json)["fields"]}
+        by = self.spec.partition_by
+        return [
+            replace(file, partition={name: same_spelling(file.partition[name], kinds[name]) for name in by})
+            for file in written_files(self.handle.location, self.folder(step), self.spec.keys)
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a mode's commit does to the table.
+
+    Attributes:
+        kind: what downstream readers may conclude from ``new``.
+        new: files with rows that are new or changed.
+        moved: files with rows that only moved here from a removed file.
+        removed: live files that leave the table.
+        replaces_table: whatever files the table has leave it, and it takes the schema of the rows.
+        updated: rows of ``new`` that replaced a row with the same keys.
+        deleted: rows that left the table for good.
+        partitions: partitions that changed, beside those of ``new``.
+    """
+
+    kind: RowChanges
+    new: Sequence[WrittenFile]
+    moved: Sequence[WrittenFile] = ()
+    removed: Sequence[LiveFile] = ()
+    replaces_table: bool = False
+    updated: int = 0
+    deleted: int = 0
+    partitions: Sequence[PartitionValues] = ()

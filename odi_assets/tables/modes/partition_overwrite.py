@@ -1,0 +1,59 @@
+"""The partitions that the rows belong to are replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odi_assets.delta.conflicts import membership
+from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.types import PartitionValues
+from odi_assets.errors import TableError
+from odi_assets.tables.modes.base import Mode, Outcome, Write
+from odi_assets.tables.reader import read_files
+
+
+class PartitionOverwrite(Mode):
+    """Replaces the partitions that the write names, too, where no row is written to them."""
+
+    def stage(self, write: Write) -> Outcome:
+        """Stage the rows in place of all files of their partitions."""
+        _require_partition_columns(write)
+        named = write.spec.replace
+        new = write.stage(write.df)
+        if named is not None:
+            _require_within(new, named, write.uri)
+        is_replaced = membership([*(file.partition for file in new), *(named or ())])
+        removed = [file for file in write.handle.live_files if is_replaced(file.partition)]
+        if not removed or not write.adds_columns:
+            return Outcome("partitions", new, removed=removed, partitions=named or ())
+        others = [file for file in write.handle.live_files if not is_replaced(file.partition)]
+        moved = write.stage(read_files(write.spark, write.handle, others), "-moved") if others else []
+        return Outcome("partitions", new, moved, write.handle.live_files, partitions=named or ())
+
+
+def _require_partition_columns(write: Write) -> None:
+    if not write.spec.partition_by:
+        raise TableError(
+            f"partition_overwrite needs partition columns, and none is named for {write.uri}",
+            fix="set `partition` or `write.partition_by` on the node",
+            uri=write.uri,
+        )
+
+
+def _require_within(files: Sequence[WrittenFile], named: Sequence[PartitionValues], uri: str) -> None:
+    is_named = membership(named)
+    outside = next((file.partition for file in files if not is_named(file.partition)), None)
+    if outside is not None:
+        raise TableError(
+            f"rows for partition {_label(outside)} of {uri} came out of an increment that "
+            f"covers {', '.join(map(_label, named[:5])) or 'none'}; replacing it would lose its other rows",
+            fix="let the transform keep the partition column of its input, or run the node with --full-refresh",
+            uri=uri,
+        )
+
+
+def _label(partition: PartitionValues) -> str:
+    return "/".join(f"{name}={'NULL' if value is None else value}" for name, value in partition.items())
+
+
+MODE = PartitionOverwrite()
