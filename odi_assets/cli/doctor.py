@@ -1,4 +1,4 @@
-"""``odi doctor``, and what mends the most of it: ``odi state recover`` and ``odi state accept``."""
+"""``odi doctor``, and the commands that repair most of what it finds: ``odi state recover`` and ``odi state accept``."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def accept(
     if entry is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
     target = TableHandle.open(project.target(key))
-    stands = f"at version {target.version}, with {target.rows} rows" if target.exists else "not at all"
-    note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} stands {stands}.")
+    now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
+    note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} {now}.")
     gone = missing_files(target.location, target.live_files)
     if gone:
         files = counted(len(target.live_files), "file")

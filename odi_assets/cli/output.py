@@ -1,4 +1,4 @@
-"""Where words go: data on stdout, everything else on stderr; plain text wherever it is not a terminal."""
+"""Printing: data goes to stdout, everything else to stderr; plain text where it is not a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _READABLE = 24
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, and how it gives way on a narrow terminal.
+    """A column of a table, and what happens to it on a narrow terminal.
 
     Attributes:
         wrap: its cells go on in the next line.
@@ -138,7 +138,7 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int
 
 @contextmanager
 def stdout_kept_for_data() -> Iterator[None]:
-    """Send to stderr what anybody else prints meanwhile: functions of nodes, Spark, libraries."""
+    """Send to stderr what others print meanwhile: functions of nodes, Spark, libraries."""
     sys.stdout.flush()
     # The JVM and native libraries write to the descriptor; redirecting sys.stdout alone would not reach them.
     kept = os.dup(_STDOUT)

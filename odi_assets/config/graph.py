@@ -1,4 +1,4 @@
-"""The nodes of a project and what feeds what."""
+"""The nodes of a project, and which of them each node needs."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON sta
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """A project file that is right.
+    """A project file without mistakes.
 
     Attributes:
-        config: what it says.
+        config: the file as models.
         path: the file, absolute.
-        root: its folder, which relative paths start from.
-        warnings: what the reader should know of.
+        root: its folder; relative paths start here.
+        warnings: messages for the user.
     """
 
     config: ProjectConfig
@@ -36,10 +36,10 @@ class LoadedProject:
 
 
 def load_config_from_file(path: str | Path) -> ProjectConfig:
-    """Return the configuration in a project file; Odibi's name for :func:`load_project_file`.
+    """Return the models of a project file. This is Odibi's name for :func:`load_project_file`.
 
     Raises:
-        ConfigErrors: see there.
+        ConfigErrors: as there.
     """
     return load_project_file(path).config
 
@@ -63,7 +63,11 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
         document.mistakes = document.mistakes or [_not_a_mapping(document)]
         raise _errors(path, document)
     ignored = _take_out_ignored(document)
-    unset = _fill_in_variables(document, os.environ if env is None else env) if "${" in text else []
+    unset: list[Mistake] = []
+    if "${" in text:
+        from odi_assets.config.yaml.variables import fill_in
+
+        unset = fill_in(document, os.environ if env is None else env)
     config, invalid = _validate(document)
     partial = read_partial(document, config, root)
     checked = [mistake for check in CHECKS for mistake in check(partial)]
@@ -72,12 +76,6 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
     warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
     return LoadedProject(config, file.absolute(), root, tuple(warnings))
-
-
-def _fill_in_variables(document: Document, environment: Mapping[str, str]) -> list[Mistake]:
-    from odi_assets.config.yaml.variables import fill_in
-
-    return fill_in(document, environment)
 
 
 def _validate(document: Document) -> tuple[ProjectConfig | None, ValidationError | None]:
@@ -115,8 +113,8 @@ def _errors(
         path: the file.
         document: what is in it.
         unset: mistakes about variables.
-        invalid: what the models say.
-        checked: what the checks say. What only follows from the others is left out.
+        invalid: what the models refuse.
+        checked: what the checks found. A mistake that only follows from another one is left out.
     """
     from odi_assets.config.diagnostics.locations import Locations
     from odi_assets.config.diagnostics.pydantic_errors import explain

@@ -1,4 +1,4 @@
-"""``odi run``: materialize nodes and say what became of each."""
+"""``odi run``: materialize nodes and report how each ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens while a run goes on: a live line on a terminal, a plain line per node elsewhere."""
+"""Progress of a run: a live line on a terminal, a plain line per node elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run ended, as a table, and what its reader may want next."""
+"""The results of a run as a table, and the commands that a user may want next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``odi runs list``, and what all of ``odi runs`` shows alike."""
+"""``odi runs list``, and what the commands of ``odi runs`` share."""
 
 from __future__ import annotations
 

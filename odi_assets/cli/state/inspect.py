@@ -1,4 +1,4 @@
-"""``odi state list | get | set``, and what all of ``odi state`` shows alike."""
+"""``odi state list | get | set``, and what the commands of ``odi state`` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``odi state history | reset | delete``: what a high-water mark was, and putting it back."""
+"""``odi state history | reset | delete``: earlier values of a high-water mark, and going back to one."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _REWINDS = (
 )
 _POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
-"""What a commit of ours is that no run made."""
+"""The name of a commit of ours that no run made."""
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE.")]
 
@@ -91,7 +91,7 @@ def rewind(
     if as_json:
         data_json([{**one.to_json(), "table_version": version} for one, version in made])
     for one, version in made:
-        note(f"{one.key} stands at version {version}, with the rows and the HWM of version {one.to_version}.")
+        note(f"{one.key} is at version {version}, with the rows and the HWM of version {one.to_version}.")
     if made:
         note(f"To undo this: odi state rewind {key} --redo{' (and of the others one by one)' if len(made) > 1 else ''}")
 

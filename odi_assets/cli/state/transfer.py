@@ -30,7 +30,7 @@ _EFFECTS = {"back": "would move back"}
 
 FileArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - is the standard stream.")]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Also keys that stand further where they go, or were written later.")
+    bool, typer.Option("--force", help="Also keys that are further on in the target, or were written later there.")
 ]
 IntoOption = Annotated[
     str | None,

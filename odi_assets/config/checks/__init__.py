@@ -1,4 +1,4 @@
-"""What no single value shows: mistakes between the parts of a project file."""
+"""Checks of the parts of a project file against one another, which no model can make alone."""
 
 from __future__ import annotations
 

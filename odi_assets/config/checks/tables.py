@@ -1,4 +1,4 @@
-"""Tables that would destroy one another, and partitions that do not fit."""
+"""Tables that share a folder, paths outside their connection, and partitions that do not fit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is wrong with a project file: a mistake, the problem it becomes once its line is known, and the error of all.
+"""What is wrong with a project file.
 
-Validators raise mistakes, checks yield them. :class:`~odi_assets.config.diagnostics.locations.Locations` turns each
-into a :class:`Problem`, and :class:`ConfigErrors` lists the problems of a file.
+Validators raise a :class:`Mistake`, and checks yield one.
+:class:`~odi_assets.config.diagnostics.locations.Locations` turns it into a :class:`Problem`, which has a line and a
+column. :class:`ConfigErrors` lists the problems of a file.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Mistake:
         at: keys and indexes; from the root of the file, or, in a validator, from the value that is validated.
         suggestion: the word that was probably meant.
         where: whether the value is wrong, its key, or the section around it.
-        absence: whether it is wrong only because something is missing, which a mistake nearby may explain.
+        absence: whether something is missing. A mistake inside the same section may explain that, and is reported alone.
         mark: the place in the file, where the path does not tell it: YAML that cannot be read has no path.
     """
 

@@ -1,4 +1,4 @@
-"""The kinds of value a project file holds: names, owners, schedules, schemas, functions, secrets."""
+"""Types of single values in a project file: names, owners, schedules, schemas, functions, secrets."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ class SystemConfig(Strict):
     meta_state_path: Text | None = Field(default=None, description="Folder of the table of high-water marks.")
     environment: Text | None = Field(default=None, description="Whose state this is, where several share the tables.")
     retry: RetryConfig = Field(default=RetryConfig(), description="Retries of writes that conflict.")
+
     keep_runs_for: Duration | None = Field(
         default=None, description="How long run history is kept, as in `90d`; for ever unless given."
     )

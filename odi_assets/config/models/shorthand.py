@@ -1,6 +1,6 @@
-"""Short ways of writing, and Odibi's, unfolded before validation.
+"""Short forms, and Odibi's names for keys, rewritten to the full form before validation.
 
-What cannot be unfolded is returned as it came, so that validation says what is wrong with it.
+What has no full form is returned as it is, so that validation says what is wrong with it.
 """
 
 from __future__ import annotations
