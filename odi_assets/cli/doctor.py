@@ -1,4 +1,4 @@
-"""``odi doctor``, and the commands that repair most of what it finds: ``odi state recover`` and ``odi state accept``."""
+"""``odi doctor``, and what repairs most of what it finds: ``odi state recover`` and ``odi state accept``."""
 
 from __future__ import annotations
 

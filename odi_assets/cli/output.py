@@ -33,12 +33,14 @@ class Column:
     Attributes:
         wrap: its cells go on in the next line.
         spare: it is left out, the last such column first, when wrapping does not make room enough.
+        optional: it is left out where all its cells are empty.
     """
 
     name: str
     justify: Literal["left", "right"] = "left"
     wrap: bool = False
     spare: bool = False
+    optional: bool = False
 
 
 class ReaderGone(Exception):
@@ -129,7 +131,7 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int
         cells = [column.name, *(row[place] for row in rows)]
         width = max(len(line) for cell in cells for line in cell.split("\n"))
         needed.append(gap + (min(width, _READABLE) if column.wrap else width))
-    shown = list(range(len(columns)))
+    shown = [place for place, column in enumerate(columns) if not column.optional or any(row[place] for row in rows)]
     spare = [place for place in shown if columns[place].spare]
     while sum(needed[place] for place in shown) > room and spare:
         shown.remove(spare.pop())

@@ -22,7 +22,7 @@ _COLUMNS = (
     Column("type"),
     Column("revision", "right", spare=True),
     Column("updated (UTC)"),
-    Column("environment"),
+    Column("environment", optional=True),
 )
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
@@ -50,9 +50,7 @@ def list_(settings: Settings, as_json: JsonOption = False) -> None:
         ]
         for entry in entries
     ]
-    # A column that says nothing is left out: most projects have one environment without a name.
-    shown = len(_COLUMNS) if any(entry.environment for entry in entries) else len(_COLUMNS) - 1
-    data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
+    data_table(_COLUMNS, rows)
 
 
 def get(settings: Settings, key: KeyArgument) -> None:

@@ -24,7 +24,7 @@ _COLUMNS = (
     Column("effect"),
     Column("there now", wrap=True),
     Column("comes", wrap=True),
-    Column("environment"),
+    Column("environment", optional=True),
 )
 _EFFECTS = {"back": "would move back"}
 
@@ -175,9 +175,8 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         ]
         for d in changing
     ]
-    shown = len(_COLUMNS) if any(d.environment for d in changing) else len(_COLUMNS) - 1
     if rows:
-        data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
+        data_table(_COLUMNS, rows)
     if len(transfer.differences) > len(changing):
         note(f"{counted(len(transfer.differences) - len(changing), 'key')} unchanged")
     if transfer.runs_there:

@@ -42,7 +42,7 @@ class Mistake:
         at: keys and indexes; from the root of the file, or, in a validator, from the value that is validated.
         suggestion: the word that was probably meant.
         where: whether the value is wrong, its key, or the section around it.
-        absence: whether something is missing. A mistake inside the same section may explain that, and is reported alone.
+        absence: whether something is missing. A mistake in the same section may explain that; then it alone is shown.
         mark: the place in the file, where the path does not tell it: YAML that cannot be read has no path.
     """
 
