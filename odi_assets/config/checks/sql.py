@@ -26,11 +26,11 @@ Tokens = list[tuple[int, str]]
 _NOT_SQL = "is no Spark SQL query"
 _CANNOT_PARSE = "Spark cannot parse the query"
 
-_OTHER_TOKENS = re.compile(r"\$\w*\$|--[^\n]*\\\n")
-"""Strings in dollars, and comments that a backslash continues: sqlglot's tokenizer does not know them."""
+_CONTINUED_COMMENT = re.compile(r"--[^\n]*\\\n")
+"""A comment that goes on in the next line, after a backslash: sqlglot's tokenizer does not know it."""
 
 _KNOWN_BADLY = re.compile(
-    r"\|>|:|>>>|\b(?:TRANSFORM|MAP|REDUCE|IDENTIFIER|RECURSIVE|TABLE|INTERVAL|PIVOT|UNPIVOT|TABLESAMPLE|ANY|LATERAL|"
+    r"\|>|:|>>>|\bX\s+['\"]|\b(?:TRANSFORM|MAP|REDUCE|IDENTIFIER|RECURSIVE|TABLE|INTERVAL|PIVOT|UNPIVOT|TABLESAMPLE|ANY|LATERAL|"
     r"MATCH_RECOGNIZE|QUALIFY|WATERMARK|BEGIN|SHOW|DESCRIBE|DESC|EXPLAIN|LIST|CALL|EXECUTE|COLLATE|FILTER|AT)\b",
     re.IGNORECASE,
 )
@@ -80,7 +80,7 @@ def _text(file: Path) -> str | Mistake:
 
 def find_mistake(sql: str) -> Mistake | None:
     """Return what is wrong with a query: its brackets, commas, quotes, or the first error of its grammar."""
-    if _OTHER_TOKENS.search(sql):
+    if _CONTINUED_COMMENT.search(sql):
         return None
     from sqlglot.dialects.spark import Spark
     from sqlglot.errors import TokenError
