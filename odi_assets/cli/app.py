@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from odi_assets.cli import config, doctor, plan, sample, system, tables
-from odi_assets.cli.options import ConfigOption, DebugOption, common, settings
+from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
-from odi_assets.cli.runs import list as runs
-from odi_assets.cli.runs import show as runs_show
-from odi_assets.cli.state import (
-    inspect as state,
-)
-from odi_assets.cli.state import (
-    odibi as catalog,
-)
-from odi_assets.cli.state import (
-    revisions as state_mending,
-)
-from odi_assets.cli.state import (
-    rewind,
-)
-from odi_assets.cli.state import (
-    transfer as state_moving,
-)
+from odi_assets.cli.runs import list as list_runs
+from odi_assets.cli.runs import show as show_runs
+from odi_assets.cli.state import inspect, odibi, revisions, rewind, transfer
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+
+_COMMANDS: dict[str, Callable[..., None]] = {"run": run.run, "plan": plan.plan, "doctor": doctor.doctor}
+
+_GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+    "state": (
+        "High-water marks: how far each node has read.",
+        {
+            "list": inspect.list_,
+            "get": inspect.get,
+            "set": inspect.set_,
+            "history": revisions.history,
+            "reset": revisions.reset,
+            "delete": revisions.delete,
+            "export": transfer.export,
+            "import": transfer.import_,
+            "migrate": transfer.migrate,
+            "rewind": rewind.rewind,
+            "recover": doctor.recover,
+            "accept": doctor.accept,
+        },
+    ),
+    "runs": (
+        "What ran, and how it ended.",
+        {"list": list_runs.list_, "show": show_runs.show, "last": show_runs.last},
+    ),
+    "system": ("The system tables: high-water marks and run history.", {"maintain": system.maintain}),
+    "catalog": ("Commands as Odibi has them.", {"state": odibi.state}),
+    "tables": ("The nodes' Delta tables.", {"maintain": tables.maintain}),
+    "config": ("The project file.", {"check": config.check, "schema": config.schema}),
+    "sample": (
+        "The sample's landing zone: flights out of New York in 2013.",
+        {"arrive": sample.arrive, "reset": sample.reset},
+    ),
+}
 
 app = typer.Typer(
     name="odi",
@@ -57,53 +78,21 @@ def root(
     ] = False,
 ) -> None:
     del version
-    settings(context, config, debug)
+    read_settings(context, config, debug)
 
 
-def _group(name: str, help_text: str) -> typer.Typer:
-    group = typer.Typer(help=help_text, no_args_is_help=True, context_settings=_HELP)
-    group.callback()(common)
-    app.add_typer(group, name=name)
-    return group
+def _add(group: typer.Typer, name: str, command: Callable[..., None]) -> None:
+    # The value of `odi state set` may be a negative number, which looks like an option.
+    unknown = {"ignore_unknown_options": True} if command is inspect.set_ else {}
+    takes_settings = "settings" in command.__annotations__
+    group.command(name, context_settings=_HELP | unknown)(with_settings(command) if takes_settings else command)
 
 
-app.command("run")(run.run)
-app.command("plan")(plan.plan)
-app.command("doctor")(doctor.doctor)
-
-_state = _group("state", "High-water marks: how far each node has read.")
-_state.command("list")(state.list_)
-_state.command("get")(state.get)
-# A value may be a negative number, which looks like an option.
-_state.command("set", context_settings={**_HELP, "ignore_unknown_options": True})(state.set_)
-_state.command("history")(state_mending.history)
-_state.command("reset")(state_mending.reset)
-_state.command("delete")(state_mending.delete)
-_state.command("export")(state_moving.export)
-_state.command("import")(state_moving.import_)
-_state.command("migrate")(state_moving.migrate)
-_state.command("rewind")(rewind.rewind)
-_state.command("recover")(doctor.recover)
-_state.command("accept")(doctor.accept)
-
-_runs = _group("runs", "What ran, and how it ended.")
-_runs.command("list")(runs.list_)
-_runs.command("show")(runs_show.show)
-_runs.command("last")(runs_show.last)
-
-_system = _group("system", "The system tables: high-water marks and run history.")
-_system.command("maintain")(system.maintain)
-
-_catalog = _group("catalog", "Commands as Odibi has them.")
-_catalog.command("state")(catalog.state)
-
-_tables = _group("tables", "The nodes' Delta tables.")
-_tables.command("maintain")(tables.maintain)
-
-_config = _group("config", "The project file.")
-_config.command("check")(config.check)
-_config.command("schema")(config.schema)
-
-_sample = _group("sample", "The sample's landing zone: flights out of New York in 2013.")
-_sample.command("arrive")(sample.arrive)
-_sample.command("reset")(sample.reset)
+for _name, _command in _COMMANDS.items():
+    _add(app, _name, _command)
+for _name, (_text, _members) in _GROUPS.items():
+    _group = typer.Typer(help=_text, no_args_is_help=True, context_settings=_HELP)
+    _group.callback()(read_settings)
+    app.add_typer(_group, name=_name)
+    for _member, _command in _members.items():
+        _add(_group, _member, _command)

@@ -9,22 +9,20 @@ from typing import Annotated
 import typer
 
 from odi_assets.cli.exit_codes import BAD_INPUT
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
+from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import counted, data, data_json, note
 
 
 def check(
-    context: typer.Context,
+    settings: Settings,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file, instead of -c.")] = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Check the project file and list all its mistakes, a line each: FILE:LINE:COLUMN: KEY: what is wrong."""
-    from odi_assets.config.diagnostics.problems import ConfigErrors
+    from odi_assets.config.diagnostics.mistakes import ConfigErrors
     from odi_assets.config.loader import load_project_file
 
-    path = settings(context, file or config, debug).project_file
+    path = settings.at(file).project_file
     try:
         loaded = load_project_file(path)
     except ConfigErrors as error:

@@ -1,16 +1,15 @@
-"""``odi doctor``, and what mends the most of it: ``odi state recover`` and ``odi state accept``."""
+"""``odi doctor``, and what repairs most of what it finds: ``odi state recover`` and ``odi state accept``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, NodeOption, PipelineArgument, settings
-from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
+from odi_assets.cli.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
+from odi_assets.cli.output import Column, count, counted, data_json, data_table, hwm_change, note
 from odi_assets.cli.state.rewind import NodeArgument
 from odi_assets.errors import ConfigError, TableError
 
@@ -36,18 +35,16 @@ NodesArgument = Annotated[
 
 
 def doctor(
-    context: typer.Context,
+    settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
     from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     keys = selected_nodes(project, pipeline, node)
     found = examine(project, project.open_state(), keys)
     if as_json:
@@ -64,18 +61,16 @@ def doctor(
 
 
 def recover(
-    context: typer.Context,
+    settings: Settings,
     nodes: NodesArgument = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     keys = [NodeKey.parse(name) for name in nodes] if nodes else list(project.graph.order())
     state = project.open_state()
     found: list[Recovery] = []
@@ -90,7 +85,8 @@ def recover(
             found.append(one)
             if not dry_run:
                 apply_recovery(project, state, one)
-    rows = _recover_history(project, state, [key for key in keys if key not in unreadable], dry_run)
+    readable = [key for key in keys if key not in unreadable]
+    rows = recover_history(project, state, nodes=readable, every_commit=True, dry_run=dry_run)
     if as_json:
         data_json([*(one.to_json() for one in found), *map(_row_json, rows)])
     elif found or rows:
@@ -108,18 +104,16 @@ def recover(
         note("State has what the tables' logs say, and so has the run history.")
 
 
-def _recover_history(project: Project, state: StateBackend, keys: Sequence[NodeKey], dry_run: bool) -> list[RunRecord]:
-    """Let the attempts that vanished have their rows."""
+def recover_history(project: Project, state: StateBackend, **options: Any) -> list[RunRecord]:
+    """Add the rows of runs that vanished to run history, and return them; see ``reconcile`` for the options."""
     from odi_assets.orchestration.runs.instance import open_instance
     from odi_assets.orchestration.runs.reconcile import reconcile
 
     with open_instance(project.root) as instance:
-        return reconcile(project, instance, state=state, nodes=keys, every_commit=True, dry_run=dry_run)
+        return reconcile(project, instance, state=state, **options)
 
 
 def _recovery(one: dict[str, Any]) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-
     change = hwm_change(one["hwm_before"], one["hwm_after"], False)
     return [f"{one['pipeline']}.{one['node']}", "HWM", change, str(one["table_version"]), str(one["run_id"] or "")]
 
@@ -141,11 +135,9 @@ def _row_json(row: RunRecord) -> dict[str, Any]:
 
 
 def accept(
-    context: typer.Context,
+    settings: Settings,
     node: NodeArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
+    yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
     from odi_assets.config.graph import NodeKey, state_key
@@ -154,7 +146,7 @@ def accept(
     from odi_assets.nodes.recovery.accept import accept as accept_table
     from odi_assets.sources.marks import hwm_text
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     key = NodeKey.parse(node)
     name = state_key(key, project.node(key))
     state = project.open_state()
@@ -162,8 +154,8 @@ def accept(
     if entry is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
     target = TableHandle.open(project.target(key))
-    stands = f"at version {target.version}, with {target.rows} rows" if target.exists else "not at all"
-    note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} stands {stands}.")
+    now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
+    note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} {now}.")
     gone = missing_files(target.location, target.live_files)
     if gone:
         files = counted(len(target.live_files), "file")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +31,7 @@ DebugOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 NodeOption = Annotated[
     list[str] | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node; may be given again.")
 ]
@@ -75,9 +78,13 @@ def bounds_of(start: str | None, end: str | None) -> Bounds | None:
 
 @dataclass
 class Settings:
-    """What the common options said so far; the last word counts."""
+    """What the options that every command takes said so far; the last word counts."""
 
     config: Path | None = None
+
+    def at(self, file: Path | None) -> Settings:
+        """Return these settings with another project file, if one is given."""
+        return Settings(file or self.config)
 
     @property
     def project_file(self) -> Path:
@@ -112,8 +119,24 @@ class Settings:
         return project
 
 
-def settings(context: typer.Context, config: Path | None, debug: bool) -> Settings:
-    """The settings of this invocation, with what this command's own options add."""
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with ``--config`` and ``--debug`` after its own options; it gets the settings in their place."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    common = inspect.signature(read_settings, eval_str=True).parameters.values()
+    context, *added = common
+    parameters = [context, *list(own)[1:], *added]
+
+    @wraps(command)
+    def run(context: typer.Context, config: Path | None, debug: bool, **options: Any) -> None:
+        command(read_settings(context, config, debug), **options)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def read_settings(context: typer.Context, config: ConfigOption = None, debug: DebugOption = False) -> Settings:
+    """Return the settings of this invocation, with what these options add."""
     root = context.find_root()
     found: Settings = root.obj if isinstance(root.obj, Settings) else Settings()
     root.obj = found
@@ -122,7 +145,3 @@ def settings(context: typer.Context, config: Path | None, debug: bool) -> Settin
         # The environment tells Spark's session and Dagster's loggers too.
         os.environ[DEBUG_VARIABLE] = "1"
     return found
-
-
-def common(context: typer.Context, config: ConfigOption = None, debug: DebugOption = False) -> None:
-    settings(context, config, debug)

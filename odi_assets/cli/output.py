@@ -1,4 +1,4 @@
-"""Where words go: data on stdout, everything else on stderr; plain text wherever it is not a terminal."""
+"""Printing: data goes to stdout, everything else to stderr; plain text where it is not a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,17 +28,19 @@ _READABLE = 24
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, and how it gives way on a narrow terminal.
+    """A column of a table, and what happens to it on a narrow terminal.
 
     Attributes:
         wrap: its cells go on in the next line.
         spare: it is left out, the last such column first, when wrapping does not make room enough.
+        optional: it is left out where all its cells are empty.
     """
 
     name: str
     justify: Literal["left", "right"] = "left"
     wrap: bool = False
     spare: bool = False
+    optional: bool = False
 
 
 class ReaderGone(Exception):
@@ -102,54 +105,42 @@ def data_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     out = console(sys.stdout)
     padding = (0 if is_narrow() else 1) if out.is_terminal else 2
     # A box has a blank column of its own between two others.
-    gap = padding + out.is_terminal
-    shown = _fitting(
-        [_Measured(column, _natural(column, n, rows), n) for n, column in enumerate(columns)], out.width, gap
-    )
-    roomy = _needed(shown, gap) <= out.width
+    shown, roomy = _fitting(columns, rows, out.width, padding + out.is_terminal)
     table = Table(
         box=SIMPLE_HEAD if out.is_terminal else None, show_edge=False, pad_edge=False, padding=(0, padding, 0, 0)
     )
-    for column, _, _ in shown:
+    for place in shown:
         table.add_column(
-            column.name,
-            justify=column.justify,
+            columns[place].name,
+            justify=columns[place].justify,
             overflow="fold",
             # Rich takes width from every column that may wrap, so those that need not must not.
-            no_wrap=roomy and not column.wrap,
+            no_wrap=roomy and not columns[place].wrap,
         )
     for row in rows:
-        table.add_row(*(Text(row[index]) for _, _, index in shown))
+        table.add_row(*(Text(row[place]) for place in shown))
     with out.capture() as captured:
         out.print(table)
     data("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
 
-class _Measured(NamedTuple):
-    column: Column
-    width: int
-    place: int
-
-
-def _natural(column: Column, index: int, rows: Sequence[Sequence[str]]) -> int:
-    return max(len(line) for cell in (column.name, *(row[index] for row in rows)) for line in cell.split("\n"))
-
-
-def _needed(columns: Sequence[_Measured], gap: int) -> int:
-    return sum(min(width, _READABLE) if column.wrap else width for column, width, _ in columns) + gap * len(columns)
-
-
-def _fitting(columns: list[_Measured], room: int, gap: int) -> list[_Measured]:
-    """``columns`` without as many of the spare ones as it takes to fit."""
-    while _needed(columns, gap) > room and any(column.spare for column, _, _ in columns):
-        last = max(place for place, (column, _, _) in enumerate(columns) if column.spare)
-        columns = [*columns[:last], *columns[last + 1 :]]
-    return columns
+def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, gap: int) -> tuple[list[int], bool]:
+    """Return which columns to show, without as many of the spare ones as it takes to fit, and whether these fit."""
+    needed = []
+    for place, column in enumerate(columns):
+        cells = [column.name, *(row[place] for row in rows)]
+        width = max(len(line) for cell in cells for line in cell.split("\n"))
+        needed.append(gap + (min(width, _READABLE) if column.wrap else width))
+    shown = [place for place, column in enumerate(columns) if not column.optional or any(row[place] for row in rows)]
+    spare = [place for place in shown if columns[place].spare]
+    while sum(needed[place] for place in shown) > room and spare:
+        shown.remove(spare.pop())
+    return shown, sum(needed[place] for place in shown) <= room
 
 
 @contextmanager
 def stdout_kept_for_data() -> Iterator[None]:
-    """Send to stderr what anybody else prints meanwhile: functions of nodes, Spark, libraries."""
+    """Send to stderr what others print meanwhile: functions of nodes, Spark, libraries."""
     sys.stdout.flush()
     # The JVM and native libraries write to the descriptor; redirecting sys.stdout alone would not reach them.
     kept = os.dup(_STDOUT)
@@ -160,6 +151,23 @@ def stdout_kept_for_data() -> Iterator[None]:
     finally:
         os.dup2(kept, _STDOUT)
         os.close(kept)
+
+
+def moment(time: datetime) -> str:
+    """``2013-01-31 05:00:00``."""
+    return f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def short_id(run_id: str | None) -> str:
+    """As much of a run's id as tables show."""
+    return (run_id or "")[:8]
+
+
+def hwm_change(before: str | None, after: str | None, narrow: bool = False) -> str:
+    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines if ``narrow``."""
+    if before == after:
+        return before or ""
+    return f"{before or 'none'}{chr(10) if narrow else ' '}→ {after or 'none'}"
 
 
 def count(number: int | None) -> str:

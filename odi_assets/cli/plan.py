@@ -9,19 +9,17 @@ import typer
 
 from odi_assets.cli.exit_codes import BAD_INPUT, FAILED, readable
 from odi_assets.cli.options import (
-    ConfigOption,
-    DebugOption,
     DownstreamOption,
     FromOption,
     FullRefreshOption,
     JsonOption,
     NodeOption,
     PipelineArgument,
+    Settings,
     ToOption,
     bounds_of,
-    settings,
 )
-from odi_assets.cli.output import Column, counted, data_json, data_table, is_narrow, note
+from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, is_narrow, note
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ _COLUMNS = (
 
 
 def plan(
-    context: typer.Context,
+    settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     downstream: DownstreamOption = False,
@@ -44,15 +42,13 @@ def plan(
     from_: FromOption = None,
     to: ToOption = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
     from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.planning.forecast import forecast
     from odi_assets.nodes.request import RunRequest
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     request = RunRequest(full_refresh, bounds=bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     found = forecast(project, project.open_state(), keys, request)
@@ -70,8 +66,6 @@ def plan(
 
 
 def _row(found: Forecast, one_pipeline: bool) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-
     facts = found.facts
     return [
         found.key.node if one_pipeline else str(found.key),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import ConfigOption, DebugOption, YesOption, settings
+from odi_assets.cli.options import Settings, YesOption
 from odi_assets.cli.output import data, note
 
 if TYPE_CHECKING:
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
 
 def arrive(
-    context: typer.Context,
+    settings: Settings,
     days: Annotated[int, typer.Option("--days", min=1, help="How many days land.")],
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Land the next days of 2013."""
     from odi_assets.sample.landing import arrive as land
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     arrival = land(project.root, days)
     for path in arrival.files:
         data(str(path.relative_to(project.root.resolve())))
@@ -31,18 +29,16 @@ def arrive(
 
 
 def reset(
-    context: typer.Context,
+    settings: Settings,
     days: Annotated[
         int | None, typer.Option("--days", min=0, max=31, help="Leave this many days of January landed; else all.")
     ] = None,
     yes: YesOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Drop the sample's tables and high-water marks, and put its landing zone back to January."""
     from odi_assets.sample.landing import reset as put_back
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     if not yes:
         _announce(project, days)
     require_consent(yes, "nothing was removed")

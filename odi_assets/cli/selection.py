@@ -1,4 +1,4 @@
-"""Which nodes of which pipelines a command means."""
+"""The nodes that a command is about, by PIPELINE and ``--node``."""
 
 from __future__ import annotations
 

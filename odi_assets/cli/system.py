@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, settings
+from odi_assets.cli.doctor import recover_history
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.output import data_json, note
 from odi_assets.errors import ConfigError
-
-if TYPE_CHECKING:
-    from odi_assets.nodes.project import Project
-    from odi_assets.state.backend import StateBackend
 
 _TOLD = {
     "runs_recovered": "rows of run history written for runs that vanished",
@@ -24,7 +21,7 @@ _TOLD = {
 
 
 def maintain(
-    context: typer.Context,
+    settings: Settings,
     keep_runs_for: Annotated[
         str | None,
         typer.Option(
@@ -35,17 +32,15 @@ def maintain(
     ] = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Complete run history, drop old runs, compact small files and remove those that nothing refers to.
 
     The newest run of each node always stays. Runs compact on their way too; nothing breaks without this.
     """
-    project = settings(context, config, debug).project()
+    project = settings.project()
     span = _span(keep_runs_for) or (project.config.system.keep_runs_for if project.config.system else None)
     state = project.open_state()
-    done = {"runs_recovered": 0 if dry_run else _recover(project, state)}
+    done = {"runs_recovered": 0 if dry_run else len(recover_history(project, state))}
     done |= state.maintain(keep_runs_for=span, dry_run=dry_run)
     if as_json:
         data_json(done)
@@ -57,15 +52,6 @@ def maintain(
         note("All runs are kept: neither --keep-runs-for nor `system.keep_runs_for` says for how long.")
     if dry_run:
         note("Nothing was changed.")
-
-
-def _recover(project: Project, state: StateBackend) -> int:
-    """Let the runs that vanished have their rows; how many there were."""
-    from odi_assets.orchestration.runs.instance import open_instance
-    from odi_assets.orchestration.runs.reconcile import reconcile
-
-    with open_instance(project.root) as instance:
-        return len(reconcile(project, instance, state=state))
 
 
 def _span(text: str | None) -> timedelta | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MEGABYTE = 1024 * 1024
 
 
 def maintain(
-    context: typer.Context,
+    settings: Settings,
     nodes: Annotated[
         list[str] | None, typer.Argument(metavar="[NODE]...", help="NODE or PIPELINE.NODE; all nodes if none is named.")
     ] = None,
@@ -40,8 +40,6 @@ def maintain(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Compact small files, write a checkpoint, and delete files that no version needs any more.
 
@@ -51,7 +49,7 @@ def maintain(
     from odi_assets.delta.maintenance import MaintenanceOptions
     from odi_assets.nodes.recovery.maintenance import maintain_node
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     keys = selected_nodes(project, None, nodes)
     options = MaintenanceOptions(retain_hours, small_mb * _MEGABYTE, target_mb * _MEGABYTE, dry_run)
     if not dry_run:

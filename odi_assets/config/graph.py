@@ -1,9 +1,10 @@
-"""The nodes of a project and what feeds what."""
+"""The nodes of a project, and which of them each node needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError
 from types import MappingProxyType
 
 from odi_assets.config.diagnostics.mistakes import closest
@@ -57,10 +58,12 @@ class Graph:
         for key, needed in self._upstream.items():
             for other in needed:
                 self._downstream[other].append(key)
-        circle = next(iter(find_cycles(self._downstream)), None)
-        if circle is not None:
-            raise ConfigError(f"nodes need one another in a circle: {' → '.join(map(str, circle))}", cycle=circle)
-        self._order = topological_order(self._upstream)
+        try:
+            self._order = topological_order(self._upstream)
+        except CycleError:
+            circle = find_cycles(self._upstream)[0][::-1]
+            text = f"nodes need one another in a circle: {' → '.join(map(str, circle))}"
+            raise ConfigError(text, cycle=circle) from None
 
     def node(self, key: NodeKey) -> NodeConfig:
         """Return a node's configuration.

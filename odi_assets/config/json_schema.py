@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from odi_assets.config.diagnostics.model_paths import DISCRIMINATORS
-from odi_assets.config.models import ProjectConfig
-from odi_assets.config.values import IGNORED_AT_ROOT, IGNORED_IN_NODES, IGNORED_IN_PIPELINES
+from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
+from odi_assets.config.models.fields import DISCRIMINATORS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "An environment variable: `${NAME}`."}
@@ -27,9 +26,9 @@ def json_schema() -> dict[str, Any]:
     for model in (schema, *definitions.values()):
         if model.get("type") == "object" and "properties" in model:
             _accept_nothing(model)
-    _ignore(schema, IGNORED_AT_ROOT)
-    _ignore(definitions["PipelineConfig"], IGNORED_IN_PIPELINES)
-    _ignore(definitions["NodeConfig"], IGNORED_IN_NODES)
+    _ignore(schema, ProjectConfig.IGNORED)
+    _ignore(definitions["PipelineConfig"], PipelineConfig.IGNORED)
+    _ignore(definitions["NodeConfig"], NodeConfig.IGNORED)
     definitions["InputConfig"] = {"anyOf": [{"type": "string", "minLength": 1}, definitions["InputConfig"]]}
     return {
         "$schema": DIALECT,

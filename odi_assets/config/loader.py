@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
-from odi_assets.config import checks
-from odi_assets.config.diagnostics.locations import Finding, Places
-from odi_assets.config.diagnostics.partial_project import read_outline
-from odi_assets.config.diagnostics.problems import ConfigErrors, Problem
-from odi_assets.config.diagnostics.pydantic_errors import explain
-from odi_assets.config.models import ProjectConfig
-from odi_assets.config.values import Values, read_values
-from odi_assets.config.yaml import document
+from odi_assets.config.checks import CHECKS
+from odi_assets.config.checks.partial_project import read_partial
+from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
+from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig, Strict
+from odi_assets.config.yaml.document import Document, read_document
 
 LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON state backend (local-only mode)."
 
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """A project file that is right.
+    """A project file without mistakes.
 
     Attributes:
-        config: what it says.
+        config: the file as models.
         path: the file, absolute.
-        root: its folder, which relative paths start from.
-        warnings: what the reader should know of.
+        root: its folder; relative paths start here.
+        warnings: messages for the user.
     """
 
     config: ProjectConfig
@@ -40,10 +36,10 @@ class LoadedProject:
 
 
 def load_config_from_file(path: str | Path) -> ProjectConfig:
-    """Return the configuration in a project file; Odibi's name for :func:`load_project_file`.
+    """Return the models of a project file. This is Odibi's name for :func:`load_project_file`.
 
     Raises:
-        ConfigErrors: see there.
+        ConfigErrors: as there.
     """
     return load_project_file(path).config
 
@@ -60,68 +56,88 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
             a variable holds.
     """
     file = Path(path)
+    root = file.absolute().parent
     text = _read(file)
-    read = document.read_document(text)
-    environment = os.environ if env is None else env
-    places = Places(str(path), read, environment)
-    problems = [
-        Problem(str(path), wrong.mark.line, wrong.mark.column, places.key(wrong.path), wrong.mistake.message)
-        for wrong in read.problems
-    ]
-    if not isinstance(read.root, document.Mapping):
-        raise ConfigErrors.of(str(path), problems or [_not_a_mapping(str(path), read.root)]) from None
-    values = read_values(read.root, environment)
-    config, structural = _validate(values.data, places)
-    outline = read_outline(values.data, file.absolute().parent, places)
-    found = _without_echoes(values.findings, structural, checks.check(outline), places)
-    problems.extend(places.problems(found))
-    if problems or config is None:
-        raise ConfigErrors.of(str(path), problems)
-    return LoadedProject(
-        config=config,
-        path=file.absolute(),
-        root=file.absolute().parent,
-        warnings=tuple(_warnings(config, values, places)),
-    )
+    document = read_document(text)
+    if not isinstance(document.data, dict):
+        document.mistakes = document.mistakes or [_not_a_mapping(document)]
+        raise _errors(path, document)
+    ignored = _take_out_ignored(document)
+    unset: list[Mistake] = []
+    if "${" in text:
+        from odi_assets.config.yaml.variables import fill_in
 
-
-def _validate(data: Any, places: Places) -> tuple[ProjectConfig | None, list[Finding]]:
-    try:
-        return ProjectConfig.model_validate(data), []
-    except ValidationError as error:
-        return None, explain(error, places)
-
-
-def _warnings(config: ProjectConfig, values: Values, places: Places) -> list[str]:
+        unset = fill_in(document, os.environ if env is None else env)
+    config, invalid = _validate(document)
+    partial = read_partial(document, config, root)
+    checked = [mistake for check in CHECKS for mistake in check(partial)]
+    if config is None or document.mistakes or unset or checked:
+        raise _errors(path, document, unset, invalid, checked)
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
-    return warnings + [
-        f"`{places.key(path)}` is an Odibi key that odi_assets does not use; it is ignored" for path in values.ignored
+    warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
+    return LoadedProject(config, file.absolute(), root, tuple(warnings))
+
+
+def _validate(document: Document) -> tuple[ProjectConfig | None, ValidationError | None]:
+    try:
+        return ProjectConfig.model_validate(document.data), None
+    except ValidationError as error:
+        return None, error
+
+
+def _take_out_ignored(document: Document) -> list[str]:
+    """Take the keys that mean nothing here out of a document, and return their paths as messages write them."""
+    models: dict[int, type[Strict]] = {1: ProjectConfig, 3: PipelineConfig, 5: NodeConfig}
+    found = [
+        path
+        for path in document.places
+        if len(path) in models
+        and path[-1] in models[len(path)].IGNORED
+        and path[:-1:2] == ("pipelines", "nodes")[: len(path) // 2]
     ]
+    for path in found:
+        document.take_out(path)
+    return [render_path(path) for path in found]
 
 
-def _without_echoes(
-    first: list[Finding], structural: list[Finding], between: list[Finding], places: Places
-) -> list[Finding]:
-    """Drop findings that only follow from others: on an unset variable, or on something missing beside a mistake."""
-    unset = {places.spot(finding.path).path for finding in first}
-    kept = [*first, *(finding for finding in structural if places.spot(finding.path).path not in unset)]
-    wrong = [places.spot(finding.path).path for finding in kept]
-    for finding in between:
-        path = places.spot(finding.path).path
-        if path in wrong:
-            continue
-        section = path if finding.absence else None
-        if section is not None and any(other[: len(section)] == section for other in wrong):
-            continue
-        kept.append(finding)
-    return kept
+def _errors(
+    path: str | Path,
+    document: Document,
+    unset: Sequence[Mistake] = (),
+    invalid: ValidationError | None = None,
+    checked: Sequence[Mistake] = (),
+) -> ConfigErrors:
+    """Return the error for all that is wrong with a project file.
+
+    Args:
+        path: the file.
+        document: what is in it.
+        unset: mistakes about variables.
+        invalid: what the models refuse.
+        checked: what the checks found. A mistake that only follows from another one is left out.
+    """
+    from odi_assets.config.diagnostics.locations import Locations
+    from odi_assets.config.diagnostics.pydantic_errors import explain
+
+    locations = Locations(str(path), document)
+    at_unset = {mistake.at for mistake in unset}
+    wrong = explain(invalid, locations) if invalid is not None else []
+    kept = [*unset, *(mistake for mistake in wrong if locations.find(mistake.at).path not in at_unset)]
+    reported = [locations.find(mistake.at).path for mistake in kept]
+    for mistake in checked:
+        at = locations.find(mistake.at).path
+        explained = any(other[: len(at)] == at for other in reported) if mistake.absence else at in reported
+        if not explained:
+            kept.append(mistake)
+    return ConfigErrors.of(str(path), map(locations.problem, [*document.mistakes, *kept]))
 
 
-def _not_a_mapping(file: str, root: document.Node | None) -> Problem:
-    if root is None or (isinstance(root, document.Scalar) and root.value is None):
-        return Problem(file, 1, 1, "", "the file is empty: a project file has `project`, `connections` and `pipelines`")
+def _not_a_mapping(document: Document) -> Mistake:
+    if document.data is None:
+        message = "the file is empty: a project file has `project`, `connections` and `pipelines`"
+        return Mistake(message, mark=Mark(1, 1))
     message = "the file is not a mapping of keys and values: it starts with `project: …`"
-    return Problem(file, root.mark.line, root.mark.column, "", message)
+    return Mistake(message, mark=document.places[()].mark)
 
 
 def _read(file: Path) -> str:

@@ -15,7 +15,7 @@ from odi_assets.config.models import (
     RetryConfig,
     S3Connection,
 )
-from odi_assets.config.paths import SCHEME, inside, local_base
+from odi_assets.config.models.connections import SCHEME, inside
 from odi_assets.connections import storage_options as stores
 from odi_assets.connections.storage_options import Options
 from odi_assets.errors import ConfigError
@@ -139,7 +139,7 @@ def _local_base(connection: LocalConnection, root: Path) -> str:
             f"`base_path` {_without_secrets(connection.base_path)} is a URI",
             fix="use a connection of another type: azure_blob, s3 or gcs",
         )
-    return local_base(connection.base_path, root)
+    return connection.folder(root)
 
 
 def _without_secrets(uri: str) -> str:

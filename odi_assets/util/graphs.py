@@ -1,90 +1,57 @@
-"""Orders and cycles of directed graphs, without recursion: chains of nodes are long."""
+"""Orders and cycles of directed graphs, each vertex given with those it needs."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import TypeVar
 
 Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 def topological_order(needs: Mapping[Vertex, Iterable[Vertex]]) -> tuple[Vertex, ...]:
-    """Return the vertices, each after those it needs, otherwise in the order given. The graph has no cycle."""
-    done: dict[Vertex, None] = {}
-    for start in needs:
-        stack = [start]
-        while stack:
-            missing = [other for other in needs[stack[-1]] if other not in done]
-            if missing:
-                stack.append(missing[0])
-            else:
-                done.setdefault(stack.pop())
-    return tuple(done)
+    """Return the vertices, each after those it needs, otherwise in the order given.
 
-
-def find_cycles(edges: Mapping[Vertex, Sequence[Vertex]]) -> list[list[Vertex]]:
-    """Return a shortest cycle of every knot of vertices that reach one another, its first vertex repeated at the end.
-
-    Args:
-        edges: every vertex with the ones it leads to. Of a knot, the vertex that comes first here starts the cycle.
+    Raises:
+        graphlib.CycleError: there is no such order.
     """
-    cycles = []
-    for knot in _knots(edges):
-        start = next(vertex for vertex in edges if vertex in knot)
-        cycle = _way_back(start, edges, knot)
-        if cycle:
-            cycles.append(cycle)
+    vertices = list(needs)
+    position = {vertex: i for i, vertex in enumerate(vertices)}
+    sorter = TopologicalSorter(needs)
+    sorter.prepare()
+    ready: list[int] = []
+    order: list[Vertex] = []
+    while sorter.is_active():
+        for vertex in sorter.get_ready():
+            heappush(ready, position[vertex])
+        order.append(vertices[heappop(ready)])
+        sorter.done(order[-1])
+    return tuple(order)
+
+
+def find_cycles(needs: Mapping[Vertex, Iterable[Vertex]]) -> list[list[Vertex]]:
+    """Return cycles that share no vertex, as many as it takes to break all cycles; linear where there is none.
+
+    Each vertex of a cycle needs the next. A cycle starts and ends with its vertex that comes first in ``needs``.
+    """
+    cycles: list[list[Vertex]] = []
+    left = dict(needs)
+    while cycle := _any_cycle(left):
+        on_cycle = set(cycle)
+        start = cycle.index(next(vertex for vertex in left if vertex in on_cycle))
+        cycles.append([*cycle[start:], *cycle[: start + 1]])
+        left = {
+            vertex: [other for other in others if other not in on_cycle]
+            for vertex, others in left.items()
+            if vertex not in on_cycle
+        }
     return cycles
 
 
-def _way_back(start: Vertex, edges: Mapping[Vertex, Sequence[Vertex]], knot: set[Vertex]) -> list[Vertex]:
-    came_from: dict[Vertex, Vertex] = {}
-    queue = deque([start])
-    while queue:
-        here = queue.popleft()
-        for there in edges[here]:
-            if there == start:
-                way = [here]
-                while way[-1] != start:
-                    way.append(came_from[way[-1]])
-                return [*reversed(way), start]
-            if there in knot and there not in came_from:
-                came_from[there] = here
-                queue.append(there)
+def _any_cycle(needs: Mapping[Vertex, Iterable[Vertex]]) -> list[Vertex]:
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1][1:]))  # graphlib names each vertex before the one that needs it
     return []
-
-
-def _knots(edges: Mapping[Vertex, Sequence[Vertex]]) -> list[set[Vertex]]:
-    """Return the strongly connected parts (Kosaraju's way)."""
-    finished: dict[Vertex, None] = {}
-    seen: set[Vertex] = set()
-    for start in edges:
-        stack = [(start, iter(edges[start]))] if start not in seen else []
-        seen.add(start)
-        while stack:
-            vertex, rest = stack[-1]
-            there = next((other for other in rest if other not in seen), None)
-            if there is None:
-                finished[stack.pop()[0]] = None
-            else:
-                seen.add(there)
-                stack.append((there, iter(edges[there])))
-    back: dict[Vertex, list[Vertex]] = {vertex: [] for vertex in edges}
-    for vertex, others in edges.items():
-        for other in others:
-            back[other].append(vertex)
-    knots: list[set[Vertex]] = []
-    placed: set[Vertex] = set()
-    for start in reversed(finished):
-        knot = {start} - placed
-        stack_of_one = list(knot)
-        while stack_of_one:
-            for other in back[stack_of_one.pop()]:
-                if other not in placed and other not in knot:
-                    knot.add(other)
-                    stack_of_one.append(other)
-        placed |= knot
-        if knot:
-            knots.append(knot)
-    return knots

@@ -48,8 +48,8 @@ def test_a_rewind_shows_what_would_change_and_changes_it_only_when_told_to(at_ho
     assert at_home.table("raw").version == 1
     done = odi("state", "rewind", "p.raw", "--before-run", listed[0]["run_id"], "--cascade", "--yes")
     assert done.code == 0, done.err
-    assert "p.raw stands at version 2, with the rows and the HWM of version 0." in done.err
-    assert "p.copy stands at version 2" in done.err
+    assert "p.raw is at version 2, with the rows and the HWM of version 0." in done.err
+    assert "p.copy is at version 2" in done.err
     again = odi("state", "rewind", "p.raw", "--redo", "--yes", "--json")
     assert [one["to_version"] for one in json.loads(again.out)] == [1]
     assert at_home.hwm("raw")["path"] == "2.csv"

@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from odi_assets.config.diagnostics.problems import ConfigErrors, Problem
+from odi_assets.config.diagnostics.mistakes import ConfigErrors, Problem
 from odi_assets.config.loader import LoadedProject, load_project_file
 from odi_assets.config.models import NodeConfig
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from odi_assets.config.diagnostics.problems import ConfigErrors, Problem
+from odi_assets.config.diagnostics.mistakes import ConfigErrors, Problem
 from odi_assets.config.loader import load_project_file
 from odi_assets_tests.config.support import SOURCE, project, write
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,29 @@ def test_a_chain_of_thousands_is_ordered_without_recursion() -> None:
     assert topological_order(chain) == tuple(reversed(range(count)))
     assert find_cycles(chain) == []
     assert find_cycles({**chain, count - 1: [0]}) == [[*range(count), 0]]
+
+
+def test_what_is_free_to_choose_comes_in_the_order_given() -> None:
+    assert topological_order({"a": ["d"], "b": [], "c": ["b"], "d": []}) == ("b", "c", "d", "a")
+
+
+def test_cycles_apart_from_one_another_are_all_found() -> None:
+    needs = {"a": ["b"], "b": ["a"], "c": ["c"], "d": ["a", "c"]}
+    assert find_cycles(needs) == [["a", "b", "a"], ["c", "c"]]
+
+
+def test_thousands_of_nodes_without_a_cycle_are_looked_at_once() -> None:
+    looks = 0
+
+    class Looked(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    count = 3000
+    assert find_cycles({i: Looked([i + 1] if i + 1 < count else []) for i in range(count)}) == []
+    assert looks <= 2 * count
 
 
 EDGES = st.dictionaries(st.integers(0, 7), st.lists(st.integers(0, 7), max_size=4), max_size=8).map(

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from odi_assets.config.json_schema import json_schema
-from odi_assets.config.yaml.document import Mapping, Node, Scalar, read_document
+from odi_assets.config.yaml.document import read_document
 from odi_assets_tests.config.support import SOURCE, load, project
 
 VALIDATOR = Draft202012Validator(json_schema())
 
 
-def as_editors_see_it(node: Node) -> Any:
-    if isinstance(node, Scalar):
-        return node.value
-    if isinstance(node, Mapping):
-        return {key: as_editors_see_it(value) for key, value in node.values.items()}
-    return [as_editors_see_it(item) for item in node.items]
-
-
 def complaints(text: str) -> list[str]:
     document = read_document(text)
-    assert document.root is not None
-    assert not document.problems
-    return [error.message for error in VALIDATOR.iter_errors(as_editors_see_it(document.root))]
+    assert document.data is not None
+    assert not document.mistakes
+    return [error.message for error in VALIDATOR.iter_errors(document.data)]
 
 
 def test_the_schema_is_a_schema_with_a_title_and_a_text_for_every_key() -> None:

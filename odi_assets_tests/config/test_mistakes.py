@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.config.diagnostics.problems import ConfigErrors
+from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.errors import ConfigError
 from odi_assets_tests.config.support import SOURCE, load, place, problem, problems, project
 

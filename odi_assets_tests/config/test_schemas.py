@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.config.models.ddl import find_mistakes, normalize
+from odi_assets.config.models.ddl import read_schema
 
 RIGHT = [
     "id BIGINT",
@@ -93,21 +93,21 @@ def parses(spark: SparkSession, text: str) -> bool:
 
 
 def test_spark_takes_every_schema_that_we_take(spark: SparkSession) -> None:
-    assert [text for text in RIGHT if find_mistakes(text)] == []
+    assert [text for text in RIGHT if read_schema(text)[1]] == []
     assert [text for text in RIGHT if not parses(spark, text)] == []
 
 
 def test_spark_refuses_every_schema_that_we_refuse(spark: SparkSession) -> None:
-    assert [text for text in WRONG if not find_mistakes(text)] == []
+    assert [text for text in WRONG if not read_schema(text)[1]] == []
     assert [text for text in WRONG if parses(spark, text)] == []
 
 
 def test_colons_at_the_top_are_taken_out_for_spark(spark: SparkSession) -> None:
     text = "id: BIGINT, `a:b`: STRING COMMENT 'x: y', s STRUCT<c: INT>"
-    assert find_mistakes(text) == []
-    assert normalize(text) == "id  BIGINT, `a:b`  STRING COMMENT 'x: y', s STRUCT<c: INT>"
+    assert read_schema(text)[1] == []
+    assert read_schema(text)[0] == "id  BIGINT, `a:b`  STRING COMMENT 'x: y', s STRUCT<c: INT>"
     assert not parses(spark, text)
-    assert parses(spark, normalize(text))
+    assert parses(spark, read_schema(text)[0])
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_colons_at_the_top_are_taken_out_for_spark(spark: SparkSession) -> None:
     ],
 )
 def test_the_bad_column_or_type_is_named(text: str, message: str, suggestion: str | None) -> None:
-    assert [(one.message, one.suggestion) for one in find_mistakes(text)] == [(message, suggestion)]
+    assert [(one.message, one.suggestion) for one in read_schema(text)[1]] == [(message, suggestion)]
 
 
 def test_every_bad_column_is_found() -> None:
-    found = find_mistakes("a INTT, b STRING, c MAP<STRING, INTT>, d DECIMAL(50, 2), e, f STRING")
+    found = read_schema("a INTT, b STRING, c MAP<STRING, INTT>, d DECIMAL(50, 2), e, f STRING")[1]
     assert [one.message.split(":")[0] for one in found] == ["column `a`", "column `c`", "column `d`", "column `e`"]

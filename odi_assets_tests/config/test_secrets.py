@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.config.diagnostics.problems import ConfigErrors
+from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.config.loader import load_project_file
 from odi_assets_tests.config.support import SOURCE, load, project, write
 
@@ -114,6 +114,21 @@ def test_names_from_variables_are_shown_as_they_are_written(tmp_path: Path) -> N
     shown = told(tmp_path, text, {"S": SECRET})
     assert "cycle: ${S} → b → ${S}" in shown
     assert "node `p.${S}` writes the same table" in shown
+    assert SECRET not in shown
+
+
+def test_pipelines_from_variables_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    nodes = project(SOURCE, "- {name: b, inputs: [raw], write: {connection: lake, path: raw}}\n")
+    shown = told(tmp_path, nodes.replace("pipeline: p", "pipeline: ${S}"), {"S": SECRET})
+    assert "node `${S}.raw` writes the same table" in shown
+    assert SECRET not in shown
+
+
+def test_a_list_of_what_there_is_does_not_give_away_what_variables_hold(tmp_path: Path) -> None:
+    text = project(SOURCE.replace("name: raw", "name: '${S}'"))
+    text += "      - {name: b, inputs: [unlike], write: {connection: lake, path: b}}\n"
+    shown = told(tmp_path, text, {"S": SECRET})
+    assert "unknown node `unlike`; there are ${S}, p.${S}, p.b" in shown
     assert SECRET not in shown
 
 

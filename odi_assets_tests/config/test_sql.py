@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from odi_assets.config.checks.sql_grammar import find_syntax_error
-from odi_assets.config.checks.sql_lexer import find_certain_mistake
+from odi_assets.config.checks.sql import find_mistake
 
 RIGHT = [
     "SELECT * FROM df",
@@ -34,6 +33,8 @@ RIGHT = [
     "SELECT INTERVAL 3 DAYS, INTERVAL '1-2' YEAR TO MONTH, DATE '2013-01-01', X'1F', 1L, 1e3, 1.5BD",
     "SELECT count(*) FILTER (WHERE a > 1), percentile_cont(0.5) WITHIN GROUP (ORDER BY a) FROM df",
     "SELECT *, row_number() OVER (PARTITION BY a ORDER BY struct(df.*)) AS rank FROM df QUALIFY rank = 1",
+    "SELECT bitmap_count(X '1010'), bitmap_count(x \"FF\") FROM df",
+    "SELECT a FROM df -- a comment goes on \\\n (here\nWHERE a > 1",
     "SELECT a[0], map('k', 1)['k'], named_struct('x', 1).x FROM df",
     "SELECT CASE WHEN a IS NOT DISTINCT FROM b THEN 1 ELSE 2 END FROM df",
     "SELECT a FROM df WHERE a IN (SELECT b FROM x) AND EXISTS (SELECT 1 FROM y) AND s LIKE ANY ('a%', 'b%')",
@@ -66,7 +67,7 @@ WRONG = [
 
 
 def mistake(sql: str) -> str | None:
-    found = find_certain_mistake(sql) or find_syntax_error(sql)
+    found = find_mistake(sql)
     return found.message if found else None
 
 

@@ -21,8 +21,8 @@ def clone(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(REPOSITORY / name, tmp_path)
     package = tmp_path / "odi_assets"
-    (package / "engine").mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "engine/__init__.py", "engine/java.py"):
+    (package / "spark").mkdir(parents=True)
+    for name in ("__init__.py", "errors.py", "spark/__init__.py", "spark/java.py"):
         shutil.copy(REPOSITORY / "odi_assets" / name, package / name)
     return tmp_path
 

@@ -1,17 +1,14 @@
-"""``odi run``: materialize nodes and say what became of each."""
+"""``odi run``: materialize nodes and report how each ended."""
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
 
 import typer
 
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import (
-    ConfigOption,
-    DebugOption,
     DownstreamOption,
     FromOption,
     FullRefreshOption,
@@ -19,18 +16,15 @@ from odi_assets.cli.options import (
     NodeOption,
     PipelineArgument,
     ResumeOption,
+    Settings,
     ToOption,
     bounds_of,
-    settings,
 )
 from odi_assets.cli.output import data_json, note, stdout_kept_for_data
 
-if TYPE_CHECKING:
-    pass
-
 
 def run(
-    context: typer.Context,
+    settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     downstream: DownstreamOption = False,
@@ -39,15 +33,13 @@ def run(
     from_: FromOption = None,
     to: ToOption = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
     from odi_assets.cli.selection import pipelines_in_order, selected_nodes
     from odi_assets.nodes.request import RunRequest
     from odi_assets.spark.java import require_java
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     request = RunRequest(full_refresh, resume, bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     pipelines = pipelines_in_order(project, keys)

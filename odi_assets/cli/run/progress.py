@@ -1,4 +1,4 @@
-"""What happens while a run goes on: a live line on a terminal, a plain line per node elsewhere."""
+"""Progress of a run: a live line on a terminal, a plain line per node elsewhere."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ class _SparkColumn(ProgressColumn):
         return Text(f"Spark: {counted(stages.stages, 'stage')}, {tasks}", style="dim")
 
 
-def _one_line() -> Column:
-    return Column(no_wrap=True, overflow="ellipsis")
+_ONE_LINE = Column(no_wrap=True, overflow="ellipsis")
 
 
 class RunProgress:
@@ -53,9 +52,9 @@ class RunProgress:
             SpinnerColumn(),
             TextColumn("[{task.completed:.0f}/{task.total:.0f}]", markup=False),
             BarColumn(bar_width=10),
-            TextColumn("{task.description}", markup=False, table_column=_one_line()),
+            TextColumn("{task.description}", markup=False, table_column=_ONE_LINE),
             TimeElapsedColumn(),
-            _SparkColumn(table_column=_one_line()),
+            _SparkColumn(table_column=_ONE_LINE),
             console=self._console,
             transient=True,
             disable=not is_terminal(sys.stderr),

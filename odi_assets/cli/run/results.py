@@ -1,4 +1,4 @@
-"""How a run ended, as a table, and what its reader may want next."""
+"""The results of a run as a table, and the commands that a user may want next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.output import Column, count, data_table, is_narrow, note
+from odi_assets.cli.output import Column, count, data_table, hwm_change, is_narrow, note
 from odi_assets.nodes.result import is_left_out
 from odi_assets.sources.marks import hwm_text
 
@@ -25,13 +25,6 @@ _COLUMNS = (
     Column("version", "right"),
     Column("seconds", "right"),
 )
-
-
-def hwm_change(before: str | None, after: str | None, narrow: bool = False) -> str:
-    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines if ``narrow``."""
-    if before == after:
-        return before or ""
-    return f"{before or 'none'}{chr(10) if narrow else ' '}→ {after or 'none'}"
 
 
 def show_results(results: Sequence[NodeResult]) -> None:

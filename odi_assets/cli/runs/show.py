@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
-from odi_assets.cli.output import Column, count, counted, data, data_json, data_table, is_narrow
-from odi_assets.cli.runs.list import record_json, status_text
+from odi_assets.cli.options import JsonOption, Settings
+from odi_assets.cli.output import counted, data, data_json
+from odi_assets.cli.runs.list import record_json, show_table
 from odi_assets.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -19,29 +19,17 @@ if TYPE_CHECKING:
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import RunRecord
 
-_COLUMNS = (
-    Column("ended (UTC)"),
-    Column("node"),
-    Column("attempt", "right"),
-    Column("status"),
-    Column("rows", "right"),
-    Column("seconds", "right", spare=True),
-    Column("version", "right", spare=True),
-    Column("HWM before → after", wrap=True),
-)
 _FOR_RESUMING = ("inputs", "target", "resumed_from", "partial")
 """Metrics that only a later ``--resume`` asks for; ``--json`` has them."""
 
 
 def show(
-    context: typer.Context,
+    settings: Settings,
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or as much of its beginning as is needed.")],
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show one run: each attempt of each node, in the order they ended, with errors and metrics."""
-    state = settings(context, config, debug).project().open_state()
+    state = settings.project().open_state()
     records = list(reversed(state.list_runs(run_id=_whole_id(state, run_id))))
     if as_json:
         data_json([record_json(record) for record in records])
@@ -54,15 +42,13 @@ def show(
 
 
 def last(
-    context: typer.Context,
+    settings: Settings,
     pipeline: Annotated[str, typer.Argument(metavar="PIPELINE")],
     node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="Only this node.")] = None,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Show the last attempt of each node of a pipeline, whichever run it was of."""
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     names = [node] if node is not None else _node_names(project, state, pipeline)
     found = [record for name in names if (record := state.get_last_run(pipeline, name)) is not None]
@@ -102,9 +88,7 @@ def _node_names(project: Project, state: StateBackend, pipeline: str) -> list[st
 
 def _tell(records: Sequence[RunRecord]) -> None:
     again = any(record.attempt > 1 for record in records)
-    shown = [place for place, column in enumerate(_COLUMNS) if again or column.name != "attempt"]
-    rows = [_row(record, one_pipeline=len({r.pipeline_name for r in records}) == 1) for record in records]
-    data_table([_COLUMNS[place] for place in shown], [[row[place] for place in shown] for row in rows])
+    show_table(records, leave_out={"run"} if again else {"run", "attempt"})
     for record in records:
         told = {name: value for name, value in record.metrics.items() if name not in _FOR_RESUMING}
         lines = [f"  {name}: {_text(value)}" for name, value in told.items() if value not in (None, "")]
@@ -114,22 +98,6 @@ def _tell(records: Sequence[RunRecord]) -> None:
         if lines:
             of_attempt = f", attempt {record.attempt}" if again else ""
             data("\n".join(["", f"{record.pipeline_name}.{record.node_name}{of_attempt}", *lines]))
-
-
-def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-    from odi_assets.sources.marks import hwm_text
-
-    return [
-        f"{record.timestamp:%Y-%m-%d %H:%M:%S}",
-        record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
-        str(record.attempt),
-        status_text(record),
-        count(record.rows_processed),
-        f"{record.duration_ms / 1000:.1f}",
-        count(record.table_version),
-        hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after), is_narrow()),
-    ]
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""``odi state list | get | set``, and what all of ``odi state`` shows alike."""
+"""``odi state list | get | set``, and what the commands of ``odi state`` share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
-from odi_assets.cli.output import Column, data, data_json, data_table, note
+from odi_assets.cli.options import JsonOption, Settings
+from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, StateError
 
 if TYPE_CHECKING:
@@ -22,19 +22,17 @@ _COLUMNS = (
     Column("type"),
     Column("revision", "right", spare=True),
     Column("updated (UTC)"),
-    Column("environment"),
+    Column("environment", optional=True),
 )
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
 
 
-def list_(
-    context: typer.Context, as_json: JsonOption = False, config: ConfigOption = None, debug: DebugOption = False
-) -> None:
+def list_(settings: Settings, as_json: JsonOption = False) -> None:
     """List the high-water mark of each key."""
     from odi_assets.sources.marks import hwm_text
 
-    entries = settings(context, config, debug).project().open_state().list_hwms()
+    entries = settings.project().open_state().list_hwms()
     if as_json:
         data_json([entry_json(entry) for entry in entries])
         return
@@ -47,21 +45,19 @@ def list_(
             hwm_text(entry.value) or "null",
             type_name(entry),
             str(entry.revision),
-            f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
+            moment(entry.updated_at),
             entry.environment or "",
         ]
         for entry in entries
     ]
-    # A column that says nothing is left out: most projects have one environment without a name.
-    shown = len(_COLUMNS) if any(entry.environment for entry in entries) else len(_COLUMNS) - 1
-    data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
+    data_table(_COLUMNS, rows)
 
 
-def get(context: typer.Context, key: KeyArgument, config: ConfigOption = None, debug: DebugOption = False) -> None:
+def get(settings: Settings, key: KeyArgument) -> None:
     """Print a high-water mark as JSON; `odi state set` reads back what this prints, with its type."""
     from odi_assets.cli.typed_values import to_text
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     entry = state.get_entry(key)
     if entry is None:
@@ -70,20 +66,18 @@ def get(context: typer.Context, key: KeyArgument, config: ConfigOption = None, d
 
 
 def set_(
-    context: typer.Context,
+    settings: Settings,
     key: KeyArgument,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON, or plain text with --type.")],
     kind: Annotated[
         str | None,
         typer.Option("--type", metavar="TYPE", help="str, int, float, decimal, bool, date, datetime, bytes, uuid …"),
     ] = None,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Set a high-water mark, back or forward; the next run reads on from there."""
     from odi_assets.cli.typed_values import from_text, to_text
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     before = state.get_entry(key)
     entry = state.reset_hwm(key, from_text(value, kind, before.value if before else None))

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from odi_assets.cli.options import ConfigOption, DebugOption, settings
+from odi_assets.cli.options import Settings
 from odi_assets.cli.output import Column, counted, data_json, data_table, note
-
-
-class Format(StrEnum):
-    """How to print."""
-
-    TABLE = "table"
-    JSON = "json"
-
 
 _COLUMNS = (Column("key"), Column("value", wrap=True), Column("updated_at"))
 
 
 def state(
-    context: typer.Context,
+    settings: Settings,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The project file, instead of -c.")] = None,
     pipeline: Annotated[
         str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Only keys that hold this text.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.TABLE,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
+    format_: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print.")] = "table",
 ) -> None:
     """List high-water marks as `odibi catalog state` does; `odi state list` tells more."""
     from odi_assets.state.values import dump, to_json
 
-    entries = settings(context, file or config, debug).project().open_state().list_hwms()
+    entries = settings.at(file).project().open_state().list_hwms()
     found = [entry for entry in entries if pipeline is None or pipeline in entry.key]
     rows = [(entry.key, to_json(entry.value)[0], entry.updated_at.isoformat()) for entry in found]
-    if format_ is Format.JSON:
+    if format_ == "json":
         data_json([dict(zip(("key", "value", "updated_at"), row, strict=True)) for row in rows])
     elif rows:
         data_table(_COLUMNS, [[key, value if isinstance(value, str) else dump(value), at] for key, value, at in rows])

@@ -1,4 +1,4 @@
-"""``odi state history | reset | delete``: what a high-water mark was, and putting it back."""
+"""``odi state history | reset | delete``: earlier values of a high-water mark, and going back to one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
-from odi_assets.cli.output import Column, count, data_json, data_table, note
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.output import Column, count, data_json, data_table, moment, note, short_id
 from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, type_name, warn_if_unused
 
 if TYPE_CHECKING:
@@ -24,18 +24,15 @@ _COLUMNS = (
     Column("version", "right", spare=True),
     Column("run", spare=True),
 )
-_RUN_ID_SHOWN = 8
 
 
 def history(
-    context: typer.Context,
+    settings: Settings,
     key: KeyArgument,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """List the revisions of a high-water mark, newest first: what it was, since when, and which run wrote it."""
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     revisions = state.history(key)
     if not revisions:
@@ -51,22 +48,20 @@ def _row(entry: HwmEntry) -> list[str]:
         str(entry.revision),
         shown(entry),
         "" if entry.deleted else type_name(entry),
-        f"{entry.updated_at:%Y-%m-%d %H:%M:%S}",
+        moment(entry.updated_at),
         count(entry.target_commit),
-        (entry.run_id or "")[:_RUN_ID_SHOWN],
+        short_id(entry.run_id),
     ]
 
 
 def delete(
-    context: typer.Context,
+    settings: Settings,
     key: KeyArgument,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Delete a high-water mark: its node loads everything at its next run. Its history stays."""
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     present = state.get_entry(key)
     if present is None:
@@ -82,7 +77,7 @@ def delete(
 
 
 def reset(
-    context: typer.Context,
+    settings: Settings,
     key: KeyArgument,
     to_revision: Annotated[
         int | None, typer.Option("--to-revision", metavar="N", min=0, help="What it was: see `odi state history`.")
@@ -96,8 +91,6 @@ def reset(
     to_nothing: Annotated[bool, typer.Option("--to-nothing", help="The state before the first load: null.")] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Set a high-water mark back to an earlier revision, to a value, or to nothing."""
     from odi_assets.state.reset import set_back
@@ -105,7 +98,7 @@ def reset(
     given = (to_revision is not None) + (value is not None) + to_nothing
     if given != 1 or (kind is not None and value is None):
         raise typer.BadParameter("say where to: one of --to-revision N, --value VALUE [--type TYPE], --to-nothing")
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     present = state.get_entry(key, deleted=True)
     if present is None:
@@ -134,7 +127,7 @@ def _wanted(
 
 def _described(entry: HwmEntry) -> str:
     which = f"the high-water mark {entry.key}"
-    return f"{which} ({shown(entry)}, revision {entry.revision}, of {entry.updated_at:%Y-%m-%d %H:%M:%S} UTC)"
+    return f"{which} ({shown(entry)}, revision {entry.revision}, of {moment(entry.updated_at)} UTC)"
 
 
 def shown(entry: HwmEntry) -> str:

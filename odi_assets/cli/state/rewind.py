@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import ConfigOption, DebugOption, JsonOption, settings
-from odi_assets.cli.output import Column, count, data_json, data_table, is_narrow, note
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, is_narrow, moment, note, short_id
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,14 +36,13 @@ _REWINDS = (
 )
 _POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
-"""What a commit of ours is that no run made."""
-_RUN_ID_SHOWN = 8
+"""The name of a commit of ours that no run made."""
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE.")]
 
 
 def rewind(
-    context: typer.Context,
+    settings: Settings,
     node: NodeArgument,
     to_version: Annotated[
         int | None, typer.Option("--to-version", metavar="V", help="Back to this version of its table.")
@@ -62,17 +61,15 @@ def rewind(
         bool, typer.Option("--cascade", help="Take along the nodes downstream that read what is undone.")
     ] = False,
     list_versions: Annotated[bool, typer.Option("--list", help="Show the versions to go to; change nothing.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Put a node's table and its HWM back together, in one commit, as a new version."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery import rewind as rewinds
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     key = NodeKey.parse(node)
     project.node(key)
     state = project.open_state()
@@ -94,7 +91,7 @@ def rewind(
     if as_json:
         data_json([{**one.to_json(), "table_version": version} for one, version in made])
     for one, version in made:
-        note(f"{one.key} stands at version {version}, with the rows and the HWM of version {one.to_version}.")
+        note(f"{one.key} is at version {version}, with the rows and the HWM of version {one.to_version}.")
     if made:
         note(f"To undo this: odi state rewind {key} --redo{' (and of the others one by one)' if len(made) > 1 else ''}")
 
@@ -167,11 +164,11 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     rows = [
         [
             str(version.number),
-            f"{version.made_at:%Y-%m-%d %H:%M:%S}",
+            moment(version.made_at),
             str(fact.get("mode") or (_COMPACTION if fact else version.operation)),
             count(fact.get("rows_written")),
             str(fact.get("increment") or ""),
-            str(fact.get("run_id") or "")[:_RUN_ID_SHOWN],
+            short_id(fact.get("run_id")),
         ]
         for version, fact in zip(found, facts, strict=True)
     ]
@@ -196,11 +193,9 @@ def _shown_facts(version: Version) -> dict[str, Any]:
 
 
 def _row(one: Rewind) -> list[str]:
-    from odi_assets.cli.run.results import hwm_change
-
     shown = one.to_json()
     undone: list[Any] = shown["undone"]
-    runs = list(dict.fromkeys(str(item["run_id"])[:_RUN_ID_SHOWN] for item in undone))
+    runs = list(dict.fromkeys(short_id(item["run_id"]) for item in undone))
     return [
         str(one.key),
         f"{one.from_version} → {one.to_version}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import ConfigOption, DebugOption, DryRunOption, JsonOption, YesOption, settings
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.output import Column, counted, data, data_json, data_table, note
 from odi_assets.errors import ConfigError
 
@@ -24,13 +24,13 @@ _COLUMNS = (
     Column("effect"),
     Column("there now", wrap=True),
     Column("comes", wrap=True),
-    Column("environment"),
+    Column("environment", optional=True),
 )
 _EFFECTS = {"back": "would move back"}
 
 FileArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - is the standard stream.")]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Also keys that stand further where they go, or were written later.")
+    bool, typer.Option("--force", help="Also keys that are further on in the target, or were written later there.")
 ]
 IntoOption = Annotated[
     str | None,
@@ -42,21 +42,19 @@ RenameOption = Annotated[
 
 
 def export(
-    context: typer.Context,
+    settings: Settings,
     file: FileArgument = _STREAM,
     runs: Annotated[bool, typer.Option("--runs", help="With run history.")] = False,
     history: Annotated[bool, typer.Option("--history", help="With the revisions before the present one.")] = False,
     all_environments: Annotated[
         bool, typer.Option("--all-environments", help="Not just this project's environment.")
     ] = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Write all high-water marks, with their types, as one JSON document that `odi state import` reads."""
     from odi_assets.state.transfer.document import to_document, to_text
     from odi_assets.state.transfer.snapshot import take
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     state = project.open_state()
     found = take(
         state,
@@ -76,15 +74,13 @@ def export(
 
 
 def import_(
-    context: typer.Context,
+    settings: Settings,
     file: FileArgument = _STREAM,
     into: IntoOption = None,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Take over the high-water marks (and runs) of a document of `odi state export`, all or none.
 
@@ -94,7 +90,7 @@ def import_(
     from odi_assets.state.transfer.load import decide
     from odi_assets.state.transfer.snapshot import into as put_into
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     found = parse(_read(file), "standard input" if file == _STREAM else file)
     same_tables = found.project == project.config.project and into is None
     if into is not None:
@@ -106,7 +102,7 @@ def import_(
 
 
 def migrate(
-    context: typer.Context,
+    settings: Settings,
     source: Annotated[str, typer.Option("--from", metavar="STORE", help="Where the state is; it stays there.")],
     target: Annotated[
         str, typer.Option("--to", metavar="STORE", help="Where it shall be; the project's own store unless given.")
@@ -117,8 +113,6 @@ def migrate(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
-    config: ConfigOption = None,
-    debug: DebugOption = False,
 ) -> None:
     """Copy state from one store to another: all environments, revisions and runs; doing it twice changes nothing.
 
@@ -128,7 +122,7 @@ def migrate(
     from odi_assets.state.factory import PROJECT, open_store
     from odi_assets.state.transfer.migrate import migration
 
-    project = settings(context, config, debug).project()
+    project = settings.project()
     stores = [open_store(name, project.config, project.root) for name in (source, target)]
     transfer = migration(
         *stores,
@@ -181,9 +175,8 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         ]
         for d in changing
     ]
-    shown = len(_COLUMNS) if any(d.environment for d in changing) else len(_COLUMNS) - 1
     if rows:
-        data_table(_COLUMNS[:shown], [row[:shown] for row in rows])
+        data_table(_COLUMNS, rows)
     if len(transfer.differences) > len(changing):
         note(f"{counted(len(transfer.differences) - len(changing), 'key')} unchanged")
     if transfer.runs_there:

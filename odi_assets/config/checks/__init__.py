@@ -1,20 +1,18 @@
-"""What no single value shows: mistakes between the parts of a project file."""
+"""Checks of the parts of a project file against one another, which no model can make alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import increments, nodes, references, sql, tables
-from odi_assets.config.diagnostics.locations import Finding
-from odi_assets.config.diagnostics.partial_project import Outline
+from odi_assets.config.checks import increments, nodes, sql, tables
+from odi_assets.config.checks.partial_project import PartialProject
+from odi_assets.config.diagnostics.mistakes import Mistake
 
-Check = Callable[[Outline], Iterator[Finding]]
-
-CHECKS: tuple[Check, ...] = (
-    references.unknown_connections,
-    references.duplicate_names,
-    references.unknown_nodes,
-    references.cycles,
+CHECKS: tuple[Callable[[PartialProject], Iterator[Mistake]], ...] = (
+    nodes.unknown_connections,
+    nodes.duplicate_names,
+    nodes.unknown_nodes,
+    nodes.cycles,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,
@@ -26,8 +24,3 @@ CHECKS: tuple[Check, ...] = (
     nodes.missing_files,
     sql.broken_sql,
 )
-
-
-def check(outline: Outline) -> list[Finding]:
-    """Return everything that is wrong between the parts of a project file."""
-    return [finding for one in CHECKS for finding in one(outline)]

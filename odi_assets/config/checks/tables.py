@@ -1,4 +1,4 @@
-"""Tables that would destroy one another, and partitions that do not fit."""
+"""Tables that share a folder, paths outside their connection, and partitions that do not fit."""
 
 from __future__ import annotations
 
@@ -6,18 +6,10 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from odi_assets.config.diagnostics.locations import Finding
-from odi_assets.config.diagnostics.mistakes import Mistake, about
-from odi_assets.config.diagnostics.partial_project import Outline
-from odi_assets.config.models import (
-    AzureBlobConnection,
-    GcsConnection,
-    LocalConnection,
-    S3Connection,
-    SystemConfig,
-)
-from odi_assets.config.paths import SCHEME, inside, local_base
-from odi_assets.config.yaml.document import Path
+from odi_assets.config.checks.partial_project import PartialProject
+from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
+from odi_assets.config.models import SystemConfig
+from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 
 
 @dataclass(frozen=True, order=True)
@@ -26,23 +18,22 @@ class _Folder:
 
     store: tuple[str, ...]
     parts: tuple[str, ...]
-    path: Path
+    at: Path
     owner: str
 
     def holds(self, other: _Folder) -> bool:
         return self.store == other.store and other.parts[: len(self.parts)] == self.parts
 
 
-def shared_folders(outline: Outline) -> Iterator[Finding]:
+def shared_folders(project: PartialProject) -> Iterator[Mistake]:
     """Find tables in the folder of another table: one would overwrite, or its vacuum delete, the other's files."""
-    folders = sorted(folder for folder in _folders(outline) if folder is not None)
     around: list[_Folder] = []
-    for folder in folders:
+    for folder in sorted(_folders(project)):
         while around and not around[-1].holds(folder):
             around.pop()
         if around:
-            earlier, later = sorted((folder, around[-1]), key=lambda one: (one.path[0] != "system", one.path))
-            yield Finding(later.path, Mistake(_overlap(later, earlier)))
+            earlier, later = sorted((folder, around[-1]), key=lambda one: (one.at[0] != "system", one.at))
+            yield Mistake(_overlap(later, earlier), at=later.at)
         around.append(folder)
 
 
@@ -54,15 +45,40 @@ def _overlap(one: _Folder, other: _Folder) -> str:
     return f"the table of {other.owner} is inside this folder, and a vacuum would delete it"
 
 
-def _folders(outline: Outline) -> Iterator[_Folder | None]:
-    for node in outline.nodes:
-        connection = node.connections.get((*node.path, "write", "connection"))
-        if connection is not None and node.target:
-            owner = f"node `{node.pipeline}.{node.shown}`" if node.pipeline else f"node `{node.shown}`"
-            yield _folder(outline, connection, node.target, (*node.path, "write", "path"), owner)
-    if outline.system is not None:
-        for key, folder in _system_paths(outline.system):
-            yield _folder(outline, outline.system.connection, folder, ("system", key), "`system`")
+def _folders(project: PartialProject) -> Iterator[_Folder]:
+    for path, name, text, owner in _paths(project, "write"):
+        connection = project.connection(name)
+        store: tuple[str, ...] = ("connection", name)
+        base = ""
+        if isinstance(connection, StoreConnection):
+            store, base = connection.store, connection.folder(project.root)
+        below = inside(text, base)
+        if below is not None:
+            whole = posixpath.normpath(posixpath.join("/", base, below))
+            yield _Folder(store, tuple(part for part in whole.split("/") if part), path, owner)
+
+
+def outside_paths(project: PartialProject) -> Iterator[Mistake]:
+    """Find paths that lead out of their connection's folder, or that are URIs."""
+    for path, name, text, _ in _paths(project, "read", "write"):
+        connection = project.connection(name)
+        if SCHEME.match(text):
+            yield Mistake("is a URI: paths are relative to their connection", at=path)
+        elif isinstance(connection, StoreConnection) and inside(text, connection.folder(project.root)) is None:
+            message = f"leads out of the connection `{name}`: paths stay in its `base_path`"
+            yield about(text, message, at=path)
+
+
+def _paths(project: PartialProject, *sections: str) -> Iterator[tuple[Path, str, str, str]]:
+    """Yield the paths in these sections of the nodes and in ``system``, with connection, text, and whose they are."""
+    for node in project.nodes:
+        for section in sections:
+            connection, text = node.text(section, "connection"), node.text(section, "path")
+            if connection and text:
+                yield (*node.path, section, "path"), connection, text, f"node `{node.shown}`"
+    if project.system is not None:
+        for key, text in _system_paths(project.system):
+            yield ("system", key), project.system.connection, text, "`system`"
 
 
 def _system_paths(system: SystemConfig) -> list[tuple[str, str]]:
@@ -71,62 +87,16 @@ def _system_paths(system: SystemConfig) -> list[tuple[str, str]]:
     return [("path", system.path)]
 
 
-def _folder(outline: Outline, name: str, folder: str, path: Path, owner: str) -> _Folder | None:
-    connection = outline.connection(name)
-    store: tuple[str, ...] = ("connection", name)
-    base = getattr(connection, "base_path", "")
-    if isinstance(connection, LocalConnection):
-        store = ("local",)
-        base = local_base(base, outline.root)
-    elif isinstance(connection, AzureBlobConnection):
-        store = ("azure", connection.account_name, connection.container, connection.endpoint or "")
-    elif isinstance(connection, S3Connection | GcsConnection):
-        store = (connection.type, connection.bucket, connection.endpoint or "")
-    below = inside(folder, base)
-    if below is None:
-        return None
-    whole = posixpath.normpath(posixpath.join("/", base, below))
-    return _Folder(store, tuple(part for part in whole.split("/") if part), path, owner)
-
-
-def outside_paths(outline: Outline) -> Iterator[Finding]:
-    """Find paths that lead out of their connection's folder, or that are URIs."""
-    for path, connection, text in _paths(outline):
-        base = getattr(outline.connection(connection), "base_path", None)
-        if SCHEME.match(text):
-            yield Finding(path, Mistake("is a URI: paths are relative to their connection"))
-        elif base is not None and inside(text, _start(outline, connection, base)) is None:
-            yield Finding(
-                path, about(text, f"leads out of the connection `{connection}`: paths stay in its `base_path`")
-            )
-
-
-def _start(outline: Outline, connection: str, base: str) -> str:
-    local = isinstance(outline.connection(connection), LocalConnection)
-    return local_base(base, outline.root) if local else base.strip("/")
-
-
-def _paths(outline: Outline) -> Iterator[tuple[Path, str, str]]:
-    for node in outline.nodes:
-        for section, text in (("read", node.source), ("write", node.target)):
-            connection = node.connections.get((*node.path, section, "connection"))
-            if connection is not None and text:
-                yield (*node.path, section, "path"), connection, text
-    if outline.system is not None:
-        for key, text in _system_paths(outline.system):
-            yield ("system", key), outline.system.connection, text
-
-
-def partitions(outline: Outline) -> Iterator[Finding]:
+def partitions(project: PartialProject) -> Iterator[Mistake]:
     """Find write modes that need partitions and have none, and partition columns that contradict one another."""
-    for node in outline.nodes:
+    for node in project.nodes:
         write, partition = node.write, node.partition
         if write is None:
             continue
-        if write.mode.traits.partitioned and "partition" not in node.given and not write.partition_by:
+        if write.mode.traits.partitioned and not node.gives("partition") and not write.partition_by:
             message = f"`{write.mode}` needs `partition_by`, or `partition` on the node: what to overwrite"
-            yield Finding((*node.path, "write", "mode"), Mistake(message), absence=True)
+            yield Mistake(message, at=(*node.path, "write", "mode"), absence=True)
         lower = [column.lower() for column in write.partition_by]
         if partition is not None and lower and partition.column.lower() not in lower:
             text = "is not in `write.partition_by`: add it there, or leave `partition_by` out"
-            yield Finding((*node.path, "partition", "column"), about(partition.column, text))
+            yield about(partition.column, text, at=(*node.path, "partition", "column"))

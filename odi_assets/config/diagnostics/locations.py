@@ -1,138 +1,112 @@
-"""A mistake at a place of the project file, and how it becomes a problem with line and column."""
+"""Where in the project file a mistake is, and what of the file its message may show."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from collections.abc import Mapping as AnyMapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from odi_assets.config.diagnostics.mistakes import Mistake
-from odi_assets.config.diagnostics.problems import Problem, render_path
+from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, render_path
 from odi_assets.config.models.shorthand import view_name
-from odi_assets.config.yaml.document import Document, Mapping, Mark, Node, Path, Scalar, Sequence
+from odi_assets.config.yaml.document import Document, Place
 from odi_assets.config.yaml.variables import substitute
 
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-class Where(Enum):
-    """Which mark of a place a finding points at."""
-
-    KEY = "key"
-    VALUE = "value"
-    PARENT = "parent"
-
-
 @dataclass(frozen=True)
-class Finding:
-    """A mistake and its path, as the models see it: with short forms unfolded.
+class Location:
+    """A value in the file.
 
-    ``absence`` marks what is wrong only because something is missing: a mistake nearby may be the cause.
+    Attributes:
+        path: its path as the file has it: short forms are not unfolded.
+        value: its plain value.
+        place: where it is.
+        missing: the part of the path that was asked for and is not in the file.
     """
 
     path: Path
-    mistake: Mistake
-    where: Where = Where.VALUE
-    absence: bool = False
+    value: Any
+    place: Place
+    missing: Path = field(default=())
 
-
-@dataclass(frozen=True)
-class Spot:
-    """A place in the document: its path there, its value, the mark of its key if it has one.
-
-    ``rest`` is the part of the path that was asked for and is not in the file.
-    """
-
-    path: Path
-    node: Node
-    key: Mark | None
-    rest: Path = ()
+    @property
+    def key(self) -> Mark:
+        """Where to point for the key; at the value, where it has none."""
+        return self.place.key or self.mark
 
     @property
     def mark(self) -> Mark:
         """Where to point for the value: at a value on the key's line, else at the key."""
-        if self.key is not None and self.node.mark.line != self.key.line and not isinstance(self.node, Scalar):
-            return self.key
-        return self.node.mark
+        place = self.place
+        is_below = place.key is not None and place.text is None and place.mark.line != place.key.line
+        return place.key if is_below and place.key is not None else place.mark
 
 
-class Places:
-    """Finds the places of one document."""
+class Locations:
+    """Finds the values of one document by the paths that models and checks give."""
 
-    def __init__(self, file: str, document: Document, environment: AnyMapping[str, str]) -> None:
+    def __init__(self, file: str, document: Document) -> None:
         self._file = file
-        self._environment = environment
-        self._root = document.root
+        self._document = document
 
-    def spot(self, path: Path) -> Spot:
-        """Return the place of a path, or of the deepest part of it that is in the file."""
-        node = self._root
-        if node is None:
-            return Spot((), Scalar(Mark(1, 1), "", None), None, path)
-        spot = Spot((), node, None)
+    def find(self, path: Path) -> Location:
+        """Return the value of a path, or of the deepest part of it that is in the file."""
+        here: Path = ()
+        value = self._document.data
         for index, part in enumerate(path):
-            steps = list(_steps(spot.node, part, self._environment))
+            steps = _steps(value, part)
             if not steps:
-                return replace(spot, rest=() if _folded(spot.node, path[index:]) else path[index:])
+                rest = () if _is_unfolded(value, path[index:]) else path[index:]
+                return Location(here, value, self._document.places[here], rest)
             for step in steps:
-                spot = _descend(spot, step)
-        return spot
+                value = value[step]
+                here = (*here, step)
+        return Location(here, value, self._document.places[here])
 
     def key(self, path: Path) -> str:
-        """Return the path of a key as messages write it."""
-        spot = self.spot(path)
-        return render_path((*spot.path, *spot.rest))
-
-    def is_private(self, path: Path) -> bool:
-        """Tell whether a value must not be shown: it came from a variable, or belongs to a connection."""
-        if path[:1] == ("connections",) and len(path) > 1:
-            spot = self.spot(path)
-            shown = path[-1] in ("type", "mode") and isinstance(spot.node, Scalar) and _WORD.fullmatch(spot.node.text)
-            return not shown or _from_variable(spot.node)
-        return _from_variable(self.spot(path).node)
+        """Return a path as messages write it."""
+        found = self.find(path)
+        return render_path((*found.path, *found.missing))
 
     def quote(self, path: Path) -> str | None:
         """Return a value as it is written in the file, in backticks; None when it is long or must not be shown."""
-        node = self.spot(path).node
-        if not isinstance(node, Scalar) or self.is_private(path) or not 0 < len(node.text) <= 60 or "\n" in node.text:
+        text = self.find(path).place.text
+        if text is None or self.is_private(path) or not 0 < len(text) <= 60 or "\n" in text:
             return None
-        return f"`{node.text}`"
+        return f"`{text}`"
 
-    def written(self, path: Path, value: str) -> str:
-        """Return a value as messages may show it: where it came from a variable, as it is written in the file."""
-        node = self.spot(path).node
-        return node.text if self.is_private(path) and isinstance(node, Scalar) else value
+    def is_private(self, path: Path) -> bool:
+        """Tell whether a value must not be shown: it came from a variable, or belongs to a connection."""
+        found = self.find(path)
+        if path[:1] == ("connections",) and len(path) > 1:
+            shown = path[-1] in ("type", "mode") and _WORD.fullmatch(found.place.text or "")
+            return not shown or self._has_variable(found.path, found.value)
+        return self._has_variable(found.path, found.value)
 
-    def problem(self, finding: Finding) -> Problem:
-        """Return the problem that a finding is, with its place."""
-        path = (*finding.path, *finding.mistake.at)
-        spot = self.spot(path)
-        mark = self._mark(finding.where, spot, path)
-        hide = finding.mistake.plain is not None and self.is_private(path)
-        message = finding.mistake.plain if hide else finding.mistake.message
-        suggestion = None if hide else finding.mistake.suggestion
-        return Problem(self._file, mark.line, mark.column, self.key(path), message or "", suggestion)
+    def _has_variable(self, path: Path, value: Any) -> bool:
+        text = self._document.places[path].text
+        if text is not None:
+            return isinstance(value, str) and substitute(text, {}).used
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        return any(self._has_variable((*path, part), child) for part, child in parts)
 
-    def problems(self, findings: Iterable[Finding]) -> list[Problem]:
-        """Return the problems of several findings."""
-        return [self.problem(finding) for finding in findings]
+    def problem(self, mistake: Mistake) -> Problem:
+        """Return the problem that a mistake is, with its place."""
+        mark = mistake.mark or self._mark(mistake)
+        if mistake.plain is not None and self.is_private(mistake.at):
+            mistake = replace(mistake, message=mistake.plain, suggestion=None)
+        key = self.key(mistake.at)
+        return Problem(self._file, mark.line, mark.column, key, mistake.message, mistake.suggestion)
 
-    def _mark(self, where: Where, spot: Spot, path: Path) -> Mark:
-        if where is Where.KEY:
-            return spot.key or spot.mark
-        if where is Where.PARENT:
-            parent = spot if spot.rest else self.spot(path[:-1])
-            return parent.key or parent.mark
-        return spot.mark
-
-
-def _from_variable(node: Node) -> bool:
-    if isinstance(node, Scalar):
-        return isinstance(node.value, str) and substitute(node.value, {}).used
-    children = node.items if isinstance(node, Sequence) else node.values.values()
-    return any(_from_variable(child) for child in children)
+    def _mark(self, mistake: Mistake) -> Mark:
+        found = self.find(mistake.at)
+        if mistake.where == "value":
+            return found.mark
+        if mistake.where == "parent" and not found.missing:
+            found = self.find(mistake.at[:-1])
+        return found.key
 
 
 _OTHER_NAMES: dict[str | int, tuple[tuple[str, ...], ...]] = {
@@ -141,43 +115,29 @@ _OTHER_NAMES: dict[str | int, tuple[tuple[str, ...], ...]] = {
 }
 
 
-def _steps(node: Node, part: str | int, environment: AnyMapping[str, str]) -> Iterable[str | int]:
+def _steps(value: Any, part: str | int) -> Iterable[str | int]:
     """Return what to follow in the file for one part of a path; nothing when it is not there."""
-    if isinstance(node, Mapping):
-        if part in node.values:
-            return (part,)
-        return next((names for names in _OTHER_NAMES.get(part, ()) if _has(node, names)), ())
-    if isinstance(node, Sequence):
-        if isinstance(part, int):
-            return (part,) if part < len(node.items) else ()
-        return tuple(_named(node, part, environment))[-1:]
+    if isinstance(value, dict):
+        return (
+            (part,)
+            if part in value
+            else next((names for names in _OTHER_NAMES.get(part, ()) if _has(value, names)), ())
+        )
+    if isinstance(value, list) and isinstance(part, int):
+        return (part,) if part < len(value) else ()
+    if isinstance(value, list):
+        return [index for index, item in enumerate(value) if view_name(item, index) == part][-1:]
     return ()
 
 
-def _has(node: Node, names: tuple[str, ...]) -> bool:
+def _has(value: Any, names: tuple[str, ...]) -> bool:
     for name in names:
-        if not isinstance(node, Mapping) or name not in node.values:
+        if not isinstance(value, dict) or name not in value:
             return False
-        node = node.values[name]
+        value = value[name]
     return True
 
 
-def _named(inputs: Sequence, view: str, environment: AnyMapping[str, str]) -> Iterable[int]:
-    for index, item in enumerate(inputs.items):
-        reference = item.values.get("node") if isinstance(item, Mapping) else item
-        name = reference.value if isinstance(reference, Scalar) else None
-        if view == f"[{index}]" or (isinstance(name, str) and view_name(substitute(name, environment).text) == view):
-            yield index
-
-
-def _folded(node: Node, rest: Path) -> bool:
-    """Tell whether the rest of a path is folded into a single value: ``incremental: version``."""
-    return isinstance(node, Scalar) and rest in (("mode",), ("node",))
-
-
-def _descend(spot: Spot, step: str | int) -> Spot:
-    if isinstance(spot.node, Mapping) and isinstance(step, str):
-        return Spot((*spot.path, step), spot.node.values[step], spot.node.keys[step])
-    if isinstance(spot.node, Sequence) and isinstance(step, int):
-        return Spot((*spot.path, step), spot.node.items[step], None)
-    raise AssertionError(f"{step!r} is no step into {type(spot.node).__name__}")
+def _is_unfolded(value: Any, rest: Path) -> bool:
+    """Tell whether the rest of a path stands in a single value: ``incremental: version``."""
+    return not isinstance(value, dict | list) and rest in (("mode",), ("node",))

@@ -1,62 +1,126 @@
-"""A mistake in a value, as validators and checks report it: what is wrong, and what may be said of a secret one."""
+"""What is wrong with a project file.
+
+Validators raise a :class:`Mistake`, and checks yield one.
+:class:`~odi_assets.config.diagnostics.locations.Locations` turns it into a :class:`Problem`, which has a line and a
+column. :class:`ConfigErrors` lists the problems of a file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Literal, NamedTuple
 
 from pydantic_core import PydanticCustomError
+
+from odi_assets.errors import ConfigError
+
+Path = tuple[str | int, ...]
+"""Keys and indexes from the root of the file to a value."""
 
 ERROR_TYPE = "odi_mistake"
 """Pydantic's error type of an error that carries mistakes."""
 
 
+class Mark(NamedTuple):
+    """A place in the file; both numbers start at 1."""
+
+    line: int
+    column: int
+
+
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong.
+    """One thing that is wrong, and at which path.
 
     Attributes:
         message: what is wrong, in plain words. It may quote the value.
         plain: the same without a word of the value; shown instead when the value came from a variable. When absent,
             :attr:`message` quotes nothing.
-        at: where, relative to what was validated: keys and indexes.
+        at: keys and indexes; from the root of the file, or, in a validator, from the value that is validated.
         suggestion: the word that was probably meant.
-        of_key: whether the key is wrong, and not its value.
+        where: whether the value is wrong, its key, or the section around it.
+        absence: whether something is missing. A mistake in the same section may explain that; then it alone is shown.
+        mark: the place in the file, where the path does not tell it: YAML that cannot be read has no path.
     """
 
     message: str
     plain: str | None = None
-    at: tuple[str | int, ...] = ()
+    at: Path = ()
     suggestion: str | None = None
-    of_key: bool = False
+    where: Literal["value", "key", "parent"] = "value"
+    absence: bool = False
+    mark: Mark | None = None
 
 
-def mistake(
-    message: str, *, plain: str | None = None, at: Sequence[str | int] = (), suggestion: str | None = None
-) -> PydanticCustomError:
-    """Return the error a validator raises for one mistake."""
-    return mistakes([Mistake(message, plain, tuple(at), suggestion)])
+@dataclass(frozen=True)
+class Problem:
+    """A mistake as it is shown.
+
+    Attributes:
+        file: the file, as it was named.
+        line: from 1; 0 where the problem has no place, as when the file is missing.
+        column: from 1, likewise.
+        key: path of the key: ``pipelines[0].nodes[2].write.mode``; empty for the file as a whole.
+        message: what is wrong. Never holds a secret or what a variable holds.
+        suggestion: the word that was probably meant.
+    """
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+    suggestion: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        where = f"{place}: {self.key}" if self.key else place
+        meant = f", did you mean `{self.suggestion}`?" if self.suggestion else ""
+        return f"{where}: {self.message}{meant}"
 
 
-def refuse(value: object, text: str, *, suggestion: str | None = None) -> PydanticCustomError:
-    """Return the error a validator raises for a value as a whole: "`value` text"."""
-    return mistakes([about(value, text, suggestion=suggestion)])
+class ConfigErrors(ConfigError):
+    """Everything that is wrong with a project file. Fields: problems, in the order of the file."""
+
+    @classmethod
+    def of(cls, file: str, problems: Iterable[Problem]) -> ConfigErrors:
+        """Return the error for the problems of one file, sorted by place."""
+        ordered = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
+        if len(ordered) == 1:
+            return cls(str(ordered[0]), problems=ordered)
+        listing = "\n".join(f"  {problem}" for problem in ordered)
+        return cls(f"{file} has {len(ordered)} mistakes:\n{listing}", problems=ordered)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems, in the order of the file."""
+        found: tuple[Problem, ...] = self.fields["problems"]
+        return found
 
 
-def about(value: object, text: str, *, at: Sequence[str | int] = (), suggestion: str | None = None) -> Mistake:
+def about(value: object, text: str, *, at: Path = (), suggestion: str | None = None) -> Mistake:
     """Return a mistake that reads "`value` text", and only "text" where the value must not be shown."""
-    return Mistake(f"`{value}` {text}", plain=text, at=tuple(at), suggestion=suggestion)
+    return Mistake(f"`{value}` {text}", plain=text, at=at, suggestion=suggestion)
 
 
 def mistakes(found: Iterable[Mistake]) -> PydanticCustomError:
-    """Return the error a validator raises for several mistakes at once."""
+    """Return the error that a validator raises for several mistakes at once."""
     found = tuple(found)
-    return PydanticCustomError(ERROR_TYPE, "{text}", {"mistakes": found, "text": "; ".join(_public(m) for m in found)})
+    text = "; ".join(one.plain or one.message for one in found)
+    return PydanticCustomError(ERROR_TYPE, "{text}", {"mistakes": found, "text": text})
 
 
-def _public(one: Mistake) -> str:
-    return one.plain or one.message
+def mistake(message: str, *, plain: str | None = None, at: Path = ()) -> PydanticCustomError:
+    """Return the error that a validator raises for one mistake."""
+    return mistakes([Mistake(message, plain, at)])
+
+
+def refuse(value: object, text: str, *, suggestion: str | None = None) -> PydanticCustomError:
+    """Return the error that a validator raises for a value as a whole: "`value` text"."""
+    return mistakes([about(value, text, suggestion=suggestion)])
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -70,3 +134,23 @@ def one_of(names: Iterable[str]) -> str:
     """Return ``a, b or c``, each in backticks."""
     quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_DOTTED_KEY = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def render_path(path: Path) -> str:
+    """Return ``pipelines[0].nodes[2].write`` for a path; a key that is no plain word, as ``?``.
+
+    A key can hold a secret by accident: ``account_key:abc`` without a space is one key.
+    """
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN_KEY.fullmatch(part):
+            text += f".{part}"
+        else:
+            text += f'["{part}"]' if _DOTTED_KEY.fullmatch(part) else ".?"
+    return text.removeprefix(".")

@@ -1,30 +1,32 @@
-"""Pydantic's errors in plain words, with what was probably meant."""
+"""Pydantic's errors as mistakes: in plain words, with what was probably meant."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass, replace
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from odi_assets.config.diagnostics.locations import Finding, Places, Where
-from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, closest, one_of
-from odi_assets.config.diagnostics.model_paths import Place, follow, keys_of
+from odi_assets.config.diagnostics.locations import Locations
+from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, Path, closest, one_of
 from odi_assets.config.models import (
     NodeConfig,
     PartitionConfig,
     PipelineConfig,
+    ProjectConfig,
     ReadConfig,
     TransformConfig,
     WriteConfig,
 )
-from odi_assets.config.yaml.document import Mapping, Path, Scalar, Sequence
+from odi_assets.config.models.fields import DISCRIMINATORS
 
-_WORD = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_SHOWABLE_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
-_KINDS = {
+_WANTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -58,68 +60,67 @@ ELSEWHERE = {
 """Keys that people bring from Odibi, and what to write instead."""
 
 
-def explain(error: ValidationError, places: Places) -> list[Finding]:
-    """Return a finding for every error, in plain words. A missing key that is there misspelt is one mistake."""
-    found: list[Finding] = []
+def explain(error: ValidationError, locations: Locations) -> list[Mistake]:
+    """Return a mistake for every error, in plain words. A missing key that is there misspelt is one mistake."""
+    found: list[Mistake] = []
     for details in error.errors(include_input=False, include_url=False):
-        found.extend(_explain_one(details, places))
-    misspelt = {(*one.path[:-1], one.mistake.suggestion) for one in found if one.where is Where.KEY}
-    return [one for one in found if one.where is not Where.PARENT or one.path not in misspelt]
+        found.extend(_explain_one(details, locations))
+    misspelt = {(*one.at[:-1], one.suggestion) for one in found if one.where == "key"}
+    return [one for one in found if one.where != "parent" or one.at not in misspelt]
 
 
-def _explain_one(details: ErrorDetails, places: Places) -> Iterator[Finding]:
-    kind, location = details["type"], tuple(details["loc"])
-    place = follow(location)
+def _explain_one(details: ErrorDetails, locations: Locations) -> Iterator[Mistake]:
+    kind, target = details["type"], _follow(tuple(details["loc"]))
     context = details.get("ctx", {})
     if kind == ERROR_TYPE:
         for mistake in context["mistakes"]:
-            yield Finding(place.path, mistake, Where.KEY if mistake.of_key else Where.VALUE)
+            yield replace(mistake, at=(*target.path, *mistake.at))
     elif kind == "extra_forbidden":
-        yield Finding(place.path, _unknown_key(place, places), Where.KEY)
+        message, meant = _unknown_key(target, locations)
+        yield Mistake(message, at=target.path, suggestion=meant, where="key")
     elif kind == "missing":
-        yield _missing(place)
+        message = f"missing key `{target.path[-1]}`{_meaning(target)}"
+        yield Mistake(message, at=target.path, where="parent")
     elif kind == "union_tag_not_found":
-        tag = place.discriminator
-        message = f"missing key `{tag}`: one of {one_of(place.variants)}"
-        yield Finding((*place.path, tag), Mistake(message), Where.PARENT)
+        message = f"missing key `{target.discriminator}`: one of {one_of(target.variants)}"
+        yield Mistake(message, at=(*target.path, target.discriminator), where="parent")
     elif kind == "union_tag_invalid":
-        yield _unknown_value((*place.path, place.discriminator), place.variants, places)
+        yield _unknown_value((*target.path, target.discriminator), target.variants, locations)
     elif kind in ("enum", "literal_error"):
-        yield _unknown_value(place.path, _quoted_words(str(context.get("expected", ""))), places)
-    elif kind != "too_short" or not _has_items(place.path, places):
-        yield Finding(place.path, Mistake(_value_message(kind, context, place.path, places, details["msg"])))
+        allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+        yield _unknown_value(target.path, allowed, locations)
+    elif kind != "too_short" or not _has_items(target.path, locations):
+        yield Mistake(_value_message(kind, context, target.path, locations, details["msg"]), at=target.path)
 
 
-def _missing(place: Place) -> Finding:
-    field = _field(place)
-    what = f": {field[0].lower()}{field[1:].rstrip('.')}" if field else ""
-    return Finding(place.path, Mistake(f"missing key `{place.path[-1]}`{what}"), Where.PARENT)
+def _has_items(path: Path, locations: Locations) -> bool:
+    """Tell whether a list that pydantic found too short holds items: those were wrong, and are reported."""
+    value = locations.find(path).value
+    return isinstance(value, list) and bool(value)
 
 
-def _field(place: Place) -> str:
-    if place.model is None:
-        return ""
-    fields = place.model.model_fields.items()
-    return next((field.description or "" for name, field in fields if place.path[-1] in (name, field.alias)), "")
+def _meaning(target: _Target) -> str:
+    fields = target.model.model_fields.items() if target.model is not None else ()
+    text = next((field.description for name, field in fields if target.path[-1] in (name, field.alias)), None)
+    return f": {text[0].lower()}{text[1:].rstrip('.')}" if text else ""
 
 
-def _unknown_key(place: Place, places: Places) -> Mistake:
-    key = str(place.path[-1])
-    if not _WORD.fullmatch(key):
-        return Mistake("unknown key; a `key: value` needs a space after the colon" if ":" in key else "unknown key")
-    if place.model is None:
-        return Mistake(f"unknown key `{key}`")
-    parent = places.spot(place.path[:-1]).node
-    present = set(parent.values) if isinstance(parent, Mapping) else set()
-    keys = keys_of(place.model)
-    meant = closest(key, [known for known in keys if known not in present])
-    if meant is None and place.path[0] == "pipelines" and len(sections := _sections_with(key)) == 1:
-        return Mistake(f"unknown key `{key}`: it belongs in {sections[0]}")
-    if meant is None and key in ELSEWHERE:
-        return Mistake(f"unknown key `{key}`: {ELSEWHERE[key]}")
-    if meant is None:
-        return Mistake(f"unknown key `{key}`; known here: {', '.join(keys)}")
-    return Mistake(f"unknown key `{key}`", suggestion=meant)
+def _unknown_key(target: _Target, locations: Locations) -> tuple[str, str | None]:
+    """Return the message, and the key that was probably meant."""
+    key = str(target.path[-1])
+    if not _SHOWABLE_KEY.fullmatch(key):
+        return "unknown key; a `key: value` needs a space after the colon" if ":" in key else "unknown key", None
+    message = f"unknown key `{key}`"
+    if target.model is None:
+        return message, None
+    known = keys_of(target.model)
+    present = locations.find(target.path[:-1]).value
+    meant = closest(key, [name for name in known if name not in present])
+    if meant is not None:
+        return message, meant
+    if target.path[0] == "pipelines" and len(sections := _sections_with(key)) == 1:
+        return f"{message}: it belongs in {sections[0]}", None
+    return f"{message}: {ELSEWHERE[key]}" if key in ELSEWHERE else f"{message}; known here: {', '.join(known)}", None
 
 
 def _sections_with(key: str) -> list[str]:
@@ -131,31 +132,19 @@ def _sections_with(key: str) -> list[str]:
     return [name for name, model in sections.items() if key in keys_of(model)]
 
 
-def _unknown_value(path: Path, allowed: Iterable[str], places: Places) -> Finding:
+def _unknown_value(path: Path, allowed: Iterable[str], locations: Locations) -> Mistake:
     allowed = tuple(allowed)
-    shown = places.quote(path)
-    node = places.spot(path).node
-    if isinstance(node, Scalar) and node.value is not None and not isinstance(node.value, str):
-        return Finding(path, Mistake(f"must be {one_of(allowed)}, not {_shape_of(node)}"))
-    meant = closest(str(node.value), allowed) if shown and isinstance(node, Scalar) else None
-    return Finding(
-        path, Mistake(f"unknown value{f' {shown}' if shown else ''}: must be {one_of(allowed)}", None, (), meant)
-    )
+    value = locations.find(path).value
+    if value is not None and not isinstance(value, str | list | dict):
+        return Mistake(f"must be {one_of(allowed)}, not {_shape_of(value)}", at=path)
+    shown = locations.quote(path)
+    meant = closest(value, allowed) if shown and isinstance(value, str) else None
+    return Mistake(f"unknown value{f' {shown}' if shown else ''}: must be {one_of(allowed)}", at=path, suggestion=meant)
 
 
-def _quoted_words(expected: str) -> list[str]:
-    return re.findall(r"'([^']*)'", expected)
-
-
-def _has_items(path: Path, places: Places) -> bool:
-    """Tell whether a list that pydantic found too short holds items: those were wrong, and are reported."""
-    node = places.spot(path).node
-    return isinstance(node, Sequence) and bool(node.items)
-
-
-def _value_message(kind: str, context: dict[str, Any], path: Path, places: Places, otherwise: str) -> str:
-    if kind in _KINDS:
-        return _wrong_kind(kind, path, places)
+def _value_message(kind: str, context: dict[str, Any], path: Path, locations: Locations, otherwise: str) -> str:
+    if kind in _WANTED:
+        return _wrong_kind(kind, path, locations)
     if kind == "too_short":
         return "must not be empty: give at least one"
     if kind == "string_too_short":
@@ -166,23 +155,93 @@ def _value_message(kind: str, context: dict[str, Any], path: Path, places: Place
     return otherwise[:1].lower() + otherwise[1:]
 
 
-def _wrong_kind(kind: str, path: Path, places: Places) -> str:
-    node = places.spot(path).node
-    wanted = _KINDS[kind]
-    if isinstance(node, Scalar) and node.value is None:
-        return f"must be {wanted}; it is empty"
-    shown = places.quote(path)
-    if isinstance(node, Scalar) and isinstance(node.value, str):
-        return f"must be {wanted}, not {shown}" if shown else f"must be {wanted}, not text"
-    advice = "; put it in quotes" if kind == "string_type" and isinstance(node, Scalar) else ""
-    return f"must be {wanted}, not {_shape_of(node)}{advice}"
+def _wrong_kind(kind: str, path: Path, locations: Locations) -> str:
+    value = locations.find(path).value
+    message = f"must be {_WANTED[kind]}"
+    if value is None:
+        return f"{message}; it is empty"
+    if isinstance(value, str):
+        return f"{message}, not {locations.quote(path) or 'text'}"
+    is_number_for_text = kind == "string_type" and not isinstance(value, list | dict)
+    return f"{message}, not {_shape_of(value)}{'; put it in quotes' if is_number_for_text else ''}"
 
 
-def _shape_of(node: Any) -> str:
-    if isinstance(node, Mapping):
+def _shape_of(value: Any) -> str:
+    if isinstance(value, dict):
         return "a mapping"
-    if isinstance(node, Sequence):
+    if isinstance(value, list):
         return "a list"
-    if isinstance(node.value, bool):
-        return "`true` or `false`"
-    return "a number" if isinstance(node.value, int | float) else "text"
+    return "`true` or `false`" if isinstance(value, bool) else "a number"
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What one of pydantic's locations leads to.
+
+    Attributes:
+        path: the location without the tags that pydantic puts in for the members of a union.
+        model: the model that owns the last key of the path; None where the key is of a free mapping.
+        variants: the values of ``mode`` or ``type`` that are allowed, where the path ends at a union of models.
+        discriminator: ``mode`` or ``type``, likewise.
+    """
+
+    path: Path
+    model: type[BaseModel] | None
+    variants: tuple[str, ...]
+    discriminator: str
+
+
+def _follow(location: Path) -> _Target:
+    """Follow one of pydantic's locations through the models."""
+    here: Any = ProjectConfig
+    owner: type[BaseModel] | None = None
+    path: Path = ()
+    for part in location:
+        _, members = _members(here)
+        if part in members:
+            here = members[str(part)]
+            continue
+        owner = here if _is_model(here) else None
+        path = (*path, part)
+        here = _step(here, part)
+    discriminator, members = _members(here)
+    return _Target(path, owner, tuple(members), discriminator)
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """Return the keys that a model knows, as the project file writes them."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _step(here: Any, part: str | int) -> Any:
+    if _is_model(here):
+        found = next((field for name, field in here.model_fields.items() if part in (name, field.alias)), None)
+        return _plain(found.annotation) if found is not None else None
+    if get_origin(here) in (dict, tuple):
+        arguments = get_args(here)
+        return _plain(arguments[1] if get_origin(here) is dict else arguments[0])
+    return None
+
+
+def _plain(annotation: Any) -> Any:
+    """Take ``Annotated`` and ``| None`` away."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        others = [argument for argument in get_args(annotation) if argument is not NoneType]
+        if len(others) == 1:
+            return _plain(others[0])
+    return annotation
+
+
+def _members(annotation: Any) -> tuple[str, dict[str, type[BaseModel]]]:
+    """Return the key that tells the models of a union apart, and the models by its value."""
+    models = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    for name in DISCRIMINATORS:
+        if models and all(_is_model(model) and name in model.model_fields for model in models):
+            return name, {str(get_args(model.model_fields[name].annotation)[0]): model for model in models}
+    return "", {}

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import os
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from odi_assets.config.models.fields import Secret, Strict, Text
 
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
-class LocalConnection(Strict):
+
+class StoreConnection(Strict):
+    """A connection that holds files and tables; paths are relative to its ``base_path``."""
+
+    if TYPE_CHECKING:
+        base_path: str
+
+    @property
+    def store(self) -> tuple[str, ...]:
+        """Which store this is: equal for two connections to one store, whatever their names."""
+        raise NotImplementedError
+
+    def folder(self, root: Path) -> str:  # noqa: ARG002
+        """Return the folder in the store that paths are relative to; ``root`` is the project file's folder."""
+        return self.base_path.strip("/")
+
+
+class LocalConnection(StoreConnection):
     """A folder of this machine, relative to the project file's folder."""
 
     type: Literal["local"] = "local"
     base_path: Text = Field(
         default="./data", description="Folder, relative to the project file's; `~` is the home folder."
     )
+
+    @property
+    def store(self) -> tuple[str, ...]:
+        """This machine."""
+        return ("local",)
+
+    def folder(self, root: Path) -> str:
+        """Return the absolute folder, normalized; ``~`` is expanded."""
+        return os.path.normpath(os.path.join(root.absolute(), os.path.expanduser(self.base_path)))  # noqa: PTH111, PTH118
 
 
 class AccountKeyAuth(Strict):
@@ -35,7 +66,7 @@ class SasAuth(Strict):
 AzureAuth = Annotated[AccountKeyAuth | SasAuth, Field(discriminator="mode")]
 
 
-class AzureBlobConnection(Strict):
+class AzureBlobConnection(StoreConnection):
     """A container of Azure Blob Storage or Data Lake Storage Gen2."""
 
     type: Literal["azure_blob"]
@@ -45,8 +76,13 @@ class AzureBlobConnection(Strict):
     endpoint: Text | None = Field(default=None, description="Address of an emulator (Azurite) or of a private cloud.")
     auth: AzureAuth = Field(description="How to sign requests.")
 
+    @property
+    def store(self) -> tuple[str, ...]:
+        """The container, at its address."""
+        return ("azure", self.account_name, self.container, self.endpoint or "")
 
-class S3Connection(Strict):
+
+class S3Connection(StoreConnection):
     """A bucket of Amazon S3 or of a server that speaks its protocol. Without keys, the environment's are used."""
 
     type: Literal["s3"]
@@ -58,8 +94,13 @@ class S3Connection(Strict):
     secret_access_key: Secret | None = Field(default=None, description="Secret key; write `${VARIABLE}`.")
     session_token: Secret | None = Field(default=None, description="Token of a temporary session.")
 
+    @property
+    def store(self) -> tuple[str, ...]:
+        """The bucket, at its address."""
+        return ("s3", self.bucket, self.endpoint or "")
 
-class GcsConnection(Strict):
+
+class GcsConnection(StoreConnection):
     """A bucket of Google Cloud Storage. Without a key, the environment's credentials are used."""
 
     type: Literal["gcs"]
@@ -70,7 +111,26 @@ class GcsConnection(Strict):
         default=None, description="The service account's key, the whole JSON text; write `${VARIABLE}`."
     )
 
+    @property
+    def store(self) -> tuple[str, ...]:
+        """The bucket, at its address."""
+        return ("gcs", self.bucket, self.endpoint or "")
+
 
 Connection = Annotated[
     LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, Field(discriminator="type")
 ]
+
+
+def inside(path: str, folder: str) -> str | None:
+    """Return a path relative to a folder, normalized, ``""`` for the folder itself; None when it leads out of it.
+
+    Only the text is looked at, links are not followed. An absolute path is one of this machine where ``folder`` is one;
+    in other stores its slash means nothing.
+    """
+    if folder.startswith("/") and path.startswith("/"):
+        path = os.path.relpath(path, folder)
+    normal = posixpath.normpath(path.strip("/") or ".")
+    if normal == ".." or normal.startswith("../"):
+        return None
+    return "" if normal == "." else normal

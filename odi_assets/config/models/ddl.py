@@ -1,283 +1,194 @@
 """Schema strings in Spark's DDL, checked without a JVM: ``"id BIGINT, name STRING, seen TIMESTAMP NOT NULL"``.
 
 The grammar is the one of ``StructType.fromDDL`` in Spark 4.2, as observed; the tests compare both. One thing more is
-accepted: ``name: TYPE`` at the top level, which :func:`normalize` rewrites.
+accepted: ``name: TYPE`` at the top level; the colon is taken out for Spark.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from odi_assets.config.diagnostics.mistakes import Mistake, closest
 
-_TOKEN = re.compile(
-    r"""
-      (?P<space>\s+|--[^\n]*|/\*.*?\*/)
-    | (?P<quoted>`(?:[^`]|``)*`)
-    | (?P<text>r?'(?:[^'\\]|\\.|'')*'|r?"(?:[^"\\]|\\.|"")*")
-    | (?P<word>\w+)
-    | (?P<sign>[<>(),:])
-    | (?P<other>.)
-    """,
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
+_QUOTED_NAME = r"`(?:[^`]|``)*`"
+_TEXT = r"""r?'(?:[^'\\]|\\.|'')*'|r?"(?:[^"\\]|\\.|"")*\""""
+_TOKEN = re.compile(rf"\s*(?:({_QUOTED_NAME}|{_TEXT}|\w+|\S)|$)", re.DOTALL | re.IGNORECASE)
+_COMMENT = re.compile(rf"{_QUOTED_NAME}|{_TEXT}|(?P<comment>--[^\n]*|/\*.*?\*/)", re.DOTALL | re.IGNORECASE)
 
-SIMPLE_TYPES = frozenset(
-    {
-        "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL",
-        "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "VARIANT", "VOID",
-    }
+_PLAIN_TYPES = (
+    "BOOLEAN", "TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "REAL", "DOUBLE",
+    "BINARY", "DATE", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "VARIANT", "VOID",
 )  # fmt: skip
-_DECIMALS = frozenset({"DECIMAL", "DEC", "NUMERIC"})
-_SIZED = frozenset({"CHAR", "CHARACTER", "VARCHAR"})
-_SPATIAL = frozenset({"GEOMETRY", "GEOGRAPHY"})
-_NESTED = frozenset({"ARRAY", "MAP", "STRUCT"})
-TYPES = SIMPLE_TYPES | _DECIMALS | _SIZED | _SPATIAL | _NESTED | {"INTERVAL", "TIME"}
+_NESTED_TYPES = ("ARRAY", "MAP", "STRUCT")
+_DECIMAL = (
+    r"(?:\( (?P<precision>[0-9]+) (?:, (?P<scale>[0-9]+) )?\)|(?! \())",
+    "takes a precision of at most 38 and a scale within it, as in `{0}(10, 2)`",
+)
+_LENGTH = (r"\( [0-9]+ \)", "needs a length, as in `{0}(10)`")
+_REFERENCE_SYSTEM = (r"\( (?:ANY\b|[0-9]+) \)", "needs a reference system, as in `{0}(4326)`")
+_INTERVAL = (
+    r"(?:YEAR\b(?: TO MONTH\b)?|MONTH\b|DAY\b(?: TO (?:HOUR|MINUTE|SECOND)\b)?|HOUR\b(?: TO (?:MINUTE|SECOND)\b)?|"
+    r"MINUTE\b(?: TO SECOND\b)?|SECOND\b)?(?! TO\b)",
+    "is `YEAR TO MONTH` or within `DAY TO SECOND`, the larger unit first",
+)
+_ZONE = r"(?:WITHOUT TIME ZONE\b|(?! WITHOUT\b))"
+_PARAMETERS = {
+    "DECIMAL": _DECIMAL, "DEC": _DECIMAL, "NUMERIC": _DECIMAL,
+    "CHAR": _LENGTH, "CHARACTER": _LENGTH, "VARCHAR": _LENGTH,
+    "GEOMETRY": _REFERENCE_SYSTEM, "GEOGRAPHY": _REFERENCE_SYSTEM,
+    "INTERVAL": _INTERVAL,
+    "TIMESTAMP": (_ZONE, "is followed by `WITHOUT TIME ZONE` or by nothing"),
+    "TIME": (rf"(?:\( 0*[0-6] \)|(?! \(){_ZONE})", "has at most 6 digits of a second, as in `{0}(6)`"),
+    "STRING": (rf"(?:COLLATE (?:\w+|{_QUOTED_NAME})|(?! COLLATE\b))", "needs the name of a collation after `COLLATE`"),
+}  # fmt: skip
+"""What may follow a type, and what to say where something else does. A blank stands for any white space."""
+
+TYPES = (*_PLAIN_TYPES, *_NESTED_TYPES, *_PARAMETERS)
 _ELSEWHERE = {
     "BOOL": "BOOLEAN", "TEXT": "STRING", "STR": "STRING", "DATETIME": "TIMESTAMP", "NUMBER": "DECIMAL",
     "INT64": "BIGINT", "INT32": "INT", "INT16": "SMALLINT", "INT8": "TINYINT", "FLOAT64": "DOUBLE", "FLOAT32": "FLOAT",
     "BLOB": "BINARY", "BYTES": "BINARY", "JSON": "VARIANT", "LIST": "ARRAY", "DICT": "MAP", "NULL": "VOID",
 }  # fmt: skip
-_INTERVAL_FIELDS = {"YEAR": 0, "MONTH": 1, "DAY": 10, "HOUR": 11, "MINUTE": 12, "SECOND": 13}
-_MAX_DECIMAL_PRECISION = 38
-_MAX_TIME_PRECISION = 6
+_NOT_DDL = "is not a schema that Spark can read (`id BIGINT, name STRING`)"
+
+
+def read_schema(text: str) -> tuple[str, list[Mistake]]:
+    """Return a schema string as Spark takes it, and what is wrong with it: at most one mistake per column."""
+    reader = _Reader(text)
+    found = reader.read()
+    letters = list(text)
+    for position in reader.colons:
+        letters[position] = " "
+    return "".join(letters), found
 
 
 class _BadColumn(Exception):
-    def __init__(self, message: str, suggestion: str | None = None) -> None:
-        super().__init__(message)
-        self.suggestion = suggestion
+    """Arguments: what is wrong, and the word that was probably meant."""
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
+class _Reader:
+    """Reads a schema string from left to right."""
 
-    @property
-    def upper(self) -> str:
-        return self.text.upper()
+    def __init__(self, text: str) -> None:
+        self._text = _COMMENT.sub(lambda found: " " * len(found[0]) if found["comment"] else found[0], text)
+        self._at = 0
+        self.colons: list[int] = []
 
+    def read(self) -> list[Mistake]:
+        if not self._peek():
+            return [Mistake("is empty: write columns, as in `id BIGINT, name STRING`")]
+        found: list[Mistake] = []
+        seen: set[str] = set()
+        while True:
+            name = self._peek()
+            try:
+                self._column()
+                if self._peek() not in (",", ""):
+                    raise _BadColumn(f"expected a comma or the end, found {self._shown()}", None)
+                if name.lower() in seen:
+                    found.append(Mistake(f"column {_quoted(name)} is there twice", plain=_NOT_DDL))
+                seen.add(name.lower())
+            except _BadColumn as bad:
+                message, meant = bad.args
+                found.append(Mistake(f"column {_quoted(name)}: {message}", plain=_NOT_DDL, suggestion=meant))
+                self._skip_column()
+            if not self._accept(","):
+                return found
+            if not self._peek():
+                message = "ends with a comma: take it away, or add the column that should follow"
+                return [*found, Mistake(message, plain=_NOT_DDL)]
 
-@dataclass
-class _Cursor:
-    tokens: list[_Token]
-    at: int = 0
-    colons: list[int] = field(default_factory=list)
+    def _peek(self) -> str:
+        found = _TOKEN.match(self._text, self._at)
+        return found[1] or "" if found is not None else ""
 
-    def peek(self) -> _Token:
-        return self.tokens[self.at]
-
-    def take(self) -> _Token:
-        token = self.tokens[self.at]
-        if token.kind != "end":
-            self.at += 1
+    def _take(self) -> str:
+        token = self._peek()
+        found = _TOKEN.match(self._text, self._at)
+        self._at = found.end() if found is not None else self._at
         return token
 
-    def accept(self, *texts: str) -> bool:
-        if self.peek().kind in {"word", "sign"} and self.peek().upper in texts:
-            self.at += 1
-            return True
-        return False
+    def _accept(self, word: str) -> bool:
+        if self._peek().upper() != word:
+            return False
+        self._take()
+        return True
 
-    def expect(self, text: str, after: str) -> None:
-        if not self.accept(text):
-            raise _BadColumn(f"expected `{text}` {after}, found {_shown(self.peek())}")
+    def _expect(self, word: str, where: str) -> None:
+        if not self._accept(word):
+            raise _BadColumn(f"expected `{word}` {where}, found {self._shown()}", None)
 
+    def _shown(self) -> str:
+        return _quoted(self._peek())
 
-def find_mistakes(text: str) -> list[Mistake]:
-    """Return what is wrong with a schema string, at most one mistake per column; none when Spark would accept it."""
-    return _read(text)[0]
+    def _skip_column(self) -> None:
+        depth = 0
+        while self._peek() and not (self._peek() == "," and depth <= 0):
+            depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(self._take(), 0)
 
+    def _column(self, top: bool = True) -> None:
+        self._name()
+        if self._accept(":") and top:
+            self.colons.append(self._at - 1)
+        self._type()
+        if self._accept("NOT"):
+            self._expect("NULL", "after `NOT`")
+        if self._accept("COMMENT"):
+            if not re.fullmatch(_TEXT, self._take(), re.DOTALL | re.IGNORECASE):
+                raise _BadColumn("a comment is text in quotes", None)
+            while re.fullmatch(_TEXT, self._peek(), re.DOTALL | re.IGNORECASE):
+                self._take()
 
-def normalize(text: str) -> str:
-    """Return a valid schema string with the colons that Spark does not know at the top level taken out."""
-    letters = list(text)
-    for position in _read(text)[1]:
-        letters[position] = " "
-    return "".join(letters)
+    def _name(self) -> None:
+        name = self._take()
+        if name in ("", ",", ">"):
+            raise _BadColumn("a column is missing here", None)
+        is_word = re.fullmatch(r"\w+", name) is not None
+        if is_word and not name.isascii():
+            raise _BadColumn(f"put the name in backticks: `{name}`", None)
+        if name.isdigit() or not (is_word or re.fullmatch(_QUOTED_NAME, name)):
+            text = "is not a column name; put names with other signs than letters, digits and `_` in backticks"
+            raise _BadColumn(text, None)
+        if re.fullmatch(r"[^\w\s`<>(),:]", self._peek()):
+            raise _BadColumn(f"put a name with {self._shown()} in it in backticks", None)
 
+    def _type(self) -> None:
+        shown = self._shown()
+        word = self._take()
+        name = word.upper()
+        if not re.fullmatch(r"\w+", word):
+            raise _BadColumn(f"the type is missing (found {shown})", None)
+        if name not in TYPES:
+            raise _BadColumn(f"unknown type {shown}", _ELSEWHERE.get(name) or closest(name, TYPES))
+        if name in _NESTED_TYPES:
+            self._nested(name)
+        elif name in _PARAMETERS:
+            self._parameters(word)
+        if self._peek() == "(":
+            raise _BadColumn(f"the type {shown} takes nothing in parentheses", None)
 
-def _read(text: str) -> tuple[list[Mistake], list[int]]:
-    cursor = _Cursor(_tokens(text))
-    if cursor.peek().kind == "end":
-        return [Mistake("is empty: write columns, as in `id BIGINT, name STRING`")], []
-    found: list[Mistake] = []
-    seen: set[str] = set()
-    while True:
-        mistake = _read_column(cursor, seen)
-        if mistake is not None:
-            found.append(mistake)
-            _skip_column(cursor)
-        if not cursor.accept(","):
-            return found, cursor.colons
-        if cursor.peek().kind == "end":
-            found.append(_hidden("ends with a comma: take it away, or add the column that should follow"))
-            return found, cursor.colons
+    def _nested(self, name: str) -> None:
+        self._expect("<", f"after `{name}`")
+        if name != "STRUCT":
+            self._type()
+        elif self._peek() != ">":
+            self._column(top=False)
+            while self._accept(","):
+                self._column(top=False)
+        if name == "MAP":
+            self._expect(",", "between the key's and the value's type of `MAP`")
+            self._type()
+        self._expect(">", f"at the end of `{name}<…`")
 
-
-def _read_column(cursor: _Cursor, seen: set[str]) -> Mistake | None:
-    name = cursor.peek()
-    try:
-        _column_name(cursor)
-        if cursor.peek().text == ":":
-            cursor.colons.append(cursor.take().start)
-        _type(cursor)
-        _suffix(cursor)
-        if cursor.peek().text != "," and cursor.peek().kind != "end":
-            raise _BadColumn(f"expected a comma or the end, found {_shown(cursor.peek())}")
-    except _BadColumn as bad:
-        return _hidden(f"column {_shown(name)}: {bad}", bad.suggestion)
-    if name.text.lower() in seen:
-        return _hidden(f"column {_shown(name)} is there twice")
-    seen.add(name.text.lower())
-    return None
-
-
-def _hidden(message: str, suggestion: str | None = None) -> Mistake:
-    return Mistake(
-        message, plain="is not a schema that Spark can read (`id BIGINT, name STRING`)", suggestion=suggestion
-    )
-
-
-def _tokens(text: str) -> list[_Token]:
-    found = [_Token(str(m.lastgroup), m.group(), m.start()) for m in _TOKEN.finditer(text) if m.lastgroup != "space"]
-    return [*found, _Token("end", "", len(text))]
-
-
-def _shown(token: _Token) -> str:
-    if token.kind == "end":
-        return "the end"
-    return token.text if token.kind == "quoted" else f"`{token.text}`"
-
-
-def _skip_column(cursor: _Cursor) -> None:
-    depth = 0
-    while cursor.peek().kind != "end" and not (cursor.peek().text == "," and depth <= 0):
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(cursor.take().text, 0)
-
-
-def _column_name(cursor: _Cursor) -> None:
-    name = cursor.take()
-    if name.kind == "word" and not name.text.isascii():
-        raise _BadColumn(f"put the name in backticks: `{name.text}`")
-    if name.kind == "end" or name.text in {",", ">"}:
-        raise _BadColumn("a column is missing here")
-    if name.kind not in {"word", "quoted"} or name.text.isdigit():
-        raise _BadColumn("is not a column name; put names with other signs than letters, digits and `_` in backticks")
-    if cursor.peek().kind == "other":
-        raise _BadColumn(f"put a name with {_shown(cursor.peek())} in it in backticks")
+    def _parameters(self, word: str) -> None:
+        pattern, message = _PARAMETERS[word.upper()]
+        found = re.compile(rf" {pattern}".replace(" ", r"\s*"), re.IGNORECASE).match(self._text, self._at)
+        parts = found.groupdict() if found is not None else {}
+        precision, scale = int(parts.get("precision") or 10), int(parts.get("scale") or 0)
+        if found is None or precision > 38 or scale > precision:
+            raise _BadColumn(f"`{word}` {message.format(word)}", None)
+        self._at = found.end()
 
 
-def _type(cursor: _Cursor) -> None:
-    token = cursor.take()
-    name = token.upper
-    if token.kind != "word":
-        raise _BadColumn(f"the type is missing (found {_shown(token)})")
-    if name not in TYPES:
-        raise _BadColumn(f"unknown type `{token.text}`", _ELSEWHERE.get(name) or closest(name, TYPES))
-    if name in _NESTED:
-        _nested(cursor, name)
-    elif name in _DECIMALS:
-        _decimal(cursor)
-    elif name in _SIZED:
-        _size(cursor, f"`{token.text}` needs a length, as in `{token.text}(10)`")
-    elif name in _SPATIAL:
-        _spatial(cursor, token.text)
-    elif name == "INTERVAL":
-        _interval(cursor)
-    elif name in {"TIME", "TIMESTAMP"}:
-        _time(cursor, name)
-    elif name == "STRING" and cursor.accept("COLLATE"):
-        cursor.take()
-    if cursor.peek().text == "(":
-        raise _BadColumn(f"the type `{token.text}` takes nothing in parentheses")
-
-
-def _nested(cursor: _Cursor, name: str) -> None:
-    cursor.expect("<", f"after `{name}`")
-    if name == "STRUCT":
-        _fields(cursor)
-    else:
-        _type(cursor)
-    if name == "MAP":
-        cursor.expect(",", "between the key's and the value's type of `MAP`")
-        _type(cursor)
-    cursor.expect(">", f"at the end of `{name}<…`")
-
-
-def _fields(cursor: _Cursor) -> None:
-    if cursor.peek().text == ">":
-        return
-    while True:
-        _column_name(cursor)
-        cursor.accept(":")
-        _type(cursor)
-        _suffix(cursor)
-        if not cursor.accept(","):
-            return
-
-
-def _suffix(cursor: _Cursor) -> None:
-    if cursor.accept("NOT"):
-        cursor.expect("NULL", "after `NOT`")
-    if cursor.accept("COMMENT"):
-        if cursor.peek().kind != "text":
-            raise _BadColumn("a comment is text in quotes")
-        while cursor.peek().kind == "text":
-            cursor.take()
-
-
-def _number(cursor: _Cursor) -> int:
-    token = cursor.take()
-    if not (token.kind == "word" and token.text.isdigit()):
-        raise _BadColumn(f"expected a number in the parentheses, found {_shown(token)}")
-    return int(token.text)
-
-
-def _size(cursor: _Cursor, missing: str) -> int:
-    if not cursor.accept("("):
-        raise _BadColumn(missing)
-    size = _number(cursor)
-    cursor.expect(")", "after the number")
-    return size
-
-
-def _decimal(cursor: _Cursor) -> None:
-    if not cursor.accept("("):
-        return
-    precision = _number(cursor)
-    scale = _number(cursor) if cursor.accept(",") else 0
-    cursor.expect(")", "after precision and scale")
-    if precision > _MAX_DECIMAL_PRECISION or scale > precision:
-        raise _BadColumn(f"a decimal has a precision of at most {_MAX_DECIMAL_PRECISION}, and a scale within it")
-
-
-def _time(cursor: _Cursor, name: str) -> None:
-    if name == "TIME" and cursor.peek().text == "(":
-        if _size(cursor, "") > _MAX_TIME_PRECISION:
-            raise _BadColumn(f"`TIME` has at most {_MAX_TIME_PRECISION} digits of a second")
-    elif cursor.accept("WITHOUT"):
-        cursor.expect("TIME", "after `WITHOUT`")
-        cursor.expect("ZONE", "after `WITHOUT TIME`")
-
-
-def _spatial(cursor: _Cursor, name: str) -> None:
-    cursor.expect("(", f"and a reference system after `{name}`, as in `{name}(4326)`")
-    if not cursor.accept("ANY"):
-        _number(cursor)
-    cursor.expect(")", "after the reference system")
-
-
-def _interval(cursor: _Cursor) -> None:
-    first = cursor.peek().upper
-    if not cursor.accept(*_INTERVAL_FIELDS):
-        return
-    if not cursor.accept("TO"):
-        return
-    last = cursor.peek().upper
-    same_family = _INTERVAL_FIELDS.get(last, -1) // 10 == _INTERVAL_FIELDS[first] // 10
-    if not (cursor.accept(*_INTERVAL_FIELDS) and same_family and _INTERVAL_FIELDS[last] > _INTERVAL_FIELDS[first]):
-        raise _BadColumn("intervals are `YEAR TO MONTH` or within `DAY TO SECOND`, the larger unit first")
+def _quoted(token: str) -> str:
+    return token if token.startswith("`") and len(token) > 1 else f"`{token}`" if token else "the end"

@@ -1,4 +1,4 @@
-"""The kinds of value a project file holds: names, owners, schedules, schemas, functions, secrets."""
+"""Types of single values in a project file: names, owners, schedules, schemas, functions, secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from odi_assets.config.diagnostics.mistakes import mistake, mistakes, refuse
-from odi_assets.config.models import ddl
+from odi_assets.config.models.ddl import read_schema
 
 NAME_PATTERN = "^[A-Za-z0-9_]+$"
 TAG_PATTERN = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
@@ -34,8 +34,15 @@ RESERVED_JOB_NAMES = frozenset(keyword.kwlist) | {
 """Names that Dagster gives to no job; pipelines become jobs."""
 
 
+DISCRIMINATORS = ("mode", "type")
+"""Keys that tell the models of a union apart."""
+
+
 class Strict(BaseModel):
     """Unknown keys are mistakes; a loaded model never changes; a key without a value is a key left out."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset()
+    """Keys of Odibi that change nothing about what a project does, and so may stay in the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
 
@@ -83,10 +90,10 @@ def _check_tag(tag: str) -> str:
 
 
 def _check_schema(text: str) -> str:
-    found = ddl.find_mistakes(text)
+    for_spark, found = read_schema(text)
     if found:
         raise mistakes(found)
-    return ddl.normalize(text)
+    return for_spark
 
 
 def _check_function(reference: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,7 +24,7 @@ from odi_assets.config.models.fields import (
     Tags,
     Text,
 )
-from odi_assets.config.models.increments import Increment, InputIncrement
+from odi_assets.config.models.increments import Increment, IncrementalMode, InputIncrement
 from odi_assets.config.models.shorthand import named_inputs, node_only
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
@@ -35,6 +35,20 @@ class FileFormat(StrEnum):
     JSON = "json"
     PARQUET = "parquet"
     DELTA = "delta"
+
+    @property
+    def increments(self) -> frozenset[str]:
+        """The modes of increments that sources of this format can be read by."""
+        return _INCREMENTS[self]
+
+
+_OF_FILES = frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.FILES})
+_INCREMENTS: dict[FileFormat, frozenset[str]] = {
+    FileFormat.CSV: _OF_FILES,
+    FileFormat.JSON: _OF_FILES,
+    FileFormat.PARQUET: _OF_FILES,
+    FileFormat.DELTA: frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.VERSION}),
+}
 
 
 class ReadConfig(Strict):
@@ -117,6 +131,8 @@ class PartitionConfig(Strict):
 class NodeConfig(Strict):
     """One step of a pipeline: read and/or inputs, then transform, then write."""
 
+    IGNORED: ClassVar = frozenset({"explanation", "explanation_file", "runbook_url"})
+
     name: Name = Field(description="Name of the node, unique in its pipeline.")
     description: str | None = Field(default=None, description="What the table holds; shown in Dagster.")
     owner: Owner | None = Field(default=None, description="E-mail address or `team:name`.")
@@ -160,6 +176,8 @@ def _bad_views(inputs: Mapping[str, InputConfig]) -> list[Mistake]:
 
 class PipelineConfig(Strict):
     """Nodes that run together: one Dagster job, with a schedule if it has one."""
+
+    IGNORED: ClassVar = frozenset({"layer"})
 
     pipeline: PipelineName = Field(description="Name of the pipeline.")
     description: str | None = Field(default=None, description="What it is for; shown in Dagster.")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import mistake
-from odi_assets.config.models.connections import (
-    Connection,
-)
+from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.durations import Duration
 from odi_assets.config.models.fields import Option, Owner, Strict, Text
-from odi_assets.config.models.nodes import (
-    PipelineConfig,
-)
+from odi_assets.config.models.nodes import PipelineConfig
 
 
 class RetryConfig(Strict):
@@ -87,6 +83,8 @@ class SparkConfig(Strict):
 
 class ProjectConfig(Strict):
     """The whole project file."""
+
+    IGNORED: ClassVar = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
 
     project: Text = Field(description="Name of the project.")
     engine: Literal["spark"] = Field(default="spark", description="What computes the nodes.")

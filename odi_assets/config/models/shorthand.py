@@ -1,6 +1,6 @@
-"""Short ways of writing, and Odibi's, unfolded before validation.
+"""Short forms, and Odibi's names for keys, rewritten to the full form before validation.
 
-What cannot be unfolded is returned as it came, so that validation says what is wrong with it.
+What has no full form is returned as it is, so that validation says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ def node_only(value: Any) -> Any:
     return {"node": value} if isinstance(value, str) else value
 
 
-def view_name(reference: str) -> str:
-    """Return the view name that a node reference has in a list of inputs: the node's own name."""
-    return reference.removeprefix("$").rpartition(".")[2]
+def view_name(item: Any, position: int) -> str:
+    """Return the view name of an item in a list of inputs: the name of its node; ``[2]`` for one that names no node."""
+    reference = item.get("node") if isinstance(item, Mapping) else item
+    return reference.removeprefix("$").rpartition(".")[2] if isinstance(reference, str) else f"[{position}]"
 
 
 def named_inputs(value: Any) -> Any:
-    """Return inputs by view name for a list of them; an item that names no node comes under its position, ``[2]``.
+    """Return inputs by view name for a list of them.
 
     Raises:
         PydanticCustomError: two items would have one view name.
@@ -37,8 +38,7 @@ def named_inputs(value: Any) -> Any:
     named: dict[str, Any] = {}
     twice: list[Mistake] = []
     for position, item in enumerate(value):
-        reference = item.get("node") if isinstance(item, Mapping) else item
-        view = view_name(reference) if isinstance(reference, str) else f"[{position}]"
+        view = view_name(item, position)
         if view in named:
             text = "gives two inputs one name: name them, as in `inputs: {a: one.node, b: other.node}`"
             twice.append(about(view, text, at=(position,)))
@@ -63,7 +63,7 @@ def fold_keys(write: Any) -> Any:
         others = [name for name in options if name != "keys"]
         if others:
             text = "unknown key: only `keys` is taken here"
-            raise mistakes(Mistake(text, at=("options", name), of_key=True) for name in others)
+            raise mistakes(Mistake(text, at=("options", name), where="key") for name in others)
         given.append(("options", "keys"))
         folded["keys"] = folded.pop("options")["keys"]
     if "merge_keys" in folded:
@@ -72,5 +72,5 @@ def fold_keys(write: Any) -> Any:
     if "keys" in write:
         given.append(("keys",))
     if len(given) > 1:
-        raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], of_key=True)])
+        raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], where="key")])
     return folded

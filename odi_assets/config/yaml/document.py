@@ -1,4 +1,4 @@
-"""YAML with the line and column of every key and value.
+"""YAML as plain values, with the line and column of every key and value.
 
 ``${VAR}`` may stand unquoted anywhere, also in ``{a: ${VAR}}``, where YAML alone would take the brace for its own.
 """
@@ -6,209 +6,216 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from typing import Any
 
-from odi_assets.config.diagnostics.mistakes import Mistake
-from odi_assets.config.yaml import parser as yaml_core
-from odi_assets.config.yaml.parser import TAG
+import yaml
 
-Path = tuple[str | int, ...]
+from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path
+from odi_assets.config.yaml.syntax_errors import MAX_DEPTH, TOO_DEEP, explain
+
+TAG = "tag:yaml.org,2002:"
+
+_NUMBER_STARTS = list("-+.0123456789")
+_CORE_SCHEMA = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", _NUMBER_STARTS),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", _NUMBER_STARTS),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", _NUMBER_STARTS),
+    ("merge", r"<<", ["<"]),
+)
+"""What plain scalars mean in YAML 1.2 (section 10.3): ``yes``, ``on`` and ``2013-01-01`` are text."""
+
+
+def with_core_schema(base: Any) -> Any:
+    """Return one of PyYAML's loaders with the core schema in place of its own rules, which are YAML 1.1's."""
+    loader = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern, starts in _CORE_SCHEMA:
+        loader.add_implicit_resolver(f"{TAG}{tag}", re.compile(f"^(?:{pattern})$"), starts)  # type: ignore[attr-defined]
+    return loader
+
+
+LOADER: Any = with_core_schema(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+"""On libyaml, unless PyYAML was built without it; that is ten times slower."""
+
+
+def _compose(text: str) -> Any:
+    """Return the root node of the one document in ``text``, or None when there is none.
+
+    Raises:
+        yaml.YAMLError: the text is no YAML; see :func:`explain`.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
+    return yaml.compose(text, Loader=LOADER)
+
+
 MAX_NODES = 200_000
 """Values in one file, aliases counted each time: a project of 500 nodes has 25,000."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A place in the file; both numbers start at 1."""
+class Place:
+    """Where a value is in the file.
 
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A single value: as written (``text``), and as YAML means it."""
+    Attributes:
+        mark: where the value starts.
+        key: where its key starts; None for items of a list and for the whole document.
+        text: the value as it is written; None for lists and mappings.
+    """
 
     mark: Mark
-    text: str
-    value: str | int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    mark: Mark
-    items: list[Node]
-
-
-@dataclass(frozen=True, slots=True)
-class Mapping:
-    mark: Mark
-    values: dict[str, Node]
-    keys: dict[str, Mark]
-
-
-Node = Scalar | Sequence | Mapping
-
-
-@dataclass(frozen=True)
-class Misplaced:
-    """A mistake of the YAML itself and where it is."""
-
-    mark: Mark
-    mistake: Mistake
-    path: Path = ()
+    key: Mark | None
+    text: str | None = None
 
 
 @dataclass
 class Document:
-    """What a file holds. ``root`` is None when it holds nothing, or nothing that can be read."""
+    """What a file holds.
 
-    root: Node | None
-    problems: list[Misplaced] = field(default_factory=list)
+    Attributes:
+        data: its plain values, variables not filled in; None when it holds nothing that can be read.
+        places: the place of every value, by its path.
+        mistakes: what is wrong with the YAML itself. They quote no value.
+    """
+
+    data: Any = None
+    places: dict[Path, Place] = field(default_factory=lambda: {(): Place(Mark(1, 1), None, "")})
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def section(self, path: Path) -> Any:
+        """Return the list or mapping that holds the value of a path."""
+        return reduce(getitem, path[:-1], self.data)
+
+    def take_out(self, path: Path) -> None:
+        """Remove a value, and all that is in it."""
+        del self.section(path)[path[-1]]
+        self.places = {other: place for other, place in self.places.items() if other[: len(path)] != path}
 
 
 def read_document(text: str) -> Document:
-    """Parse one YAML document; problems never quote a value."""
-    braces = _Braces(text)
-    document = Document(None)
+    """Read a YAML document."""
+    document = Document()
+    builder = _Builder(text, document)
     try:
-        root = yaml_core.compose(braces.hide(text))
-        if root is not None:
-            document.root = _Builder(document, braces).build(root, ())
-    except yaml_core.SyntaxProblem as error:
-        line, column, mistake = yaml_core.explain(error, text)
-        document.problems.append(Misplaced(Mark(line, column), mistake))
+        root = _compose(builder.hidden)
+    except yaml.YAMLError as error:
+        document.mistakes.append(explain(error, text))
+        return document
+    if root is not None:
+        document.data = builder.build(root, ())
     return document
 
 
 _REFERENCE = re.compile(r"""\$\{([^{}\n"',\[\]#]*)\}""")
-
-
-class _Braces:
-    """Hides the braces of ``${…}`` from YAML behind as many letters of a private use area, so that columns stay."""
-
-    def __init__(self, text: str) -> None:
-        first = 0xE000
-        while any(chr(first + i) in text for i in range(3)):
-            first += 3
-        self.dollar, self.opening, self.closing = (chr(first + i) for i in range(3))
-
-    def hide(self, text: str) -> str:
-        return _REFERENCE.sub(lambda found: f"{self.dollar}{self.opening}{found[1]}{self.closing}", text)
-
-    def show(self, text: str) -> str:
-        if self.closing not in text:
-            return text
-        return text.replace(self.dollar, "$").replace(self.opening, "{").replace(self.closing, "}")
-
-
 _NO_TAGS = "tags (`!…`) have no meaning in a project file"
 
 
 class _Builder:
-    """Turns YAML's nodes into ours: aliases and ``<<`` resolved, duplicate keys and odd tags noted."""
+    """Turns PyYAML's nodes into plain values: aliases and ``<<`` resolved, duplicate keys and odd tags noted.
 
-    def __init__(self, document: Document, braces: _Braces) -> None:
+    Braces of ``${…}`` are hidden from YAML behind as many letters of a private use area, so that columns stay.
+    """
+
+    def __init__(self, text: str, document: Document) -> None:
+        first = 0xE000
+        while any(chr(first + i) in text for i in range(3)):
+            first += 3
+        self._letters = {first: "$", first + 1: "{", first + 2: "}"}
+        dollar, opening, closing = map(chr, self._letters)
+        self.hidden = _REFERENCE.sub(rf"{dollar}{opening}\1{closing}", text)
         self._document = document
-        self._braces = braces
         self._open: set[int] = set()
         self._count = 0
 
-    def build(self, node: Any, path: Path) -> Node:
+    def build(self, node: Any, path: Path, key: Mark | None = None) -> Any:
         mark = _mark(node)
-        self._count += 1
-        if self._count > MAX_NODES:
-            if self._count == MAX_NODES + 1:
-                self._note(mark, path, f"aliases unfold to more than {MAX_NODES:,} values")
-            return Scalar(mark, "", None)
-        if yaml_core.is_scalar(node):
-            return self._scalar(node, mark, path)
-        if id(node) in self._open:
-            self._note(mark, path, "an alias `*` leads back to itself")
-            return Scalar(mark, "", None)
+        if isinstance(node, yaml.ScalarNode) and self._admits(mark, path):
+            text = node.value.translate(self._letters)
+            self._document.places[path] = Place(mark, key, text)
+            return self._scalar(node.tag.removeprefix(TAG), text, mark, path)
+        if isinstance(node, yaml.ScalarNode) or not self._enters(node, path):
+            self._document.places[path] = Place(mark, key, "")
+            return None
+        self._document.places[path] = Place(mark, key)
         if node.tag not in {f"{TAG}seq", f"{TAG}map"}:
             self._note(mark, path, _NO_TAGS)
-        self._open.add(id(node))
-        built = self._sequence(node, mark, path) if yaml_core.is_sequence(node) else self._mapping(node, mark, path)
+        if isinstance(node, yaml.SequenceNode):
+            built: Any = [self.build(item, (*path, i)) for i, item in enumerate(node.value)]
+        else:
+            entries = self._entries(node, path)
+            built = {name: self.build(value, (*path, name), mark) for name, (mark, value) in entries.items()}
         self._open.discard(id(node))
         return built
 
-    def _note(self, mark: Mark, path: Path, message: str) -> None:
-        self._document.problems.append(Misplaced(mark, Mistake(message), path))
+    def _admits(self, mark: Mark, path: Path) -> bool:
+        self._count += 1
+        if self._count == MAX_NODES + 1:
+            self._note(mark, path, f"aliases unfold to more than {MAX_NODES:,} values")
+        return self._count <= MAX_NODES
 
-    def _scalar(self, node: Any, mark: Mark, path: Path) -> Scalar:
-        text = self._braces.show(node.value)
-        kind = node.tag.removeprefix(TAG)
+    def _enters(self, node: Any, path: Path) -> bool:
+        if not self._admits(_mark(node), path):
+            return False
+        if id(node) in self._open:
+            self._note(_mark(node), path, "an alias `*` leads back to itself")
+            return False
+        self._open.add(id(node))
+        return True
+
+    def _note(self, mark: Mark, path: Path, message: str) -> None:
+        self._document.mistakes.append(Mistake(message, at=path, mark=mark))
+
+    def _scalar(self, kind: str, text: str, mark: Mark, path: Path) -> str | int | float | bool | None:
         if kind not in _VALUES:
             self._note(mark, path, _NO_TAGS)
-            kind = "str"
+            return text
         try:
-            return Scalar(mark, text, _VALUES[kind](text))
-        except ValueError:
+            value: str | int | float | bool | None = _VALUES[kind](text)
+        except (ValueError, KeyError):
             self._note(mark, path, f"the tag says `{kind}`, and the value is none")
-            return Scalar(mark, text, text)
+            return text
+        return value
 
-    def _sequence(self, node: Any, mark: Mark, path: Path) -> Sequence:
-        return Sequence(mark, [self.build(item, (*path, i)) for i, item in enumerate(node.value)])
-
-    def _mapping(self, node: Any, mark: Mark, path: Path) -> Mapping:
-        built = Mapping(mark, {}, {})
-        merged: list[Mapping] = []
-        for key_node, value_node in node.value:
-            key_mark = _mark(key_node)
-            if not yaml_core.is_scalar(key_node):
-                self._note(key_mark, path, "a key must be text")
-            elif key_node.tag == f"{TAG}merge":
-                merged.extend(self._merged(value_node, path))
+    def _entries(self, node: Any, path: Path) -> dict[str, tuple[Mark, Any]]:
+        """Return the values of a mapping by key, with the places of the keys; those that ``<<`` merges come last."""
+        found: dict[str, tuple[Mark, Any]] = {}
+        merged: list[Any] = []
+        for key, value in node.value:
+            mark = _mark(key)
+            if not isinstance(key, yaml.ScalarNode):
+                self._note(mark, path, "a key must be text")
+            elif key.tag == f"{TAG}merge":
+                merged.extend(value.value if isinstance(value, yaml.SequenceNode) else [value])
+            elif (name := key.value.translate(self._letters)) in found:
+                self._note(mark, (*path, name), f"duplicate key: it is on line {found[name][0].line} already")
             else:
-                self._entry(built, self._braces.show(key_node.value), key_mark, value_node, path)
+                found[name] = (mark, value)
         for other in merged:
-            for key, value in other.values.items():
-                if key not in built.values:
-                    built.keys[key] = other.keys[key]
-                    built.values[key] = value
-        return built
-
-    def _entry(self, built: Mapping, key: str, mark: Mark, value: Any, path: Path) -> None:
-        if key in built.values:
-            self._note(mark, (*path, key), f"duplicate key: it is on line {built.keys[key].line} already")
-            return
-        built.keys[key] = mark
-        built.values[key] = self.build(value, (*path, key))
-
-    def _merged(self, node: Any, path: Path) -> Iterator[Mapping]:
-        built = self.build(node, path)
-        for one in built.items if isinstance(built, Sequence) else [built]:
-            if isinstance(one, Mapping):
-                yield one
-            else:
-                self._note(one.mark, path, "`<<` takes mappings only")
+            if not isinstance(other, yaml.MappingNode):
+                self._note(_mark(other), path, "`<<` takes mappings only")
+            elif self._enters(other, path):
+                for name, entry in self._entries(other, path).items():
+                    found.setdefault(name, entry)
+                self._open.discard(id(other))
+        return found
 
 
 def _mark(node: Any) -> Mark:
     return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
-def _integer(text: str) -> int:
-    return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
-
-
-def _float(text: str) -> float:
-    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ValueError
-    return text.lower() == "true"
-
-
-def _nothing(_: str) -> None:
-    return None
-
-
 _VALUES: dict[str, Any] = {
-    "str": str, "merge": str, "int": _integer, "float": _float, "bool": _boolean, "null": _nothing,
-}  # fmt: skip
+    "str": str,
+    "merge": str,
+    "int": lambda text: int(text, 0) if text[:2] in {"0x", "0o"} else int(text),
+    "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "null": lambda _: None,
+}

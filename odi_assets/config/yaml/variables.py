@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from odi_assets.config.diagnostics.mistakes import Mistake
+from odi_assets.config.yaml.document import Document
+
 _PATTERN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<open>\$\{)")
 _REFERENCE = re.compile(r"\s*(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*")
 
-HOW = "write `${NAME}` or `${env:NAME}` for an environment variable, and `$${` for the signs themselves"
+_HOW = "write `${NAME}` or `${env:NAME}` for an environment variable, and `$${` for the signs themselves"
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,21 @@ class Substituted:
     malformed: bool = False
 
 
+def fill_in(document: Document, environment: Mapping[str, str]) -> list[Mistake]:
+    """Fill in the variables of a document's values, in place; return what is wrong with them."""
+    found: list[Mistake] = []
+    for path, place in document.places.items():
+        if place.text is not None and "${" in place.text:
+            result = substitute(place.text, environment)
+            document.section(path)[path[-1]] = result.text
+            found += [Mistake(f"environment variable `{name}` is not set", at=path) for name in result.unset]
+            if result.malformed:
+                found.append(Mistake(f"a `${{` here starts no variable: {_HOW}", at=path))
+    return found
+
+
 def substitute(text: str, environment: Mapping[str, str]) -> Substituted:
     """Fill in the variables of one text. What a variable holds is not looked at again."""
-    if "${" not in text:
-        return Substituted(text)
     unset: list[str] = []
     references = 0
     malformed = False
