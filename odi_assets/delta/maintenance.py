@@ -12,8 +12,9 @@ from urllib.parse import unquote
 import fsspec
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.changes import read_commit
 from odi_assets.delta.compaction import Compaction, bins, compact
+from odi_assets.delta.errors import StoreAccessError, StoreUnreachableError
+from odi_assets.delta.history import actions_of, commit_text
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 
@@ -170,13 +171,12 @@ def rewindable_from(handle: TableHandle) -> int:
     exists = _presence(handle.location)
     oldest = newest = handle.table.version()
     for version in range(newest, -1, -1):
-        try:
-            actions = read_commit(handle.location, version)
-        except TableError:
+        text = commit_text(handle.location, version)
+        if text is None:
             break
         oldest = version
         # Versions before this commit need the files that it removed.
-        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions):
+        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions_of(text)):
             break
     while oldest < newest and not _opens(handle.location, oldest):
         oldest += 1
@@ -187,6 +187,8 @@ def _opens(location: Location, version: int) -> bool:
     # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
     try:
         return TableHandle.open(location, version).exists
+    except (StoreUnreachableError, StoreAccessError):
+        raise
     except TableError:
         return False
 
