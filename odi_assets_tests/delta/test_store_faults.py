@@ -131,7 +131,7 @@ def test_versions_that_cannot_be_looked_at_are_not_taken_for_gone(
     for number in (1, 2):
         write(TableHandle.open(table), number)
     handle = TableHandle.open(table)
-    monkeypatch.setattr(maintenance, "_presence", lambda _location: lambda _path: True)
+    monkeypatch.setattr(maintenance, "presence", lambda _location: lambda _path: True)
     assert maintenance.rewindable_from(handle) == 0
     clouds.fail(store, "busy", 1000)
     with pytest.raises(StoreUnreachableError):
