@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.history import METADATA_KEY, commit_text, restored_version
+from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text, restored_version
 from odi_assets.delta.partition_values import same_spellings
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
@@ -146,7 +146,7 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
             uri=location.uri,
             version=version,
         )
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return actions_of(text)
 
 
 def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:

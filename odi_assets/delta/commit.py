@@ -23,15 +23,12 @@ from odi_assets.delta.conflicts import is_unchanged
 from odi_assets.delta.errors import OutcomeUnknownError, StoreUnreachableError, store_options
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp
 from odi_assets.delta.partition_values import PartitionValues
-from odi_assets.delta.retry import Retry
+from odi_assets.delta.retry import MOST_RACES, Retry
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-_REBASES = 8
-"""How many commits of others a commit may be rebased on before the rows are computed anew."""
 
 RowChanges = Literal["rows", "partitions", "table"]
 """What a commit changed, told to downstream readers: single rows (all in the files added with ``dataChange``),
@@ -205,43 +202,37 @@ def commit(
         TableError: Delta or the store refuses the commit for good.
     """
 
-    def attempt() -> int:
-        # A rebase stays where it is for the attempts after it: the fence holds from that handle on.
-        nonlocal handle, stamp
-        for rebases_left in range(_REBASES, -1, -1):
-            try:
-                send = partial(_commit_once, handle, schema_json, partition_by, changes, stamp)
-                return _settled_once(handle, stamp, send)
-            except TableConflictError:
-                rebased = _rebased(handle, changes, stamp) if rebases_left else None
-                if rebased is None:
-                    raise
-                handle, stamp = rebased
-        raise AssertionError("the last try returns or raises")
-
-    return _retried(handle, attempt, retry)
+    for rebases_left in range(MOST_RACES, -1, -1):
+        send = partial(_commit_once, handle, schema_json, partition_by, changes, stamp)
+        try:
+            return settled(handle, stamp, send, retry)
+        except TableConflictError:
+            rebased = _rebased(handle, changes, stamp) if rebases_left else None
+            if rebased is None:
+                raise
+            handle, stamp = rebased
+    raise AssertionError("the last try returns or raises")
 
 
-def settled(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
+def settled(handle: TableHandle, stamp: Stamp, send: Callable[[], object], retry: Retry | None = None) -> int:
     """Make a commit with ``stamp`` that is never rebased, and return the version it made, whatever the answer was.
 
     Raises:
         FencedError, TableConflictError, TableError: as :func:`commit` does.
     """
-    return _retried(handle, lambda: _settled_once(handle, stamp, send))
-
-
-def _retried(handle: TableHandle, attempt: Callable[[], int], retry: Retry | None = None) -> int:
     policy = retry or Retry(handle.location.retry)
     # Conflicts are not waited for: whoever met one has to look at the table first.
     return policy.call(
-        attempt, f"the commit to {handle.location.uri}", again=lambda error: isinstance(error, StoreUnreachableError)
+        lambda: _settled_once(handle, stamp, send),
+        f"the commit to {handle.location.uri}",
+        again=lambda error: isinstance(error, StoreUnreachableError),
     )
 
 
 def _settled_once(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
+    look = partial(_landed, handle, stamp)
     try:
-        landed = attempted(handle, send, lambda: _landed(handle, stamp), "the commit")
+        version = attempted(handle, send, look, "the commit")
     except StoreUnreachableError:
         raise
     except TableError as error:
@@ -253,7 +244,15 @@ def _settled_once(handle: TableHandle, stamp: Stamp, send: Callable[[], object])
             fix = "run the node again; nothing was written"
             raise TableConflictError(error.message, fix=fix, uri=handle.location.uri) from error
         raise
-    return landed or looked_for(handle, lambda: _own_version(handle, stamp))
+    if version is None:
+        version = looked_for(handle, look)
+    if version is None:
+        raise TableError(
+            f"the commit {stamp.write_id} to {handle.location.uri} was acknowledged and is not in the table's log",
+            fix="something rewrote the table's log; look at its history before running the node again",
+            uri=handle.location.uri,
+        )
+    return version
 
 
 def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[TableHandle, Stamp] | None:
@@ -357,17 +356,6 @@ def _fenced(stamp: Stamp, rival: CommittedStamp | None) -> FencedError:
         winner=winner,
         run_id=stamp.facts.get("run_id"),
     )
-
-
-def _own_version(handle: TableHandle, stamp: Stamp) -> int:
-    own = _stamp_numbered(TableHandle.open_once(handle.location), stamp)
-    if own is None or own.write_id != stamp.write_id:
-        raise TableError(
-            f"the commit {stamp.write_id} to {handle.location.uri} was acknowledged and is not in the table's log",
-            fix="something rewrote the table's log; look at its history before running the node again",
-            uri=handle.location.uri,
-        )
-    return own.version
 
 
 def _stamp_numbered(handle: TableHandle, stamp: Stamp) -> CommittedStamp | None:

@@ -94,6 +94,11 @@ def commit_text(location: Location, version: int) -> str | None:
             return None
 
 
+def actions_of(text: str) -> list[dict[str, Any]]:
+    """The actions in the text of one commit."""
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
 def _stored_text(location: Location, name: str) -> str:
     # By deltalake's own client: its errors are known here, and no SDK of a cloud is needed.
     from deltalake.fs import DeltaStorageHandler

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,8 +12,10 @@ from urllib.parse import unquote
 import fsspec
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.changes import read_commit
 from odi_assets.delta.compaction import Compaction, bins, compact
+from odi_assets.delta.errors import StoreAccessError, StoreUnreachableError
+from odi_assets.delta.history import actions_of, commit_text
+from odi_assets.delta.restore import presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 
@@ -106,7 +108,7 @@ def _size(handle: TableHandle) -> Size:
 
 
 def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str, ...], int]:
-    exists = _presence(location)
+    exists = presence(location)
     gone: dict[str, int] = {}
     # Deltalake's lite vacuum takes what left the table, its full one also what never joined it.
     for hours, full in ((options.retain_hours, False), (max(options.retain_hours, ORPHAN_HOURS), True)):
@@ -167,16 +169,15 @@ def _log_files(location: Location) -> list[str]:
 
 def rewindable_from(handle: TableHandle) -> int:
     """The oldest version that can still be read: the log tells it, and no file of it has been deleted."""
-    exists = _presence(handle.location)
+    exists = presence(handle.location)
     oldest = newest = handle.table.version()
     for version in range(newest, -1, -1):
-        try:
-            actions = read_commit(handle.location, version)
-        except TableError:
+        text = commit_text(handle.location, version)
+        if text is None:
             break
         oldest = version
         # Versions before this commit need the files that it removed.
-        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions):
+        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions_of(text)):
             break
     while oldest < newest and not _opens(handle.location, oldest):
         oldest += 1
@@ -187,13 +188,7 @@ def _opens(location: Location, version: int) -> bool:
     # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
     try:
         return TableHandle.open(location, version).exists
+    except (StoreUnreachableError, StoreAccessError):
+        raise
     except TableError:
         return False
-
-
-def _presence(location: Location) -> Callable[[str], bool]:
-    if location.is_local:
-        return lambda path: (location.local_path / path).exists()
-    filesystem, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
-    known = {path[len(root.rstrip("/")) + 1 :] for path in filesystem.find(root)}
-    return lambda path: path in known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import fsspec
 
@@ -58,10 +58,17 @@ def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:
 
 def missing_files(location: Location, files: Sequence[LiveFile]) -> list[str]:
     """Paths of those ``files`` that the store does not hold (any more)."""
-    if location.is_local:
-        return [file.path for file in files if not (location.local_path / file.path).exists()]
+    if location.is_local or len(files) >= _LISTED_FROM:
+        exists = presence(location)
+        return [file.path for file in files if not exists(file.path)]
     filesystem, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
-    if len(files) < _LISTED_FROM:
-        return [file.path for file in files if not filesystem.exists(f"{root}/{file.path}")]
-    there = {str(path).removeprefix(f"{root.rstrip('/')}/") for path in filesystem.find(root)}
-    return [file.path for file in files if file.path not in there]
+    return [file.path for file in files if not filesystem.exists(f"{root}/{file.path}")]
+
+
+def presence(location: Location) -> Callable[[str], bool]:
+    """Tells of paths relative to a table whether there is such a file; those of a remote store are listed once."""
+    if location.is_local:
+        return lambda path: (location.local_path / path).exists()
+    filesystem, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
+    known = {str(path).removeprefix(f"{root.rstrip('/')}/") for path in filesystem.find(root)}
+    return known.__contains__

@@ -21,7 +21,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_RACES = 20
-"""How often work is begun that other processes overtake, before the error is told or the policy's waits begin."""
+"""How often the same work is begun that other processes overtake. It is the only such number: whoever loses more races
+raises its error, which the caller may answer by computing anew, or the policy by waiting."""
 _RACE_SECONDS = 0.005
 
 

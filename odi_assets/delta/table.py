@@ -82,7 +82,9 @@ class TableHandle:
         # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
         return raced(
             lambda: cls._opened(location, version, owner),
-            lost=lambda error: version is None and type(error) is owner.error,
+            lost=lambda error: (
+                version is None and type(error) is owner.error and not isinstance(error.__cause__, PermissionError)
+            ),
         )
 
     @classmethod

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from odi_assets.config.models import Connection, RetryConfig
 from odi_assets.connections.location import Location, resolve
+from odi_assets.delta import maintenance
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
 from odi_assets.delta.table import TableHandle
@@ -121,6 +122,20 @@ def test_the_log_is_read_by_deltalakes_own_client(store: dict[str, Any], table: 
     clouds.fail(store, "busy", 1000)
     with pytest.raises(StoreUnreachableError, match="reading the log"):
         list(handle.stamps())
+    clouds.fail(store, "busy", 0)
+
+
+def test_versions_that_cannot_be_looked_at_are_not_taken_for_gone(
+    store: dict[str, Any], table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        write(TableHandle.open(table), number)
+    handle = TableHandle.open(table)
+    monkeypatch.setattr(maintenance, "presence", lambda _location: lambda _path: True)
+    assert maintenance.rewindable_from(handle) == 0
+    clouds.fail(store, "busy", 1000)
+    with pytest.raises(StoreUnreachableError):
+        maintenance.rewindable_from(handle)
     clouds.fail(store, "busy", 0)
 
 

@@ -13,10 +13,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
+from odi_assets.delta.retry import Retry
 from odi_assets.errors import FencedError, StateError
 from odi_assets.state import StateStore, StateStoreProvider
 from odi_assets.state.delta import table as system_tables
 from odi_assets.state.store.log import COLUMNS, StoreTable, remove_before, store_files
+from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_store import held, opened
 
 
@@ -132,6 +134,24 @@ def test_a_commit_that_landed_although_its_answer_was_an_error_counts(
     assert store.has_committed
     assert provider.versions() == [1, 2, 3]
     assert held(tmp_path, 3)[b"a"] == b"3"
+
+
+@pytest.mark.parametrize("away", [1, 1_000_000])
+def test_a_commit_whose_outcome_was_unknown_is_looked_for_before_it_is_made_again(tmp_path: Path, away: int) -> None:
+    grown(tmp_path, 2)
+    provider = opened(tmp_path, retry=Retry(sleep=lambda _seconds: None))
+    store = prepared(provider, 2, a="3")
+    with faults.injected(faults.gone_after_the_commit(away)):
+        if away == 1:
+            assert store.commit() == 3
+        else:
+            with pytest.raises(StateError, match="it is not known whether a commit to"):
+                store.commit()
+    assert provider.versions() == [1, 2, 3]
+    assert held(tmp_path, 3)[b"a"] == b"3"
+    handle = StoreTable(Location(str(tmp_path / "store")), COLUMNS, ("version",)).open()
+    assert handle is not None
+    assert [one.low for one in store_files(handle)].count(3) == 1
 
 
 def test_changes_to_a_version_that_was_restored_away_are_refused(tmp_path: Path) -> None:

@@ -103,10 +103,11 @@ class HwmLog:
         with handle.calls("reading a system table"):
             entries = self._entries(handle, changes)
         added, texts = self._to_add(entries, changes)
-        last = row_of(added[-1], texts[-1])
         fences = [Transaction(self._fence_prefix + entry.key, entry.revision) for entry in entries]
         rows = COLUMNS.to_arrow(columns_of(added, texts))
-        return self.table.append(handle, rows, fences, lambda now: self._holds(now, last), (handle, entries))
+        return self.table.append(
+            handle, rows, fences, lambda now: self._holds(now, row_of(added[-1], texts[-1])), (handle, entries)
+        )
 
     def _to_add(self, entries: Sequence[HwmEntry], changes: Sequence[Change]) -> tuple[list[HwmEntry], list[str]]:
         """The revisions that the changes add, with the older ones that they bring along, and the JSON of the values."""

@@ -205,7 +205,7 @@ class SystemTable:
 
         Args:
             landed: whether the rows are in the table; asked when an answer was lost on its way.
-            result: returned as soon as they are.
+            result: returned as soon as they are; what the whole retried operation returns, for it may be its result.
 
         Raises:
             CommitConflict: nothing was written; look again.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,14 +81,7 @@ class JsonFile:
             StateError: it cannot be written; the document before it is there. Or it is there, and may not survive
                 a power cut: the message says so.
         """
-        scratch = self.path.with_name(f"{self.path.name}.tmp")
-        with writing(self.path):
-            with scratch.open("wb") as file:
-                file.write(_text(document).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(self.path)
-            sync_folder(self.path.parent)
+        replace_file(self.path, [_text(document).encode()])
 
     def malformed(self, part: str, why: str) -> StateError:
         """The error for a document that is JSON and still not ours; ``part`` is the path of the wrong key."""
@@ -152,6 +145,22 @@ def writing(path: Path) -> Iterator[None]:
             fix="check its folder, its permissions and the free space there; nothing was changed",
             path=str(path),
         ) from error
+
+
+def replace_file(path: Path, parts: Iterable[bytes]) -> None:
+    """Write the file at ``path`` so that after a crash either it or the one before is there.
+
+    Raises:
+        StateError: it cannot be written; the one before is there. Or it is there, and may not survive a power cut.
+    """
+    scratch = path.with_name(f"{path.name}.tmp")
+    with writing(path):
+        with scratch.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

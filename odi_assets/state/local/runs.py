@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.errors import StateError
-from odi_assets.state.local.file import sync_folder, writing
+from odi_assets.state.local.file import replace_file, sync_folder, writing
 from odi_assets.state.records import RunRecord
 
 _log = logging.getLogger(__name__)
@@ -83,14 +83,8 @@ class RunLines:
 
     def rewrite(self, keep: Iterable[RunRecord]) -> None:
         """Replace the file by ``keep``, given oldest first, each stamped as it is."""
-        scratch = self.path.with_name(f"{self.path.name}.tmp")
-        with writing(self.path):
-            with scratch.open("wb") as file:
-                file.writelines(_lines((record.to_row(record.environment) for record in keep), 0.0, together=False))
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(self.path)
-            sync_folder(self.path.parent)
+        rows = (record.to_row(record.environment) for record in keep)
+        replace_file(self.path, _lines(rows, 0.0, together=False))
 
     def _latest_end(self) -> float:
         for end, line in self._written_backwards():

@@ -207,7 +207,12 @@ class VersionLog:
             CommitConflict: nothing was written; look again.
             StateError: nothing was written: the store was restored or replaced, or cannot be written.
         """
-        return self.table.write(lambda handle: (handle, self.settled(handle, batch) or self._append(handle, batch)))
+
+        def attempt(handle: TableHandle) -> tuple[TableHandle, Commit]:
+            done = self.settled(handle, batch)
+            return self._append(handle, batch) if done is None else (handle, done)
+
+        return self.table.write(attempt)
 
     def settled(self, handle: TableHandle, batch: Batch) -> Commit | None:
         """The batch's commit if it has been made; None if it may be made now.
@@ -226,7 +231,7 @@ class VersionLog:
             return found[0]
         raise self._fenced(found[0] if found else None, latest, batch)
 
-    def _append(self, handle: TableHandle, batch: Batch) -> Commit:
+    def _append(self, handle: TableHandle, batch: Batch) -> tuple[TableHandle, Commit]:
         chain = batch.base.snapshot if batch.base else 0
         snapshot = batch.version - chain >= self._snapshot_every
         rows = batch.contents.items if snapshot else batch.draft.changes
@@ -247,7 +252,7 @@ class VersionLog:
             COLUMNS.to_arrow(by_column([header, *changes])),
             [Transaction(_FENCE, batch.version)],
             landed=lambda now: any(c.commit_id == batch.commit_id for c in self.commits(now, batch.version)),
-            result=commit,
+            result=(handle, commit),
         )
 
     def _require_base(self, latest: Commit | None, batch: Batch) -> None:
