@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
-from odi_assets.connections.location import Location
-from odi_assets.sources.marks import Mark, node_value, value_of_source
+from odi_assets.sources.marks import Mark, value_of_source
 from odi_assets.sources.registry import source_of, table_source
 from odi_assets.sources.source import Source, Target
 
@@ -35,31 +34,36 @@ def app_ids(key: NodeKey) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Node:
-    """One node of ``project``.
+    """One node of ``project``; make it with :meth:`of`.
 
-    Raises:
-        ConfigError: there is no such node.
+    Attributes:
+        state_key: the key of its HWM in state.
+        target: its table, as its sources see it.
+        partition_by: the columns that its table is partitioned by.
     """
 
     project: Project
     key: NodeKey
+    config: NodeConfig
+    state_key: str
+    target: Target
+    partition_by: tuple[str, ...]
+
+    @classmethod
+    def of(cls, project: Project, key: NodeKey) -> Node:
+        """The node ``key``.
+
+        Raises:
+            ConfigError: there is no such node.
+        """
+        config = project.node(key)
+        write, partition = config.write, config.partition
+        target = Target(str(key), project.target(key), write.mode.traits, bool(write.keys))
+        partition_by = write.partition_by or ((partition.column,) if partition else ())
+        return cls(project, key, config, state_key(key, config), target, partition_by)
 
     def __str__(self) -> str:
         return str(self.key)
-
-    @cached_property
-    def config(self) -> NodeConfig:
-        return self.project.node(self.key)
-
-    @cached_property
-    def location(self) -> Location:
-        """The node's Delta table."""
-        return self.project.target(self.key)
-
-    @property
-    def state_key(self) -> str:
-        """The key of its HWM in state."""
-        return state_key(self.key, self.config)
 
     @property
     def command(self) -> str:
@@ -67,46 +71,28 @@ class Node:
         return f"{self.key.pipeline} --node {self.key.node}"
 
     @cached_property
-    def target(self) -> Target:
-        """Its table, as its sources see it."""
-        write = self.config.write
-        return Target(str(self.key), self.location, write.mode.traits, bool(write.keys))
-
-    @cached_property
     def sources(self) -> tuple[Source, ...]:
-        """What its ``read`` names, then its inputs."""
+        """What its ``read`` names, then its inputs.
+
+        Raises:
+            ConfigError: a connection cannot be resolved.
+        """
         config, project = self.config, self.project
         found = [] if config.read is None else [source_of(config.read, self.target, project.location)]
         for name, given in config.inputs.items():
             upstream = project.graph.resolve(self.key, given.node)
-            found.append(table_source(name, str(upstream), self.target, given.incremental, project.target(upstream)))
+            table = project.target(upstream)
+            found.append(table_source(name, str(upstream), self.target, given.incremental, table))
         return tuple(found)
 
     @cached_property
     def following(self) -> tuple[str, ...]:
-        """The names of the sources that keep a mark."""
+        """The names of the sources that keep a mark; none for a node that keeps no HWM."""
         return tuple(source.name for source in self.sources if source.follows)
 
-    @property
-    def remembers(self) -> bool:
-        """Whether the node keeps an HWM."""
-        return bool(self.following)
-
-    @property
     def waits_for(self) -> tuple[NodeKey, ...]:
         """The nodes of ``depends_on``: they run first, and what this node takes from them is not ours to see."""
         return tuple(self.project.graph.resolve(self.key, name) for name in self.config.depends_on)
-
-    @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """The columns that its table is partitioned by."""
-        if self.config.write.partition_by:
-            return self.config.write.partition_by
-        return (self.config.partition.column,) if self.config.partition else ()
-
-    def hwm(self, marks: Mapping[str, Mark]) -> Any:
-        """The node's HWM, as state stores it, of the marks of its sources."""
-        return node_value(marks, self.following)
 
     def marks(self, hwm: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> dict[str, Mark]:
         """The marks of its sources that a stored HWM holds.

@@ -142,11 +142,11 @@ def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
     """Say what the node of ``key`` will do at its next run, from ``wanted`` on; None or a tombstone: from the start."""
     from odi_assets.nodes.node import Node
 
-    nodes = (Node(project, name) for name in project.graph.nodes)
+    nodes = (Node.of(project, name) for name in project.graph.nodes)
     found = next((node for node in nodes if node.state_key == key), None)
     if found is None:
         warn_if_unused(project, key)
-    elif not found.remembers:
+    elif not found.following:
         note(f"warning: {found} reads everything at each run, and has no use for a high-water mark")
     elif wanted is None or wanted.deleted or wanted.value is None:
         note(f"The next run of {found} reads everything, and replaces its table.")

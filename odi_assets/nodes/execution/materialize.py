@@ -135,7 +135,7 @@ def write_spec(plan: NodePlan) -> WriteSpec:
     return WriteSpec(
         plan.write.mode,
         write.keys,
-        plan.node.partition_columns,
+        plan.node.partition_by,
         None if replaced is None else tuple({replaced.column: value} for value in replaced.values),
         write.schema_policy,
         write.delete_when,

@@ -82,8 +82,8 @@ def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord
 def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecord) -> str | None:
     if code_version(project, key) != last.code_version:
         return "its code or configuration changed"
-    node = Node(project, key)
-    target = table_change(last.metrics.get(TARGET), TableHandle.open(node.location))
+    node = Node.of(project, key)
+    target = table_change(last.metrics.get(TARGET), TableHandle.open(node.target.location))
     if target is not None:
         return f"its table changed: {target}"
     hwm = state.get_hwm(node.state_key)
@@ -93,7 +93,7 @@ def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecor
     for source in node.sources:
         if (text := source.change_since(inputs.get(source.name))) is not None:
             return f"{source.label} changed: {text}"
-    for other in node.waits_for:
+    for other in node.waits_for():
         if (text := table_change(inputs.get(str(other)), TableHandle.open(project.target(other)))) is not None:
             return f"{other}, which it depends on, changed: {text}"
     return None

@@ -14,7 +14,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
-from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text
+from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text, node_value
 from odi_assets.sources.reads import PlannedRead, Read
 from odi_assets.sources.snapshot import Partitions
 
@@ -111,7 +111,7 @@ class NodePlan:
                 return UNRESOLVED
             if read.after is not None:
                 marks[read.name] = read.after
-        return self.node.hwm(marks)
+        return node_value(marks, self.node.following)
 
     @property
     def _following(self) -> list[PlannedRead]:

@@ -31,8 +31,8 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         TargetBehindStateError: state knows an HWM, and the target that should hold its rows is gone or older.
         IncrementError, SourceError, TableError: a source cannot be planned.
     """
-    node = Node(project, key)
-    target = TableHandle.open(node.location)
+    node = Node.of(project, key)
+    target = TableHandle.open(node.target.location)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     fence = app_id(key) if request.bounds is None else range_app_id(key)
     plan = NodePlan(
@@ -42,7 +42,7 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         start,
         WritePlan(node.config.write.mode, fence, target.transaction_number(fence) + 1),
         reads=(),
-        waited={str(other): table_position(TableHandle.open(project.target(other))) for other in node.waits_for},
+        waited={str(other): table_position(TableHandle.open(project.target(other))) for other in node.waits_for()},
     )
     if request.bounds is not None:
         return planned_range(plan, request.bounds)
@@ -61,9 +61,9 @@ def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:
         StateError: nothing tells any more up to where the table was loaded.
     """
     require_target(node, start, target)
-    if not node.config.write.mode.traits.takes_rows_again and node.remembers:
+    if not node.config.write.mode.traits.takes_rows_again and node.following:
         require_memory(node, start, target)
-    return start.hwm is None and node.remembers and holds_rows_of_runs(node, target)
+    return start.hwm is None and bool(node.following) and holds_rows_of_runs(node, target)
 
 
 def holds_rows_of_runs(node: Node, target: TableHandle) -> bool:

@@ -78,7 +78,7 @@ def require_ranges(project: Project, keys: Iterable[NodeKey], bounds: Bounds) ->
     wrong: list[ConfigError] = []
     for key in keys:
         try:
-            _partitions_within(Node(project, key), bounds)
+            _partitions_within(Node.of(project, key), bounds)
         except ConfigError as error:
             wrong.append(error)
     if len(wrong) == 1:

@@ -24,11 +24,11 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     Raises:
         StateConflictError: somebody else changed the HWM since.
     """
-    node = Node(project, key)
+    node = Node.of(project, key)
     entry = state.get_entry(node.state_key)
     if entry is None:
         return None
-    target = TableHandle.open(node.location)
+    target = TableHandle.open(node.target.location)
     if target.exists and missing_files(target.location, target.live_files):
         forget_missing_files(target)
         target = target.refreshed()

@@ -72,8 +72,8 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
 
 
 def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
-    node = Node(project, key)
-    target = TableHandle.open(node.location)
+    node = Node.of(project, key)
+    target = TableHandle.open(node.target.location)
     yield from _hwm(node, state, target)
     yield from _files(key, target)
     yield from _history(project, state, key, target)
@@ -82,7 +82,7 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:
-    if not node.remembers:
+    if not node.following:
         return
     recovery = find_recovery(node.project, state, node.key)
     if recovery is not None:
@@ -182,7 +182,7 @@ def _rows_without_commit(
     last = next((row for row in rows if row.status.succeeded and row.table_version is not None), None)
     if last is None or last.table_version is None or last.table_version <= _version(target):
         return
-    entry = state.get_entry(Node(project, key).state_key)
+    entry = state.get_entry(Node.of(project, key).state_key)
     if entry is not None and (not target.exists or entry.updated_at > last.timestamp):
         # What became of the table is said of its HWM, or was accepted.
         return

@@ -18,7 +18,7 @@ def hwm_at(node: Node, state: StateBackend, handle: TableHandle) -> CommittedHwm
     Raises:
         StateError: neither the table's log nor state goes back so far.
     """
-    if not node.remembers:
+    if not node.following:
         return None
     stamp = handle.last_stamp(app_id(node.key), carrying="hwm")
     undone = None if stamp is None else undone_since(stamp.version, handle)

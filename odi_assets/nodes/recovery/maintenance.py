@@ -32,7 +32,7 @@ def maintain_node(
     handle = TableHandle.open(location)
     if not handle.exists:
         return None
-    why = _needed_for(Node(project, key), state, handle)
+    why = _needed_for(Node.of(project, key), state, handle)
     done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
     swept = ledger.sweep(location, timedelta(hours=max(options.retain_hours, ORPHAN_HOURS)), dry_run=options.dry_run)
     return replace(

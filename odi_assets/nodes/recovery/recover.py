@@ -50,11 +50,11 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
     Raises:
         ConfigError: there is no such node.
     """
-    node = Node(project, key)
-    if not node.remembers:
+    node = Node.of(project, key)
+    if not node.following:
         return None
     entry = state.get_entry(node.state_key, deleted=True)
-    stamp = unrecorded_stamp(node, entry, TableHandle.open(node.location))
+    stamp = unrecorded_stamp(node, entry, TableHandle.open(node.target.location))
     if stamp is None:
         return None
     standing = entry if entry is not None and not entry.deleted else None
@@ -77,7 +77,7 @@ def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> No
     Raises:
         StateConflictError: somebody else changed it since; their value stays.
     """
-    name = Node(project, found.key).state_key
+    name = Node.of(project, found.key).state_key
     if found.hwm_after is None:
         state.delete_hwm(name)
         return

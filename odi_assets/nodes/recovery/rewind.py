@@ -169,7 +169,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
             node=str(key),
             version=version,
         )
-    node = Node(project, key)
+    node = Node.of(project, key)
     return Rewind(
         key,
         handle,
@@ -195,7 +195,7 @@ def apply_rewind(project: Project, state: StateBackend, plan: RewindPlan) -> lis
 def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -> int:
     run = RunInfo(run_id, REWIND)
     fence = app_id(rewind.key)
-    node = Node(project, rewind.key)
+    node = Node.of(project, rewind.key)
     stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(node, rewind, run_id).to_json())
     # A bounded run in flight began from rows that are about to leave.
     ranges = range_app_id(rewind.key)
@@ -213,7 +213,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
 
 
 def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
-    entry, remembers = rewind.entry, node.remembers
+    entry, remembers = rewind.entry, node.following
     return CommitFacts(
         node=str(node),
         run_id=run_id,
@@ -227,7 +227,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
 
 
 def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run_id: str) -> None:
-    if not node.remembers:
+    if not node.following:
         return
     name = node.state_key
     if rewind.hwm_after is None:
