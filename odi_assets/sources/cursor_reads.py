@@ -13,9 +13,9 @@ from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import cursor_type, fitting
-from odi_assets.sources.cursor.window import Window, range_window, require_time_cursor, shown, window_above
+from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, Overlap, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:

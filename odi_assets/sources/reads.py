@@ -18,6 +18,8 @@ from odi_assets.sources.snapshot import Partitions, Snapshot
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.sources.cursor.window import Overlap
+
 
 @dataclass(frozen=True)
 class Affected:
@@ -35,19 +37,6 @@ class Affected:
 
     def __or__(self, other: Affected) -> Affected:
         return Affected(self.values | other.values, self.by_rows or other.by_rows, self.everything or other.everything)
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """Rows of a read may be in the target already: by what a row is known beside its keys, and where to look.
-
-    Attributes:
-        columns: the cursor, and its fallback.
-        lower: rows of the read have a cursor in the first of ``columns`` that is no lower; None: look everywhere.
-    """
-
-    columns: tuple[str, ...]
-    lower: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)

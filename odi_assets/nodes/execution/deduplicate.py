@@ -10,7 +10,7 @@ from odi_assets.delta.table import LiveFile
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.cursor.columns import least
-from odi_assets.sources.reads import Overlap
+from odi_assets.sources.cursor.window import Overlap
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import read_files
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def without_loaded(df: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFrame | None:
+def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame | None:
     """``df`` less the rows that the target holds; None if that leaves none of an increment that moves no HWM.
 
     A row is known by its keys and its cursor: a row that changed has a later cursor, and is appended as what it is, a
@@ -29,16 +29,12 @@ def without_loaded(df: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> Da
     Raises:
         IncrementError: the rows or the target lack a key or the cursor.
     """
-    overlaps = [read.overlap for read in plan.reads if read.overlap is not None]
-    traits = plan.write.mode.traits
-    if not overlaps or not traits.keeps_stored_rows:
-        return df
     moves = any(read.moves for read in plan.reads)
-    if moves and traits.keyed:
+    if moves and plan.write.mode.traits.keyed:
         # The write itself looks for the keys, and in fewer files.
         return df
     if plan.target.exists and plan.node.config.write.keys:
-        df = _unknown(df, plan, overlaps[0], spark)
+        df = _unknown(df, plan, overlap, spark)
     return None if not moves and df.isEmpty() else df
 
 

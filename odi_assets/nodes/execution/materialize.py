@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.commit import Stamp
 from odi_assets.errors import StateConflictError, TableConflictError
-from odi_assets.nodes.execution.deduplicate import without_loaded
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
@@ -61,25 +60,33 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     if plan.nothing_new:
         return NoRows(plan)
     with unreadable_files_named(str(plan.key)):
-        return _compute(plan, spark)
+        resolved = resolve(plan, spark)
+        if resolved.nothing_new:
+            return NoRows(resolved)
+        counts = RowCounts.of(resolved)
+        sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+        fresh = _new_rows(_transformed(resolved, sources, spark), resolved, spark)
+        if fresh is None:
+            drop_views(spark, sources)
+            return NoRows(resolved.with_nothing_new())
+        counts.keep_those_in(fresh)
+        return Rows(resolved, fresh, counts)
 
 
-def _compute(plan: NodePlan, spark: SparkSession) -> Computed:
-    resolved = resolve(plan, spark)
-    if resolved.nothing_new:
-        return NoRows(resolved)
-    node, within = resolved.node, resolved.write.within
-    counts = RowCounts.of(resolved)
-    sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+def _transformed(plan: ResolvedPlan, sources: Mapping[str, DataFrame], spark: SparkSession) -> DataFrame:
+    node, within = plan.node, plan.write.within
     df = transformed(spark, node.config, node.project.root, sources, str(node))
-    if within is not None and within.column in df.columns:
-        df = df.where(within.condition(df))
-    fresh = without_loaded(df, resolved, spark)
-    if fresh is None:
-        drop_views(spark, sources)
-        return NoRows(resolved.with_nothing_new())
-    counts.keep_those_in(fresh)
-    return Rows(resolved, fresh, counts)
+    return df.where(within.condition(df)) if within is not None and within.column in df.columns else df
+
+
+def _new_rows(df: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFrame | None:
+    """``df`` less what the target holds already; None if that leaves none of an increment that moves no HWM."""
+    overlaps = [read.overlap for read in plan.reads if read.overlap is not None]
+    if not overlaps or not plan.write.mode.traits.keeps_stored_rows:
+        return df
+    from odi_assets.nodes.execution.deduplicate import without_loaded
+
+    return without_loaded(df, plan, overlaps[0], spark)
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:

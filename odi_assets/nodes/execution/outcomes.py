@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,12 +31,9 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         "bytes_written": written.bytes_written,
         "mode": plan.write.mode.value,
         "inputs": plan.inputs,
-        "target": _left_at(plan, written),
+        "target": {"table_id": _table_id(plan, written), "version": written.version},
         **_told(plan, written),
     }
-    excluded = sum(read.excluded for read in plan.reads)
-    if excluded:
-        metrics["rows_without_cursor"] = excluded
     return NodeResult(
         plan.key,
         RunStatus.SUCCESS,
@@ -123,33 +119,27 @@ def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     """What only some writes have to tell."""
     if written.columns_ignored:
         _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
-    told: dict[str, Any] = {"rows_deleted": written.rows_deleted} if plan.node.config.write.delete_when else {}
+    excluded = sum(read.excluded for read in plan.reads)
+    told: dict[str, Any] = {"rows_without_cursor": excluded} if excluded else {}
+    told |= {"rows_deleted": written.rows_deleted} if plan.node.config.write.delete_when else {}
     if written.columns_added:
         told["columns_added"] = list(written.columns_added)
     if written.columns_ignored:
         told["columns_ignored"] = list(written.columns_ignored)
-    emptied = _emptied(plan, written)
+    emptied = 0
+    if plan.request.bounds is not None and not written.rows_written and written.rows_total is not None:
+        emptied = max(0, (plan.target.rows or 0) - written.rows_total)
     if emptied:
         told["rows_removed"] = emptied
-        _log.warning(
-            "%s: its sources have no rows %s: what its table had there is gone, %s",
-            plan.key,
-            plan.request.bounds,
-            f"{emptied:,} row{'' if emptied == 1 else 's'}",
-        )
+        rows = f"{emptied:,} row{'' if emptied == 1 else 's'}"
+        told_of = plan.key, plan.request.bounds, rows
+        _log.warning("%s: its sources have no rows %s: what its table had there is gone, %s", *told_of)
     return told
 
 
-def _emptied(plan: NodePlan, written: WriteResult) -> int:
-    """How many rows a range lost for which the sources have none any more."""
-    if plan.request.bounds is None or written.rows_written or written.rows_total is None:
-        return 0
-    return max(0, (plan.target.rows or 0) - written.rows_total)
-
-
-def _left_at(plan: NodePlan, written: WriteResult) -> Mapping[str, Any]:
+def _table_id(plan: NodePlan, written: WriteResult) -> str:
     made = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
-    return {"table_id": made.table_id, "version": written.version}
+    return made.table_id
 
 
 def _partition_column(plan: NodePlan) -> str | None:

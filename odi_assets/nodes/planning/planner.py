@@ -12,7 +12,6 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id, range_app_id
 from odi_assets.nodes.planning.increment import planned_increment
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
-from odi_assets.nodes.planning.range import planned_range
 from odi_assets.nodes.planning.start import Start, marks_of, require_memory, start_of
 from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
@@ -45,6 +44,8 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         waited={str(other): table_position(TableHandle.open(project.target(other))) for other in node.waits_for()},
     )
     if request.bounds is not None:
+        from odi_assets.nodes.planning.range import planned_range
+
         return planned_range(plan, request.bounds)
     if request.full_refresh or _starts_over(node, start, target):
         return _full_refresh(plan)

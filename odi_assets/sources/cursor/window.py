@@ -50,6 +50,19 @@ class Window:
         return f"{low}{name}{high}{' or without a cursor' if self.nulls else ''}"
 
 
+@dataclass(frozen=True)
+class Overlap:
+    """Rows of a read may be in the target already: by what a row is known beside its keys, and where to look.
+
+    Attributes:
+        columns: the cursor, and its fallback.
+        lower: rows of the read have a cursor in the first of ``columns`` that is no lower; None: look everywhere.
+    """
+
+    columns: tuple[str, ...]
+    lower: Any = None
+
+
 def window_above(
     increment: StatefulIncrement, mark: CursorMark | None, kind: str, label: str, *, rows_are_known: bool
 ) -> Window:

@@ -90,8 +90,11 @@ def arrivals(
     now_ns = time.time_ns() if now_ns is None else now_ns
     files = [file for file in listed if file.size]
     loaded, parts, adopted = _loaded(base, table, files, mark, label)
-    unsettled = {file.path for file in files if _is_fresh(file, settle, now_ns)}
-    differing = [file for file in files if _differs(file, loaded.get(file.path))]
+    settle_ns = settle.total_seconds() * 1_000_000_000
+    # A time far ahead of ours is a wrong clock, not a file that is being written.
+    unsettled = {file.path for file in files if abs(now_ns - file.mtime_ns) < settle_ns}
+    seen = {path: (file.mtime_ns, file.size, file.etag) for path, file in loaded.items()}
+    differing = [file for file in files if (file.mtime_ns, file.size, file.etag) != seen.get(file.path)]
     looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
     other = {f.path for f in looked_at if f.path in loaded and not content.same_content(loaded[f.path], f)}
     gone = loaded.keys() - {file.path for file in files}
@@ -138,15 +141,6 @@ def _loaded(
         return {path: file for path, file in read.items() if file.size}, mark.parts, []
     adopted = content.with_digests(base, [file for file in files if file.cursor <= mark.cursor])
     return {file.path: file for file in adopted}, (), adopted
-
-
-def _is_fresh(file: SourceFile, settle: timedelta, now_ns: int) -> bool:
-    # A time far ahead of ours is a wrong clock, not a file that is being written.
-    return abs(now_ns - file.mtime_ns) < settle.total_seconds() * 1_000_000_000
-
-
-def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
-    return before is None or (file.mtime_ns, file.size, file.etag) != (before.mtime_ns, before.size, before.etag)
 
 
 def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -13,6 +14,8 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import SourceError
 
 _GLOB_CHARACTERS = "*?["
+# The rule of Spark's HadoopFSUtils.shouldFilterOutPathName (`_day=1` is a partition), and names that are no text.
+_LEFT_OUT = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?:/|$)|[^/]*\._COPYING_(?:/|$))|[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, order=True)
@@ -57,15 +60,16 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
         raise SourceError(f"{base.uri}/{pattern} cannot be listed: {error}", path=pattern) from error
     prefix = root_path.rstrip("/") + "/"
     files = (
-        SourceFile(_mtime_ns(info, filesystem), path.removeprefix(prefix), int(info.get("size") or 0), _etag(info))
+        SourceFile(
+            _mtime_ns(info, filesystem),
+            path.removeprefix(prefix),
+            int(info.get("size") or 0),
+            str(info.get("ETag") or info.get("etag") or "").strip('"'),
+        )
         for path, info in found.items()
-        if info.get("type") == "file" and not _is_hidden(path.removeprefix(prefix))
+        if info.get("type") == "file" and not _LEFT_OUT.search(path.removeprefix(prefix))
     )
     return sorted(files)
-
-
-def _etag(info: dict[str, Any]) -> str:
-    return str(info.get("ETag") or info.get("etag") or "").strip('"')
 
 
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
@@ -81,20 +85,3 @@ def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
     if isinstance(modified, int | float):
         return int(modified * 1_000_000_000)
     raise SourceError(f"{filesystem.protocol} gives no modification time for {info.get('name')}")
-
-
-def _is_hidden(path: str) -> bool:
-    return any(_is_hidden_name(part) for part in PurePosixPath(path).parts) or not _is_text(path)
-
-
-def _is_hidden_name(name: str) -> bool:
-    # The rule of Spark's HadoopFSUtils.shouldFilterOutPathName; `_day=1` is a partition.
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
