@@ -86,7 +86,7 @@ class Pipeline:
         from odi_assets.nodes.code_version import code_version
         from odi_assets.nodes.execution.materialize import commit, compute
         from odi_assets.nodes.history import attempts
-        from odi_assets.nodes.history.record import record
+        from odi_assets.nodes.history.attempts import record
         from odi_assets.nodes.result import RunInfo
 
         key = NodeKey("p", node)

@@ -10,7 +10,6 @@ from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, delta_io_manager
 from odi_assets.orchestration.assets.nodes import node_asset
-from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory
@@ -36,6 +35,7 @@ def build_definitions(
         ConfigError: the project file asks for something that Dagster cannot show.
     """
 
+    from odi_assets.orchestration.assets.sources import Sources
     from odi_assets.orchestration.automation.sensors import new_data_sensor
 
     sources = Sources(project)
@@ -65,12 +65,11 @@ def build_job(
     listener: Listener | None = None,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.JobDefinition:
-    """The job of one pipeline by itself, for a run from the shell: the other pipelines cost it nothing.
+    """The job of one pipeline by itself, for a run from the shell: nothing in it is for looking at.
 
     Args as of :func:`build_definitions`.
     """
-    sources = Sources(project)
-    nodes = [node_asset(project, key, sources) for key in project.graph.order(pipeline)]
+    nodes = [node_asset(project, key) for key in project.graph.order(pipeline)]
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     return pipeline_jobs(project, [config], nodes, resources(project, listener), loggers)[pipeline]
 

@@ -18,6 +18,20 @@ STORAGE_KIND = "delta"
 NO_HWM = "none"
 
 
+def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
+    """What Dagster shows of a node's asset: kinds, owner, tags, description and metadata."""
+    node = project.node(key)
+    pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
+    owner = node.owner or pipeline.owner or project.config.owner
+    return {
+        "kinds": {"spark", "delta", *([node.read.format.value] if node.read else [])},
+        "owners": [owner] if owner else [],
+        "tags": dict.fromkeys([*pipeline.tags, *node.tags], ""),
+        "description": description(project, key),
+        "metadata": definition_metadata(project, key),
+    }
+
+
 def description(project: Project, key: NodeKey) -> str:
     """The node's own description, then how it makes its rows, as Markdown."""
     node = project.node(key)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.execution.materialize import commit, compute
 from odi_assets.nodes.history import attempts
-from odi_assets.nodes.history.record import record
+from odi_assets.nodes.history.attempts import record
 from odi_assets.nodes.result import RunInfo
 from odi_assets.orchestration.runs.reconcile import reconcile
 from odi_assets.state.records import RunStatus

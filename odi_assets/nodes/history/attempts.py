@@ -1,4 +1,6 @@
-"""Attempts that have begun and have no row of run history yet: one small file each, beside the project's local state.
+"""Attempts of nodes, from their begin to their row of run history.
+
+An attempt that has begun is noted in a small file beside the project's local state.
 
 A row is written as an attempt ends, so an attempt that is killed leaves none. Its file says that there was one. The
 files cost no commit, and are not synced to disk: they have to outlive a process, and what a power cut takes along is
@@ -12,7 +14,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +23,9 @@ from filelock import FileLock
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunRecord
 from odi_assets.util.process import own_process
 
 FOLDER = Path(".odibi") / "in_flight"
@@ -81,6 +85,44 @@ def end(project: Project, key: NodeKey, run_id: str, attempt: int) -> None:
         _file(project, key, run_id, attempt).unlink(missing_ok=True)
     except OSError as error:
         _log.info("%s: the note of attempt %d of run %s stays: %s", key, attempt, run_id, error)
+
+
+def record(
+    project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
+) -> None:
+    """Write the node's row of run history, and forget that the attempt is open."""
+    ended = datetime.now(UTC)
+    state.record_runs(
+        [
+            RunRecord(
+                run_id=run.run_id,
+                project=project.config.project,
+                pipeline_name=result.key.pipeline,
+                node_name=result.key.node,
+                status=result.status,
+                rows_processed=result.rows_written,
+                duration_ms=int(result.seconds * 1000),
+                metrics={
+                    **result.metrics,
+                    "rows_read": result.rows_read,
+                    "rows_written": result.rows_written,
+                    "increment": result.increment,
+                },
+                environment=project.environment,
+                timestamp=ended,
+                started_at=run.started_at,
+                partition_key=partition_key,
+                trigger=run.trigger,
+                attempt=run.attempt,
+                hwm_before=result.hwm_before,
+                hwm_after=result.hwm_after,
+                table_version=result.table_version,
+                code_version=run.code_version,
+                error=result.error,
+            )
+        ]
+    )
+    end(project, result.key, run.run_id, run.attempt)
 
 
 def open_attempts(project: Project) -> list[Attempt]:

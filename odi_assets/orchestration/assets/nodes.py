@@ -11,7 +11,6 @@ import dagster as dg
 from pydantic import Field
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import NodeConfig
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.materialize import NoRows, compute
 from odi_assets.nodes.planning.planner import plan_node
@@ -21,7 +20,7 @@ from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPAR
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
-from odi_assets.orchestration.metadata import definition_metadata, description
+from odi_assets.orchestration.metadata import definition_attributes
 from odi_assets.orchestration.naming import asset_key, op_name
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import RunHistory
@@ -44,9 +43,16 @@ class NodeResources(Protocol):
     run_history: RunHistory
 
 
-def node_asset(project: Project, key: NodeKey, sources: Sources) -> dg.AssetsDefinition:
-    """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline."""
+def node_asset(project: Project, key: NodeKey, sources: Sources | None = None) -> dg.AssetsDefinition:
+    """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline.
+
+    Args:
+        sources: the project's sources, for an asset that is to be looked at: with its lineage, owner, tags and
+            description. None makes one that is only to be run.
+    """
     node = project.node(key)
+    shown: dict[str, Any] = {} if sources is None else definition_attributes(project, key)
+    above = [] if sources is None else sources.of(key)
     with warnings.catch_warnings():
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -56,20 +62,16 @@ def node_asset(project: Project, key: NodeKey, sources: Sources) -> dg.AssetsDef
             key=asset_key(key),
             op_tags=None,
             group_name=key.pipeline,
-            kinds=_kinds(node),
-            owners=_owners(project, key),
-            tags=dict.fromkeys(_tags(project, key), ""),
-            description=description(project, key),
-            metadata=definition_metadata(project, key),
             code_version=code_version(project, key),
-            deps=[*map(asset_key, project.graph.upstream(key)), *sources.of(key)],
+            deps=[*map(asset_key, project.graph.upstream(key)), *above],
             partitions_def=partitions_definition(node.partition) if node.partition else None,
             backfill_policy=dg.BackfillPolicy.single_run() if node.partition else None,
             io_manager_key=IO_MANAGER,
             required_resource_keys={SPARK, STATE, HISTORY},
             pool=key.pipeline,
             dagster_type=dg.Any,
-        )(_step(project, key))
+            **shown,
+        )(_step(project, key))  # type: ignore[no-any-return]
 
 
 def _step(project: Project, key: NodeKey) -> Any:
@@ -86,7 +88,8 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     run = resources.run_history.start(key, context.retry_number, partition)
     plan = None
     try:
-        partitions = run_bounds(context, project.node(key).partition)
+        partition_config = project.node(key).partition
+        partitions = run_bounds(context, partition_config) if partition_config else None
         wanted = RunRequest.of_run(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
         if wanted.resume and resources.run_history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
@@ -108,19 +111,3 @@ def _partition_label(context: dg.AssetExecutionContext) -> str | None:
         return f"{context.partition_key_range.start}...{context.partition_key_range.end}"
     tags = context.run.tags
     return f"{tags[FROM_TAG]}...{tags[TO_TAG]}" if FROM_TAG in tags and TO_TAG in tags else None
-
-
-def _kinds(node: NodeConfig) -> set[str]:
-    kinds = {"spark", "delta"}
-    return kinds | {node.read.format.value} if node.read else kinds
-
-
-def _owners(project: Project, key: NodeKey) -> list[str]:
-    pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
-    owner = project.node(key).owner or pipeline.owner or project.config.owner
-    return [owner] if owner else []
-
-
-def _tags(project: Project, key: NodeKey) -> list[str]:
-    pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
-    return [*pipeline.tags, *project.node(key).tags]

@@ -13,8 +13,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.outcomes import failure
-from odi_assets.nodes.history.attempts import begin
-from odi_assets.nodes.history.record import record
+from odi_assets.nodes.history.attempts import begin, record
 from odi_assets.nodes.history.resume import last_rows, left_out, verdict
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
