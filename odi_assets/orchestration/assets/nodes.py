@@ -57,7 +57,7 @@ def node_asset(project: Project, key: NodeKey, sources: Sources | None = None) -
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        return dg.asset(
+        made: dg.AssetsDefinition = dg.asset(
             name=None,
             key=asset_key(key),
             op_tags=None,
@@ -71,7 +71,8 @@ def node_asset(project: Project, key: NodeKey, sources: Sources | None = None) -
             pool=key.pipeline,
             dagster_type=dg.Any,
             **shown,
-        )(_step(project, key))  # type: ignore[no-any-return]
+        )(_step(project, key))
+        return made
 
 
 def _step(project: Project, key: NodeKey) -> Any:
