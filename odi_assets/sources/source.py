@@ -80,6 +80,14 @@ class Source(ABC):
         """
 
     @abstractmethod
+    def position(self) -> Position:
+        """Where the source stands now: cheap, without Spark. It may stand at "nothing there".
+
+        Raises:
+            SourceError, TableError: it cannot be looked at.
+        """
+
+    @abstractmethod
     def change_since(self, then: Position | None) -> str | None:
         """How the source differs from a recorded position, in words; None if no row of it changed."""
 

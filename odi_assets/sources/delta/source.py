@@ -46,6 +46,9 @@ class DeltaTableSource(Source):
             path=self.location.uri,
         )
 
+    def position(self) -> Position:
+        return table_position(TableHandle.open(self.location))
+
     def change_since(self, then: Position | None) -> str | None:
         return table_change(then, TableHandle.open(self.location))
 

@@ -55,8 +55,11 @@ class LandingFiles(Source):
             )
         return self._snapshot(listed, [file for file in listed if file.size])
 
+    def position(self) -> Position:
+        return files_position(self._list())
+
     def change_since(self, then: Position | None) -> str | None:
-        now = files_position(self._list())
+        now = self.position()
         if then == now:
             return None
         if then is None or "files" not in then:
