@@ -8,7 +8,7 @@ from graphlib import CycleError
 from types import MappingProxyType
 
 from odi_assets.config.diagnostics.mistakes import closest
-from odi_assets.config.models import NodeConfig, ProjectConfig, RollingWindowIncrement
+from odi_assets.config.models import NodeConfig, ProjectConfig
 from odi_assets.errors import ConfigError
 from odi_assets.util.graphs import find_cycles, topological_order
 
@@ -128,8 +128,4 @@ def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | N
 
 def state_key(key: NodeKey, node: NodeConfig) -> str:
     """Return the key of a node's high-water mark: ``<pipeline>.<node>``, unless its increment gives a ``state_key``."""
-    increments = [node.read.incremental if node.read else None, *(given.incremental for given in node.inputs.values())]
-    for increment in increments:
-        if increment is not None and not isinstance(increment, RollingWindowIncrement) and increment.state_key:
-            return increment.state_key
-    return str(key)
+    return next((given for given in node.state_keys.values() if given), str(key))

@@ -1,4 +1,4 @@
-"""SQL that Spark cannot run, as far as that is beyond doubt without Spark.
+"""SQL that is not there or that Spark cannot run, as far as that is beyond doubt without Spark.
 
 To refuse a right query is worse than to let a wrong one through: Spark itself will refuse that. sqlglot does not know
 all of Spark's syntax, so a query that uses what it knows badly is not judged, and of its errors only those of the
@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odi_assets.config.checks.partial_project import PartialNode, PartialProject
-from odi_assets.config.diagnostics.mistakes import Mistake, closest
+from odi_assets.config.checks.view import ProjectView
+from odi_assets.config.diagnostics.mistakes import Mistake, about, closest
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -51,31 +51,33 @@ COMMANDS = frozenset(
 _OPENING = {")": "(", "]": "["}
 
 
-def broken_sql(project: PartialProject) -> Iterator[Mistake]:
-    """Find queries, in the project file or in files of their own, that Spark would not parse."""
+def wrong_queries(project: ProjectView) -> Iterator[Mistake]:
+    """Find queries, in the project file or in files of their own, that are not there or that Spark would not parse."""
     for node in project.nodes:
-        for key, sql in _queries(project, node):
-            mistake = sql if isinstance(sql, Mistake) else find_mistake(sql)
-            if mistake is not None:
-                yield replace(mistake, at=(*node.path, "transform", key))
+        transform = node.config.transform
+        if transform is not None and transform.sql is not None:
+            found = find_mistake(transform.sql)
+            if found is not None:
+                yield replace(found, at=(*node.path, "transform", "sql"))
+        if transform is not None and transform.sql_file is not None:
+            found = _mistake_of_file(transform.sql_file, project.root)
+            if found is not None:
+                yield replace(found, at=(*node.path, "transform", "sql_file"))
 
 
-def _queries(project: PartialProject, node: PartialNode) -> Iterator[tuple[str, str | Mistake]]:
-    if node.transform is None:
-        return
-    if node.transform.sql is not None:
-        yield "sql", node.transform.sql
-    file = project.root / node.transform.sql_file if node.transform.sql_file is not None else None
-    if file is not None and file.is_file():
-        yield "sql_file", _text(file)
-
-
-def _text(file: Path) -> str | Mistake:
+def _mistake_of_file(name: str, root: Path) -> Mistake | None:
+    file = root / name
+    if not file.is_file():
+        meant = closest(file.name, [other.name for other in file.parent.glob("*.sql")])
+        what = "is a folder" if file.is_dir() else "does not exist"
+        suggestion = name.removesuffix(file.name) + meant if meant else None
+        return about(name, f"{what}; files are looked for from the project file's folder", suggestion=suggestion)
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror}"
-        return Mistake(f"the file {reason}")
+        return find_mistake(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        return Mistake("the file is not UTF-8 text")
+    except OSError as error:
+        return Mistake(f"the file cannot be read: {error.strerror}")
 
 
 def find_mistake(sql: str) -> Mistake | None:

@@ -6,9 +6,8 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from odi_assets.config.checks.partial_project import PartialProject
+from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
-from odi_assets.config.models import SystemConfig
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 
 
@@ -25,10 +24,21 @@ class _Folder:
         return self.store == other.store and other.parts[: len(self.parts)] == self.parts
 
 
-def shared_folders(project: PartialProject) -> Iterator[Mistake]:
+def shared_folders(project: ProjectView) -> Iterator[Mistake]:
     """Find tables in the folder of another table: one would overwrite, or its vacuum delete, the other's files."""
+    folders = []
+    for path, name, text, owner in _paths(project, "write"):
+        connection = project.connection(name)
+        store: tuple[str, ...] = ("connection", name)
+        base = ""
+        if isinstance(connection, StoreConnection):
+            store, base = connection.store, connection.folder(project.root)
+        below = inside(text, base)
+        if below is not None:
+            whole = posixpath.normpath(posixpath.join("/", base, below))
+            folders.append(_Folder(store, tuple(part for part in whole.split("/") if part), path, owner))
     around: list[_Folder] = []
-    for folder in sorted(_folders(project)):
+    for folder in sorted(folders):
         while around and not around[-1].holds(folder):
             around.pop()
         if around:
@@ -45,20 +55,7 @@ def _overlap(one: _Folder, other: _Folder) -> str:
     return f"the table of {other.owner} is inside this folder, and a vacuum would delete it"
 
 
-def _folders(project: PartialProject) -> Iterator[_Folder]:
-    for path, name, text, owner in _paths(project, "write"):
-        connection = project.connection(name)
-        store: tuple[str, ...] = ("connection", name)
-        base = ""
-        if isinstance(connection, StoreConnection):
-            store, base = connection.store, connection.folder(project.root)
-        below = inside(text, base)
-        if below is not None:
-            whole = posixpath.normpath(posixpath.join("/", base, below))
-            yield _Folder(store, tuple(part for part in whole.split("/") if part), path, owner)
-
-
-def outside_paths(project: PartialProject) -> Iterator[Mistake]:
+def outside_paths(project: ProjectView) -> Iterator[Mistake]:
     """Find paths that lead out of their connection's folder, or that are URIs."""
     for path, name, text, _ in _paths(project, "read", "write"):
         connection = project.connection(name)
@@ -69,34 +66,29 @@ def outside_paths(project: PartialProject) -> Iterator[Mistake]:
             yield about(text, message, at=path)
 
 
-def _paths(project: PartialProject, *sections: str) -> Iterator[tuple[Path, str, str, str]]:
+def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, str, str]]:
     """Yield the paths in these sections of the nodes and in ``system``, with connection, text, and whose they are."""
     for node in project.nodes:
-        for section in sections:
-            connection, text = node.text(section, "connection"), node.text(section, "path")
-            if connection and text:
-                yield (*node.path, section, "path"), connection, text, f"node `{node.shown}`"
-    if project.system is not None:
-        for key, text in _system_paths(project.system):
-            yield ("system", key), project.system.connection, text, "`system`"
+        for name in sections:
+            section = getattr(node.config, name)
+            if section is not None and section.connection and section.path:
+                yield (*node.path, name, "path"), section.connection, section.path, f"node `{node.shown}`"
+    system = project.config.system
+    if system is not None:
+        both = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}
+        for key, text in both.items() if all(both.values()) else [("path", system.path)]:
+            if system.connection and text:
+                yield ("system", key), system.connection, text, "`system`"
 
 
-def _system_paths(system: SystemConfig) -> list[tuple[str, str]]:
-    if system.meta_runs_path is not None and system.meta_state_path is not None:
-        return [("meta_runs_path", system.meta_runs_path), ("meta_state_path", system.meta_state_path)]
-    return [("path", system.path)]
-
-
-def partitions(project: PartialProject) -> Iterator[Mistake]:
+def partitions(project: ProjectView) -> Iterator[Mistake]:
     """Find write modes that need partitions and have none, and partition columns that contradict one another."""
     for node in project.nodes:
-        write, partition = node.write, node.partition
-        if write is None:
-            continue
-        if write.mode.traits.partitioned and not node.gives("partition") and not write.partition_by:
+        write, partition = node.config.write, node.config.partition
+        if write.mode.traits.partitioned and partition is None and not write.partition_by:
             message = f"`{write.mode}` needs `partition_by`, or `partition` on the node: what to overwrite"
             yield Mistake(message, at=(*node.path, "write", "mode"), absence=True)
         lower = [column.lower() for column in write.partition_by]
-        if partition is not None and lower and partition.column.lower() not in lower:
+        if partition is not None and partition.column and lower and partition.column.lower() not in lower:
             text = "is not in `write.partition_by`: add it there, or leave `partition_by` out"
             yield about(partition.column, text, at=(*node.path, "partition", "column"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -9,7 +10,6 @@ from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes, one_of
 from odi_assets.config.models.fields import Columns, Strict, Text
-from odi_assets.config.models.shorthand import fold_keys
 from odi_assets.config.write_modes import WriteMode
 
 
@@ -47,8 +47,26 @@ class WriteConfig(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _fold_keys(cls, data: Any) -> Any:
-        return fold_keys(data)
+    def _rename_keys(cls, data: Any) -> Any:
+        """Take Odibi's ``merge_keys`` and ``options: {keys: …}`` for ``keys``."""
+        if not isinstance(data, Mapping):
+            return data
+        renamed = dict(data)
+        given: list[tuple[str, ...]] = []
+        options = data.get("options")
+        if isinstance(options, Mapping) and "keys" in options:
+            others = [name for name in options if name != "keys"]
+            if others:
+                text = "unknown key: only `keys` is taken here"
+                raise mistakes(Mistake(text, at=("options", name), where="key") for name in others)
+            given.append(("options", "keys"))
+            renamed["keys"] = renamed.pop("options")["keys"]
+        if "merge_keys" in data:
+            given.append(("merge_keys",))
+            renamed["keys"] = renamed.pop("merge_keys")
+        if len(given) + ("keys" in data) > 1:
+            raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], where="key")])
+        return renamed
 
     @model_validator(mode="after")
     def _check_columns(self) -> WriteConfig:
