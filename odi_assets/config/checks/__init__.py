@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import increments, nodes, sql, tables
+from odi_assets.config.checks import increments, nodes, tables
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -20,5 +20,5 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     increments.formats,
     increments.repeated_rows,
     nodes.nothing_to_read,
-    sql.wrong_queries,
+    nodes.wrong_queries,
 )

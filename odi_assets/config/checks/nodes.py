@@ -1,4 +1,4 @@
-"""Nodes: names that lead nowhere, twice or in a circle; nothing to read."""
+"""Nodes: names that lead nowhere, twice or in a circle; nothing to read; SQL that Spark cannot run."""
 
 from __future__ import annotations
 
@@ -91,3 +91,12 @@ def nothing_to_read(project: ProjectView) -> Iterator[Mistake]:
         elif sources > 1 and node.config.transform is None:
             message = "reads more than one source: say with `transform` what becomes of them"
             yield Mistake(message, at=node.path, absence=True)
+
+
+def wrong_queries(project: ProjectView) -> Iterator[Mistake]:
+    """Find queries, in the project file or in files of their own, that are not there or that Spark would not parse."""
+    for node in project.nodes:
+        if node.config.transform is not None:
+            from odi_assets.config.checks import sql
+
+            yield from sql.mistakes_of(node.config.transform, (*node.path, "transform"), project.root)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
-from odi_assets.config.checks.view import ProjectView
-from odi_assets.config.diagnostics.mistakes import Mistake, about, closest
+from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
+from odi_assets.config.models import TransformConfig
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -51,21 +51,22 @@ COMMANDS = frozenset(
 _OPENING = {")": "(", "]": "["}
 
 
-def wrong_queries(project: ProjectView) -> Iterator[Mistake]:
-    """Find queries, in the project file or in files of their own, that are not there or that Spark would not parse."""
-    for node in project.nodes:
-        transform = node.config.transform
-        if transform is not None and transform.sql is not None:
-            found = find_mistake(transform.sql)
-            if found is not None:
-                yield replace(found, at=(*node.path, "transform", "sql"))
-        if transform is not None and transform.sql_file is not None:
-            found = _mistake_of_file(transform.sql_file, project.root)
-            if found is not None:
-                yield replace(found, at=(*node.path, "transform", "sql_file"))
+def mistakes_of(transform: TransformConfig, at: Path, root: FilePath) -> Iterator[Mistake]:
+    """Find what is wrong with the SQL of a transform.
+
+    Args:
+        transform: what holds the query, or names the file that does.
+        at: where it is in the project file.
+        root: the folder that files are looked for from.
+    """
+    found = {
+        "sql": find_mistake(transform.sql) if transform.sql is not None else None,
+        "sql_file": _mistake_of_file(transform.sql_file, root) if transform.sql_file is not None else None,
+    }
+    yield from (replace(mistake, at=(*at, key)) for key, mistake in found.items() if mistake is not None)
 
 
-def _mistake_of_file(name: str, root: Path) -> Mistake | None:
+def _mistake_of_file(name: str, root: FilePath) -> Mistake | None:
     file = root / name
     if not file.is_file():
         meant = closest(file.name, [other.name for other in file.parent.glob("*.sql")])
