@@ -53,7 +53,10 @@ class Graph:
         self.nodes: Mapping[NodeKey, NodeConfig] = MappingProxyType(
             {NodeKey(pipeline.pipeline, node.name): node for pipeline in config.pipelines for node in pipeline.nodes}
         )
-        self._upstream = {key: self._needs(key, node) for key, node in self.nodes.items()}
+        self._upstream = {
+            key: tuple(dict.fromkeys(self.resolve(key, name) for name in node.references.values()))
+            for key, node in self.nodes.items()
+        }
         self._downstream: dict[NodeKey, list[NodeKey]] = {key: [] for key in self.nodes}
         for key, needed in self._upstream.items():
             for other in needed:
@@ -111,10 +114,6 @@ class Graph:
             fix = f"did you mean `{meant}`?" if meant else f"pipelines here: {', '.join(names)}"
             raise ConfigError(f"there is no pipeline `{pipeline}`", fix=fix, pipeline=pipeline)
         return found
-
-    def _needs(self, key: NodeKey, node: NodeConfig) -> tuple[NodeKey, ...]:
-        references = [*(given.node for given in node.inputs.values()), *node.depends_on]
-        return tuple(dict.fromkeys(self.resolve(key, reference) for reference in references))
 
 
 def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | None = None) -> ConfigError:

@@ -28,11 +28,11 @@ def wrong_references(project: ProjectView) -> Iterator[Mistake]:
     """Find inputs and dependencies that are no nodes, and nodes that need one another in a circle."""
     needs: dict[tuple[str, str], list[tuple[str, str]]] = {key: [] for key in project.by_name}
     for node in project.nodes:
-        for path, name in node.references.items():
+        for path, name in node.config.references.items():
             other = project.find(node, name)
-            if other is None:
-                yield _unknown_node(project, node, name, path)
-            elif project.find(node, node.config.name) is node:
+            if other is None and name:
+                yield _unknown_node(project, node, name, (*node.path, *path))
+            elif other is not None and project.by_name.get((node.pipeline, node.config.name)) is node:
                 needs[node.pipeline, node.config.name].append((other.pipeline, other.config.name))
     for cycle in find_cycles(needs):
         yield _circle(project, [project.by_name[key] for key in reversed(cycle)])
@@ -43,8 +43,8 @@ def _circle(project: ProjectView, nodes: list[NodeView]) -> Mistake:
     one_pipeline = len({node.pipeline for node in nodes}) == 1
     names = [node.shown_name if one_pipeline else node.shown for node in nodes]
     first, last = nodes[0], nodes[-2]
-    path = next(path for path, text in first.references.items() if project.find(first, text) is last)
-    return Mistake(f"cycle: {' → '.join(names)}", at=path)
+    path = next(path for path, text in first.config.references.items() if project.find(first, text) is last)
+    return Mistake(f"cycle: {' → '.join(names)}", at=(*first.path, *path))
 
 
 def _unknown_node(project: ProjectView, node: NodeView, text: str, path: Path) -> Mistake:

@@ -18,7 +18,7 @@ class NodeView:
     Attributes:
         path: where the node is.
         pipeline: its pipeline's name; empty when that is not readable.
-        config: the node. Its name, and the names of other nodes in it, are empty when they are not readable.
+        config: the node. A name in it that is not readable is empty.
         shown_name: its name as messages may show it: variables as they are written.
         shown: the same as ``pipeline.name``.
     """
@@ -28,13 +28,6 @@ class NodeView:
     config: NodeConfig
     shown_name: str
     shown: str
-
-    @property
-    def references(self) -> dict[Path, str]:
-        """The nodes that it names in ``inputs`` and ``depends_on``, by path."""
-        named = {(*self.path, "inputs", view, "node"): given.node for view, given in self.config.inputs.items()}
-        named |= {(*self.path, "depends_on", i): name for i, name in enumerate(self.config.depends_on)}
-        return {path: name for path, name in named.items() if name}
 
 
 class ProjectView:

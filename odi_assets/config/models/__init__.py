@@ -10,16 +10,13 @@ from odi_assets.config.models.connections import (
     S3Connection,
     SasAuth,
 )
-from odi_assets.config.models.fields import (
-    Strict,
-)
+from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
     Boundary,
     CursorIncrement,
     DateFormat,
     FilesIncrement,
     Increment,
-    IncrementalMode,
     InputIncrement,
     OnChange,
     OnNull,
@@ -36,16 +33,8 @@ from odi_assets.config.models.nodes import (
     ReadConfig,
     TransformConfig,
 )
-from odi_assets.config.models.project import (
-    ProjectConfig,
-    RetryConfig,
-    SparkConfig,
-    SystemConfig,
-)
-from odi_assets.config.models.writes import (
-    SchemaPolicy,
-    WriteConfig,
-)
+from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
@@ -60,7 +49,6 @@ __all__ = [
     "FilesIncrement",
     "GcsConnection",
     "Increment",
-    "IncrementalMode",
     "InputConfig",
     "InputIncrement",
     "LocalConnection",

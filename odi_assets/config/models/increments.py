@@ -12,13 +12,6 @@ from odi_assets.config.models.durations import Lag, Span
 from odi_assets.config.models.fields import Strict, Text, ValueText
 
 
-class IncrementalMode(StrEnum):
-    STATEFUL = "stateful"
-    ROLLING_WINDOW = "rolling_window"
-    FILES = "files"
-    VERSION = "version"
-
-
 class Boundary(StrEnum):
     OPEN = "open"
     CLOSED = "closed"

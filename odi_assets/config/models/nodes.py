@@ -24,7 +24,7 @@ from odi_assets.config.models.fields import (
     Tags,
     Text,
 )
-from odi_assets.config.models.increments import Increment, IncrementalMode, InputIncrement, RollingWindowIncrement
+from odi_assets.config.models.increments import Increment, InputIncrement, RollingWindowIncrement
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
 
@@ -41,12 +41,9 @@ class FileFormat(StrEnum):
         return _INCREMENTS[self]
 
 
-_OF_FILES = frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.FILES})
 _INCREMENTS: dict[FileFormat, frozenset[str]] = {
-    FileFormat.CSV: _OF_FILES,
-    FileFormat.JSON: _OF_FILES,
-    FileFormat.PARQUET: _OF_FILES,
-    FileFormat.DELTA: frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.VERSION}),
+    **dict.fromkeys(FileFormat, frozenset({"stateful", "rolling_window", "files"})),
+    FileFormat.DELTA: frozenset({"stateful", "rolling_window", "version"}),
 }
 
 
@@ -187,6 +184,14 @@ class NodeConfig(Strict):
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
     write: WriteConfig = Field(description="The node's table.")
+
+    @property
+    def references(self) -> dict[tuple[str | int, ...], str]:
+        """The nodes that it names in ``inputs`` and ``depends_on``, by where it names them."""
+        named: dict[tuple[str | int, ...], str] = {
+            ("inputs", view, "node"): given.node for view, given in self.inputs.items()
+        }
+        return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}}
 
     @property
     def increments(self) -> dict[tuple[str, ...], Increment]:

@@ -70,7 +70,11 @@ class WriteConfig(Strict):
 
     @model_validator(mode="after")
     def _check_columns(self) -> WriteConfig:
-        found = [*_repeated("keys", self.keys), *_repeated("partition_by", self.partition_by)]
+        found: list[Mistake] = []
+        for name, columns in {"keys": self.keys, "partition_by": self.partition_by}.items():
+            lower = [column.lower() for column in columns]
+            twice = [i for i, column in enumerate(lower) if column in lower[:i]]
+            found += [about(columns[i], "is there twice", at=(name, i)) for i in twice]
         if self.mode.traits.keyed and not self.keys:
             found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
         found += self._misplaced_options()
@@ -97,8 +101,3 @@ class WriteConfig(Strict):
         if self.mode.traits.replaces_columns and "schema_policy" in self.model_fields_set:
             found.append(Mistake(f"has no say in `mode: {self.mode}`, which replaces the columns too", at=("schema",)))
         return found
-
-
-def _repeated(name: str, columns: tuple[str, ...]) -> list[Mistake]:
-    lower = [column.lower() for column in columns]
-    return [about(columns[i], "is there twice", at=(name, i)) for i, column in enumerate(lower) if column in lower[:i]]

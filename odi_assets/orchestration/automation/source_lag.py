@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import IncrementalMode, NodeConfig
+from odi_assets.config.models import NodeConfig
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import Mark, Unresolved, hwm_text
 from odi_assets.state.values import encode
 
-_WATCHED = {IncrementalMode.FILES, IncrementalMode.VERSION}
+_WATCHED = {"files", "version"}
 logger = logging.getLogger(__name__)
 
 
@@ -46,8 +46,7 @@ def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
 
 
 def _is_watched(node: NodeConfig) -> bool:
-    increments = [node.read.incremental if node.read else None, *(item.incremental for item in node.inputs.values())]
-    return any(increment is not None and increment.mode in _WATCHED for increment in increments)
+    return any(increment.mode in _WATCHED for increment in node.increments.values())
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:
