@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from odi_assets.state.records import HwmEntry
 
 _COLUMNS = (
-    Column("key"),
-    Column("HWM", wrap=True),
-    Column("type"),
-    Column("revision", "right", spare=True),
-    Column("updated (UTC)"),
-    Column("environment", optional=True),
+    Column("key", lambda entry: entry.key),
+    Column("HWM", lambda entry: shown_value(entry) or "null", wrap=True),
+    Column("type", lambda entry: type_name(entry)),
+    Column("revision", lambda entry: str(entry.revision), "right", spare=True),
+    Column("updated (UTC)", lambda entry: moment(entry.updated_at)),
+    Column("environment", lambda entry: entry.environment, optional=True),
 )
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
@@ -30,8 +30,6 @@ KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, 
 
 def list_(settings: Settings, as_json: JsonOption = False) -> None:
     """List the high-water mark of each key."""
-    from odi_assets.sources.marks import hwm_text
-
     entries = settings.project().open_state().list_hwms()
     if as_json:
         data_json([entry_json(entry) for entry in entries])
@@ -39,18 +37,7 @@ def list_(settings: Settings, as_json: JsonOption = False) -> None:
     if not entries:
         note("No high-water marks yet: nothing has been loaded.")
         return
-    rows = [
-        [
-            entry.key,
-            hwm_text(entry.value) or "null",
-            type_name(entry),
-            str(entry.revision),
-            moment(entry.updated_at),
-            entry.environment or "",
-        ]
-        for entry in entries
-    ]
-    data_table(_COLUMNS, rows)
+    data_table(_COLUMNS, entries)
 
 
 def get(settings: Settings, key: KeyArgument) -> None:
@@ -107,6 +94,13 @@ def entry_json(entry: HwmEntry) -> dict[str, Any]:
         "target_commit": entry.target_commit,
         "run_id": entry.run_id,
     }
+
+
+def shown_value(entry: HwmEntry) -> str | None:
+    """The entry's HWM in a few words."""
+    from odi_assets.sources.marks import hwm_text
+
+    return hwm_text(entry.value)
 
 
 def type_name(entry: HwmEntry) -> str:

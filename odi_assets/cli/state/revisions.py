@@ -8,8 +8,8 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, data_json, data_table, moment, note, short_id
-from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, type_name, warn_if_unused
+from odi_assets.cli.output import Column, data_json, data_table, moment, note, short_id
+from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, shown_value, type_name, warn_if_unused
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from odi_assets.state.records import HwmEntry
 
 _COLUMNS = (
-    Column("revision", "right"),
-    Column("HWM", wrap=True),
-    Column("type"),
-    Column("written (UTC)"),
-    Column("version", "right", spare=True),
-    Column("run", spare=True),
+    Column("revision", lambda entry: str(entry.revision), "right"),
+    Column("HWM", lambda entry: shown(entry), wrap=True),
+    Column("type", lambda entry: None if entry.deleted else type_name(entry)),
+    Column("written (UTC)", lambda entry: moment(entry.updated_at)),
+    Column("version", lambda entry: entry.target_commit, "right", spare=True),
+    Column("run", lambda entry: short_id(entry.run_id), spare=True),
 )
 
 
@@ -40,18 +40,7 @@ def history(
     if as_json:
         data_json([{**entry_json(entry), "deleted": entry.deleted} for entry in revisions])
     else:
-        data_table(_COLUMNS, [_row(entry) for entry in revisions])
-
-
-def _row(entry: HwmEntry) -> list[str]:
-    return [
-        str(entry.revision),
-        shown(entry),
-        "" if entry.deleted else type_name(entry),
-        moment(entry.updated_at),
-        count(entry.target_commit),
-        short_id(entry.run_id),
-    ]
+        data_table(_COLUMNS, revisions)
 
 
 def delete(
@@ -132,10 +121,9 @@ def _described(entry: HwmEntry) -> str:
 
 def shown(entry: HwmEntry) -> str:
     """What the key is at this revision, in a few words."""
-    from odi_assets.sources.marks import hwm_text
     from odi_assets.state.values import dump, to_json
 
-    return "deleted" if entry.deleted else hwm_text(entry.value) or dump(to_json(entry.value)[0])
+    return "deleted" if entry.deleted else shown_value(entry) or dump(to_json(entry.value)[0])
 
 
 def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:

@@ -9,30 +9,29 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, is_narrow, moment, note, short_id
+from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.recovery.rewind import Rewind
     from odi_assets.nodes.recovery.table_versions import Choice, Version
     from odi_assets.state.backend import StateBackend
 
 _VERSIONS = (
-    Column("version", "right"),
-    Column("made (UTC)"),
-    Column("by"),
-    Column("rows written", "right"),
-    Column("increment", wrap=True),
-    Column("run", spare=True),
+    Column("version", lambda of: str(of[0].number), "right"),
+    Column("made (UTC)", lambda of: moment(of[0].made_at)),
+    Column("by", lambda of: of[1].get("mode") or (_COMPACTION if of[1] else of[0].operation)),
+    Column("rows written", lambda of: of[1].get("rows_written"), "right"),
+    Column("increment", lambda of: of[1].get("increment"), wrap=True),
+    Column("run", lambda of: short_id(of[1].get("run_id")), spare=True),
 )
 _REWINDS = (
-    Column("node"),
-    Column("version"),
-    Column("rows"),
-    Column("HWM before → after", wrap=True),
-    Column("undoes", wrap=True),
+    Column("node", lambda one: f"{one['pipeline']}.{one['node']}"),
+    Column("version", lambda one: f"{one['from_version']} → {one['to_version']}"),
+    Column("rows", lambda one: f"{count(one['rows_before'])} → {count(one['rows_after'])}"),
+    Column("HWM before → after", lambda one: hwm_change(one["hwm_before"], one["hwm_after"] or "none"), wrap=True),
+    Column("undoes", lambda one: _undone([item["run_id"] for item in one["undone"]]), wrap=True),
 )
 _POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
@@ -81,7 +80,7 @@ def rewind(
     for other, why in plan.left.items():
         note(f"{other}: nothing to do, it {why}" if not why.startswith("all of") else f"{other}: {why}")
     if not as_json and plan.rewinds:
-        data_table(_REWINDS, [_row(one) for one in plan.rewinds])
+        data_table(_REWINDS, [one.to_json() for one in plan.rewinds])
     if dry_run or not plan.rewinds:
         if as_json:
             data_json([one.to_json() for one in plan.rewinds])
@@ -146,8 +145,7 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     if not table.exists:
         note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
         note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")
-    found = list(versions(table))
-    facts = [_shown_facts(version) for version in found]
+    found = [(version, _shown_facts(version)) for version in versions(table)]
     if as_json:
         data_json(
             [
@@ -157,22 +155,11 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
                     "operation": version.operation,
                     **{name: fact.get(name) for name in ("run_id", "mode", "rows_written", "increment", "hwm")},
                 }
-                for version, fact in zip(found, facts, strict=True)
+                for version, fact in found
             ]
         )
         return
-    rows = [
-        [
-            str(version.number),
-            moment(version.made_at),
-            str(fact.get("mode") or (_COMPACTION if fact else version.operation)),
-            count(fact.get("rows_written")),
-            str(fact.get("increment") or ""),
-            short_id(fact.get("run_id")),
-        ]
-        for version, fact in zip(found, facts, strict=True)
-    ]
-    data_table(_VERSIONS, rows)
+    data_table(_VERSIONS, found)
 
 
 def _shown_facts(version: Version) -> dict[str, Any]:
@@ -182,24 +169,10 @@ def _shown_facts(version: Version) -> dict[str, Any]:
     from odi_assets.nodes.commit_facts import CommitFacts
 
     facts = CommitFacts.of(version.stamp)
-    hwm = facts.hwm.to_json() if facts.hwm else None
-    return {
-        "run_id": facts.run_id,
-        "mode": facts.mode,
-        "rows_written": facts.rows_written,
-        "increment": facts.increment,
-        "hwm": hwm,
-    }
+    shown = {name: getattr(facts, name) for name in ("run_id", "mode", "rows_written", "increment")}
+    return {**shown, "hwm": facts.hwm.to_json() if facts.hwm else None}
 
 
-def _row(one: Rewind) -> list[str]:
-    shown = one.to_json()
-    undone: list[Any] = shown["undone"]
-    runs = list(dict.fromkeys(short_id(item["run_id"]) for item in undone))
-    return [
-        str(one.key),
-        f"{one.from_version} → {one.to_version}",
-        f"{count(shown['rows_before'])} → {count(shown['rows_after'])}",
-        hwm_change(shown["hwm_before"], shown["hwm_after"] or "none", is_narrow()),
-        f"{len(undone)} of run{'s' if len(runs) > 1 else ''} {', '.join(runs)}" if undone else "",
-    ]
+def _undone(run_ids: list[str | None]) -> str:
+    runs = list(dict.fromkeys(map(short_id, run_ids)))
+    return f"{len(run_ids)} of run{'s' if len(runs) > 1 else ''} {', '.join(runs)}" if run_ids else ""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _STREAM = "-"
 _COLUMNS = (
-    Column("key"),
-    Column("effect"),
-    Column("there now", wrap=True),
-    Column("comes", wrap=True),
-    Column("environment", optional=True),
+    Column("key", lambda one: one.after.key),
+    Column("effect", lambda one: _EFFECTS.get(one.effect.value, one.effect.value)),
+    Column("there now", lambda one: one.before and _shown(one.before), wrap=True),
+    Column("comes", lambda one: _shown(one.after), wrap=True),
+    Column("environment", lambda one: one.environment, optional=True),
 )
-_EFFECTS = {"back": "would move back"}
+_EFFECTS: dict[str, str] = {"back": "would move back"}
 
 FileArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - is the standard stream.")]
 ForceOption = Annotated[
@@ -165,18 +165,8 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         )
         return
     changing = [d for d in transfer.differences if d.effect != "unchanged"]
-    rows = [
-        [
-            d.after.key,
-            _EFFECTS.get(d.effect.value, d.effect.value),
-            _shown(d.before),
-            _shown(d.after),
-            d.environment or "",
-        ]
-        for d in changing
-    ]
-    if rows:
-        data_table(_COLUMNS, rows)
+    if changing:
+        data_table(_COLUMNS, changing)
     if len(transfer.differences) > len(changing):
         note(f"{counted(len(transfer.differences) - len(changing), 'key')} unchanged")
     if transfer.runs_there:
@@ -195,10 +185,10 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _shown(entry: HwmEntry | None) -> str:
+def _shown(entry: HwmEntry) -> str:
     from odi_assets.cli.state.revisions import shown
 
-    return "" if entry is None else shown(entry)
+    return shown(entry)
 
 
 def _tell_unused(project: Project, transfer: Transfer) -> None:
