@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 
 
-@dataclass(frozen=True, order=True)
-class _Folder:
-    """A table's folder: the store it is in and its path there; comparable, whatever the connections' names."""
-
-    store: tuple[str, ...]
-    parts: tuple[str, ...]
-    at: Path
-    owner: str
-
-    def holds(self, other: _Folder) -> bool:
-        return self.store == other.store and other.parts[: len(self.parts)] == self.parts
+_Folder = tuple[tuple[str, ...], Path, str]
+"""A table's folder: its address, where the file gives it, and whose it is. An address is the store and the parts of the
+path there: comparable, whatever the connections' names; it begins with the address of each folder around it."""
 
 
 def shared_folders(project: ProjectView) -> Iterator[Mistake]:
     """Find tables in the folder of another table: one would overwrite, or its vacuum delete, the other's files."""
-    folders = []
-    for path, name, text, owner in _paths(project, "write"):
+    folders: list[_Folder] = []
+    for at, name, text, owner in _paths(project, "write"):
         connection = project.connection(name)
         store: tuple[str, ...] = ("connection", name)
         base = ""
@@ -36,23 +27,24 @@ def shared_folders(project: ProjectView) -> Iterator[Mistake]:
         below = inside(text, base)
         if below is not None:
             whole = posixpath.normpath(posixpath.join("/", base, below))
-            folders.append(_Folder(store, tuple(part for part in whole.split("/") if part), path, owner))
+            folders.append(((*store, *filter(None, whole.split("/"))), at, owner))
     around: list[_Folder] = []
     for folder in sorted(folders):
-        while around and not around[-1].holds(folder):
+        while around and folder[0][: len(around[-1][0])] != around[-1][0]:
             around.pop()
         if around:
-            earlier, later = sorted((folder, around[-1]), key=lambda one: (one.at[0] != "system", one.at))
-            yield Mistake(_overlap(later, earlier), at=later.at)
+            other, one = sorted((folder, around[-1]), key=lambda each: (each[1][0] != "system", each[1]))
+            yield Mistake(_overlap(one, other), at=one[1])
         around.append(folder)
 
 
 def _overlap(one: _Folder, other: _Folder) -> str:
-    if one.parts == other.parts:
-        return f"{other.owner} writes the same table"
-    if other.holds(one):
-        return f"this folder is inside the table of {other.owner}, whose vacuum would delete it"
-    return f"the table of {other.owner} is inside this folder, and a vacuum would delete it"
+    (address, _, _), (others, _, owner) = one, other
+    if address == others:
+        return f"{owner} writes the same table"
+    if address[: len(others)] == others:
+        return f"this folder is inside the table of {owner}, whose vacuum would delete it"
+    return f"the table of {owner} is inside this folder, and a vacuum would delete it"
 
 
 def outside_paths(project: ProjectView) -> Iterator[Mistake]:

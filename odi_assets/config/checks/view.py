@@ -43,9 +43,6 @@ class ProjectView:
     """
 
     def __init__(self, config: ProjectConfig, document: Document, root: FilePath) -> None:
-        def shown(path: Path, name: str) -> str:
-            return document.places[path].text or "" if name else ""
-
         self.config = config
         self.root = root
         self.connections: Mapping[str, Connection | None] | None = config.connections
@@ -53,11 +50,13 @@ class ProjectView:
         self.by_name: dict[tuple[str, str], NodeView] = {}
         self.shown_pipelines: list[str] = []
         for i, pipeline in enumerate(config.pipelines):
-            shown_pipeline = shown(("pipelines", i, "pipeline"), pipeline.pipeline)
+            place = document.places.get(("pipelines", i, "pipeline"))
+            shown_pipeline = (place and place.text) or ""
             self.shown_pipelines.append(shown_pipeline)
             for j, node in enumerate(pipeline.nodes):
                 path: Path = ("pipelines", i, "nodes", j)
-                name = shown((*path, "name"), node.name)
+                place = document.places.get((*path, "name"))
+                name = (place and place.text) or ""
                 both = f"{shown_pipeline}.{name}" if pipeline.pipeline else name
                 self.nodes.append(NodeView(path, pipeline.pipeline, node, name, both))
                 if node.name:
