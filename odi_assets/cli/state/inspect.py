@@ -45,11 +45,7 @@ def get(settings: Settings, key: KeyArgument) -> None:
     from odi_assets.cli.typed_values import to_text
 
     project = settings.project()
-    state = project.open_state()
-    entry = state.get_entry(key)
-    if entry is None:
-        raise not_set(key, project, state)
-    data(to_text(entry.value))
+    data(to_text(entry_of(key, project, project.open_state()).value))
 
 
 def set_(
@@ -112,13 +108,21 @@ def type_name(entry: HwmEntry) -> str:
     return "dict" if kind.startswith('{"dict"') else kind.partition("{")[0] or "list"
 
 
-def not_set(key: str, project: Project, state: StateBackend) -> StateError | ConfigError:
-    """The error for a key without an HWM: a node's that has none yet, or one that does not exist."""
+def entry_of(key: str, project: Project, state: StateBackend, *, deleted: bool = False) -> HwmEntry:
+    """The HWM of a key; with ``deleted``, also the last revision of one that was deleted.
+
+    Raises:
+        StateError: the key is a node's that has none yet.
+        ConfigError: there is no such key.
+    """
+    entry = state.get_entry(key, deleted=deleted)
+    if entry is not None:
+        return entry
     known = node_keys(project)
     if key in known:
-        return StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
+        raise StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
     names = [*known, *(entry.key for entry in state.list_hwms())]
-    return ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
+    raise ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
 
 
 def node_keys(project: Project) -> list[str]:

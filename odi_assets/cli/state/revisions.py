@@ -9,7 +9,7 @@ import typer
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.output import Column, data_json, data_table, moment, note, short_id
-from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, shown_value, type_name, warn_if_unused
+from odi_assets.cli.state.inspect import KeyArgument, entry_json, entry_of, shown_value, type_name, warn_if_unused
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -34,9 +34,7 @@ def history(
     """List the revisions of a high-water mark, newest first: what it was, since when, and which run wrote it."""
     project = settings.project()
     state = project.open_state()
-    revisions = state.history(key)
-    if not revisions:
-        raise not_set(key, project, state)
+    revisions = state.history(key) or [entry_of(key, project, state)]
     if as_json:
         data_json([{**entry_json(entry), "deleted": entry.deleted} for entry in revisions])
     else:
@@ -52,9 +50,7 @@ def delete(
     """Delete a high-water mark: its node loads everything at its next run. Its history stays."""
     project = settings.project()
     state = project.open_state()
-    present = state.get_entry(key)
-    if present is None:
-        raise not_set(key, project, state)
+    present = entry_of(key, project, state)
     note(f"This deletes {_described(present)}.")
     note(f"Its history stays: `odi state reset {key} --to-revision {present.revision}` brings it back.")
     _tell_next(project, key, None)
@@ -89,9 +85,7 @@ def reset(
         raise typer.BadParameter("say where to: one of --to-revision N, --value VALUE [--type TYPE], --to-nothing")
     project = settings.project()
     state = project.open_state()
-    present = state.get_entry(key, deleted=True)
-    if present is None:
-        raise not_set(key, project, state)
+    present = entry_of(key, project, state, deleted=True)
     wanted = _wanted(state, present, to_revision, value, kind)
     note(f"This sets {_described(present)} to {shown(wanted)}.")
     _tell_next(project, key, wanted)

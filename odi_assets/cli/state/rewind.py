@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.recovery.table_versions import Choice, Version
-    from odi_assets.state.backend import StateBackend
 
 _VERSIONS = (
     Column("version", lambda of: str(of[0].number), "right"),
@@ -67,6 +67,7 @@ def rewind(
     """Put a node's table and its HWM back together, in one commit, as a new version."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery import rewind as rewinds
+    from odi_assets.nodes.recovery import table_versions
 
     project = settings.project()
     key = NodeKey.parse(node)
@@ -75,8 +76,20 @@ def rewind(
     if list_versions:
         _list(project, key, as_json)
         return
-    choice = _choice(key, state, to_version, to_run, before_run, to_time, redo)
-    plan = rewinds.plan_rewind(project, state, key, choice, cascade=cascade)
+    points: tuple[tuple[Any, Callable[[Any], Choice]], ...] = (
+        (to_version, table_versions.at_version),
+        (to_run, lambda run: table_versions.after_run(run, state, key)),
+        (before_run, lambda run: table_versions.before_run(run, key)),
+        (to_time, lambda text: table_versions.at_time(_moment(text))),
+        (redo or None, lambda _: table_versions.before_last_rewind(key)),
+    )
+    choices = [find(given) for given, find in points if given is not None]
+    if len(choices) != 1:
+        raise ConfigError(
+            f"where to is not said: give one of {_POINTS}" if not choices else f"give one of {_POINTS}, not several",
+            fix=f"`odi state rewind {key} --list` shows the versions to go to",
+        )
+    plan = rewinds.plan_rewind(project, state, key, choices[0], cascade=cascade)
     for other, why in plan.left.items():
         note(f"{other}: nothing to do, it {why}" if not why.startswith("all of") else f"{other}: {why}")
     if not as_json and plan.rewinds:
@@ -95,45 +108,14 @@ def rewind(
         note(f"To undo this: odi state rewind {key} --redo{' (and of the others one by one)' if len(made) > 1 else ''}")
 
 
-def _choice(
-    key: NodeKey,
-    state: StateBackend,
-    to_version: int | None,
-    to_run: str | None,
-    before_run: str | None,
-    to_time: str | None,
-    redo: bool,
-) -> Choice:
-    from odi_assets.nodes.recovery import table_versions as points
-
-    choices: list[Choice] = []
-    if to_version is not None:
-        choices.append(points.at_version(to_version))
-    if to_run is not None:
-        choices.append(points.after_run(to_run, state, key))
-    if before_run is not None:
-        choices.append(points.before_run(before_run, key))
-    if to_time is not None:
-        choices.append(points.at_time(_moment(to_time)))
-    if redo:
-        choices.append(points.before_last_rewind(key))
-    if len(choices) != 1:
-        raise ConfigError(
-            f"where to is not said: give one of {_POINTS}" if not choices else f"give one of {_POINTS}, not several",
-            fix=f"`odi state rewind {key} --list` shows the versions to go to",
-        )
-    return choices[0]
-
-
 def _moment(text: str) -> datetime:
     from odi_assets.nodes.request import in_utc
 
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is not a time", fix="write it as 2013-01-31T05:00, in UTC or with an offset"
-        ) from (error)
+        fix = "write it as 2013-01-31T05:00, in UTC or with an offset"
+        raise ConfigError(f"{text!r} is not a time", fix=fix) from error
     return in_utc(moment)
 
 

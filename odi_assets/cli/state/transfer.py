@@ -11,19 +11,20 @@ import typer
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.output import Column, counted, data, data_json, data_table, note
+from odi_assets.cli.state.inspect import entry_json, node_keys
+from odi_assets.cli.state.revisions import shown
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
-    from odi_assets.state.records import HwmEntry
     from odi_assets.state.transfer.load import Difference, Transfer
 
 _STREAM = "-"
 _COLUMNS = (
     Column("key", lambda one: one.after.key),
     Column("effect", lambda one: _EFFECTS.get(one.effect.value, one.effect.value)),
-    Column("there now", lambda one: one.before and _shown(one.before), wrap=True),
-    Column("comes", lambda one: _shown(one.after), wrap=True),
+    Column("there now", lambda one: one.before and shown(one.before), wrap=True),
+    Column("comes", lambda one: shown(one.after), wrap=True),
     Column("environment", lambda one: one.environment, optional=True),
 )
 _EFFECTS: dict[str, str] = {"back": "would move back"}
@@ -174,8 +175,6 @@ def _show(transfer: Transfer, as_json: bool) -> None:
 
 
 def _difference_json(difference: Difference) -> dict[str, Any]:
-    from odi_assets.cli.state.inspect import entry_json
-
     return {
         "key": difference.after.key,
         "environment": difference.environment,
@@ -185,16 +184,8 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _shown(entry: HwmEntry) -> str:
-    from odi_assets.cli.state.revisions import shown
-
-    return shown(entry)
-
-
 def _tell_unused(project: Project, transfer: Transfer) -> None:
     """Name the keys that no node reads, and how to rename those that Odibi named after a node."""
-    from odi_assets.cli.state.inspect import node_keys
-
     known = node_keys(project)
     unused = dict.fromkeys(d.after.key for d in transfer.moves if d.after.key not in known and not d.after.deleted)
     if unused:

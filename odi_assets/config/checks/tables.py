@@ -9,7 +9,6 @@ from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 
-
 _Folder = tuple[tuple[str, ...], Path, str]
 """A table's folder: its address, where the file gives it, and whose it is. An address is the store and the parts of the
 path there: comparable, whatever the connections' names; it begins with the address of each folder around it."""
