@@ -140,11 +140,11 @@ class CursorWindow(Read):
         Raises:
             IncrementError: there are too many.
         """
-        from odi_assets.sources.cursor.columns import ties_at
+        from odi_assets.sources.cursor.columns import counted_rows
 
         if not isinstance(self.after, CursorMark):
             return self
-        found = ties_at(self.snapshot.rows(spark), self.window, self.after.value, MOST_TIES)
+        found = counted_rows(self.snapshot.rows_in_window(spark, self.window.at(self.after.value)), MOST_TIES)
         if found is None:
             raise IncrementError(
                 f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {self.after.value}, and "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odi_assets.config.models import FileFormat, Increment, ReadConfig
+from odi_assets.config.models import Connection, FileFormat, Increment, ReadConfig
 from odi_assets.connections.location import Location
 from odi_assets.sources.marks import READ
 from odi_assets.sources.source import Source, Target
@@ -13,8 +13,8 @@ Locate = Callable[[str, str], Location]
 """A path of a connection → where it is."""
 
 
-def source_of(read: ReadConfig, target: Target, locate: Locate) -> Source:
-    """The source that a node's ``read`` names."""
+def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate) -> Source:
+    """The source that a node's ``read`` names, on ``connection``."""
     label = f"{read.connection}:{read.path}"
     if read.format is FileFormat.DELTA:
         return table_source(READ, label, target, read.incremental, locate(read.connection, read.path))

@@ -9,6 +9,7 @@ from odi_assets.config.models.connections import (
     LocalConnection,
     S3Connection,
     SasAuth,
+    StoreConnection,
 )
 from odi_assets.config.models.fields import (
     Strict,
@@ -78,6 +79,7 @@ __all__ = [
     "SchemaPolicy",
     "SparkConfig",
     "StatefulIncrement",
+    "StoreConnection",
     "Strict",
     "SystemConfig",
     "TransformConfig",
