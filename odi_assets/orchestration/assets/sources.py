@@ -55,7 +55,7 @@ class Sources:
         return self._nodes.get(self._uri(key))
 
     def _uri(self, key: NodeKey) -> str:
-        return Node(self._project, key).sources[0].uri
+        return Node.of(self._project, key).sources[0].uri
 
     def _key(self, read: ReadConfig) -> dg.AssetKey:
         found = source_key(read.connection, read.path)

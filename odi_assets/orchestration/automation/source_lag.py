@@ -42,7 +42,7 @@ class Positions:
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
     """The nodes of a pipeline with a source that tells its position without being read."""
-    nodes = [Node(project, key) for key in project.graph.order(pipeline)]
+    nodes = [Node.of(project, key) for key in project.graph.order(pipeline)]
     return tuple(node.key for node in nodes if any(source.watchable for source in node.sources))
 
 
