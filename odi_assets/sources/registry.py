@@ -16,7 +16,7 @@ Locate = Callable[[str, str], Location]
 def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate) -> Source:
     """The source that a node's ``read`` names, on ``connection``."""
     del connection
-    label = f"{read.connection}:{read.path}"
+    label = f"{read.connection}:{read.shown}"
     if read.format is FileFormat.DELTA:
         return table_source(READ, label, target, read.incremental, locate(read.connection, read.path))
     from odi_assets.sources.files.source import LandingFiles

@@ -63,6 +63,11 @@ class ReadConfig(Strict):
     options: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark's options of the format.")
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
 
+    @property
+    def shown(self) -> str:
+        """What is read, in words, without its connection."""
+        return self.path
+
 
 class InputConfig(Strict):
     """Another node's table, whole unless ``incremental`` is set."""

@@ -42,12 +42,12 @@ class Sources:
     def _spec(self, key: dg.AssetKey, readers: list[tuple[NodeKey, ReadConfig]]) -> dg.AssetSpec:
         reads = [read for _, read in readers]
         connection = self._project.config.connections[reads[0].connection]
-        paths = list(dict.fromkeys(read.path for read in reads))
+        shown = list(dict.fromkeys(read.shown for read in reads))
         return dg.AssetSpec(
             key,
             group_name=SOURCES_GROUP,
             kinds={read.format.value for read in reads},
-            description=f"`{'`, `'.join(paths)}` of connection `{reads[0].connection}` ({connection.type}).",
+            description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
             metadata={"dagster/uri": self._uri(readers[0][0])},
         )
 
