@@ -128,7 +128,7 @@ class CursorWindow(Read):
 
     @property
     def overlap(self) -> Overlap | None:
-        if self.increment is None or not _reads_again(self.increment):
+        if self.increment is None or not reads_again(self.increment):
             return None
         window = self.window
         bounded = not (window.nulls or window.fallback or window.date_format)
@@ -283,7 +283,7 @@ def _types(rows: DataFrame) -> dict[str, Any]:
     return {field.name: field.dataType.jsonValue() for field in rows.schema.fields}
 
 
-def _reads_again(increment: StatefulIncrement) -> bool:
+def reads_again(increment: StatefulIncrement) -> bool:
     """Whether rows that are in the target may come again."""
     lag, closed = bool(increment.watermark_lag), increment.boundary is Boundary.CLOSED
     return lag or closed or increment.on_null is OnNull.INCLUDE

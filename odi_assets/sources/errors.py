@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
-
-if TYPE_CHECKING:
-    from odi_assets.sources.snapshot import Snapshot
 
 # Spark's error conditions, in the words of its error-conditions.json; py4j hands over the text alone.
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.\s")
@@ -20,12 +16,12 @@ _DEEPEST = 20
 
 
 @contextmanager
-def read_errors_named(label: str, snapshots: Iterable[Snapshot]) -> Iterator[None]:
+def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | None]]) -> Iterator[None]:
     """Within, an error of Spark that is about a source raises a SourceError that says what is wrong with it.
 
     Args:
         label: who reads: ``pipeline.node``.
-        snapshots: the sources that are read.
+        tell: what each of the sources makes of the text of an error; None if it is not about that source.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -34,7 +30,7 @@ def read_errors_named(label: str, snapshots: Iterable[Snapshot]) -> Iterator[Non
         yield
     except (PySparkException, Py4JError) as error:
         text = error_text(error)
-        told = (snapshot.read_error(text) for snapshot in snapshots)
+        told = (one(text) for one in tell)
         found = _unreadable_file(label, text) or next((one for one in told if one is not None), None)
         if found is None:
             raise

@@ -59,7 +59,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return NoRows(plan)
-    with read_errors_named(str(plan.key), [read.snapshot for read in plan.reads]):
+    with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
         resolved = resolve(plan, spark)
         if resolved.nothing_new:
             return NoRows(resolved)
@@ -126,7 +126,7 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     _prepare(plan)
     try:
-        with read_errors_named(str(plan.key), [read.snapshot for read in plan.reads]):
+        with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
             written = engine.write(rows.df, plan.target, write_spec(plan), stamp)
         rows_read = rows.counts.total(written.rows_written)
     finally:
