@@ -11,6 +11,13 @@ from odi_assets.config.models.connections import (
     SasAuth,
     StoreConnection,
 )
+from odi_assets.config.models.databases import (
+    JdbcConnection,
+    MssqlConnection,
+    MysqlConnection,
+    PostgresConnection,
+    SqlConnection,
+)
 from odi_assets.config.models.fields import (
     Strict,
 )
@@ -64,12 +71,16 @@ __all__ = [
     "IncrementalMode",
     "InputConfig",
     "InputIncrement",
+    "JdbcConnection",
     "LocalConnection",
+    "MssqlConnection",
+    "MysqlConnection",
     "NodeConfig",
     "OnChange",
     "OnNull",
     "PartitionConfig",
     "PipelineConfig",
+    "PostgresConnection",
     "ProjectConfig",
     "ReadConfig",
     "RetryConfig",
@@ -78,6 +89,7 @@ __all__ = [
     "SasAuth",
     "SchemaPolicy",
     "SparkConfig",
+    "SqlConnection",
     "StatefulIncrement",
     "StoreConnection",
     "Strict",
