@@ -10,11 +10,12 @@ from typing import Any
 from odi_assets.config.models import (
     AzureBlobConnection,
     Connection,
+    GcsConnection,
     LocalConnection,
     RetryConfig,
     S3Connection,
 )
-from odi_assets.config.models.connections import SCHEME, inside
+from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.errors import ConfigError
 
 _GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
@@ -108,12 +109,18 @@ def resolve(
         retry: the project's retry policy; the default one unless given.
 
     Raises:
-        ConfigError: the path leads out of ``base_path``, or is a URI, or the connection's own values make no location.
+        ConfigError: the connection has no paths, or the path leads out of ``base_path``, or is a URI, or the
+            connection's own values make no location.
     """
+    if not isinstance(connection, StoreConnection):
+        raise ConfigError(
+            f"a connection of type `{connection.type}` has no files and folders",
+            fix="use a connection of type local, azure_blob, s3 or gcs",
+        )
     return replace(_base(connection, root).child(path), connection=name, retry=retry or RetryConfig())
 
 
-def _base(connection: Connection, root: Path) -> Location:
+def _base(connection: LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, root: Path) -> Location:
     if isinstance(connection, LocalConnection):
         if SCHEME.match(connection.base_path):
             raise ConfigError(

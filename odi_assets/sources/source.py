@@ -61,6 +61,16 @@ class Source(ABC):
         """What a mark of this source measures."""
 
     @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Where it is, without secrets."""
+
+    @property
+    def watchable(self) -> bool:
+        """Whether it tells, without being read, that it is ahead of its mark."""
+        return False
+
+    @property
     def cursor(self) -> str | None:
         """The column that orders the source, if it is followed or ranged by one."""
         return self.increment.column if isinstance(self.increment, CursorIncrement) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import increments, nodes, tables
+from odi_assets.config.checks import databases, increments, nodes, tables
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -12,6 +12,7 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.unknown_connections,
     nodes.duplicate_names,
     nodes.wrong_references,
+    databases.connections,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, one_of
-from odi_assets.config.models import OnNull, RollingWindowIncrement, StatefulIncrement, WriteMode
+from odi_assets.config.models import FileFormat, OnNull, RollingWindowIncrement, StatefulIncrement, WriteMode
 
 
 def shared_state_keys(project: ProjectView) -> Iterator[Mistake]:
@@ -45,10 +45,13 @@ def formats(project: ProjectView) -> Iterator[Mistake]:
         read = node.config.read
         if read is None or read.incremental is None or read.incremental.mode in read.format.increments:
             continue
-        message = _NOT_OF_THIS_FORMAT[read.incremental.mode].format(format=read.format)
+        mode = read.incremental.mode
+        of_format = _NOT_OF_A_DATABASE if read.format is FileFormat.SQL else _NOT_OF_THIS_FORMAT[mode]
+        message = of_format.format(format=read.format, mode=mode)
         yield Mistake(message, at=(*node.path, "read", "incremental", "mode"))
 
 
+_NOT_OF_A_DATABASE = "`{mode}` is for files and Delta tables: a database is followed by a column, with `stateful`"
 _NOT_OF_THIS_FORMAT = {
     "version": "`version` counts the commits of a Delta table, and `{format}` has none: use `files`",
     "files": "`files` would read the files of a Delta table past its log: use `version`",

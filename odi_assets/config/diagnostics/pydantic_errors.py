@@ -49,7 +49,9 @@ _WANTED = {
     "date_from_datetime_inexact": "a date without a time, as in 2013-01-31",
 }
 
-_LISTS: dict[str | int, str] = {"tags": "tags", "depends_on": "names", "keys": "columns", "partition_by": "columns"}
+_LISTS: dict[str | int, str] = {
+    "tags": "tags", "depends_on": "names", "packages": "names", "keys": "columns", "partition_by": "columns",
+}  # fmt: skip
 """What the lists of texts hold: one text is easily given without brackets."""
 
 ELSEWHERE = {

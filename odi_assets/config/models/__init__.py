@@ -9,6 +9,14 @@ from odi_assets.config.models.connections import (
     LocalConnection,
     S3Connection,
     SasAuth,
+    StoreConnection,
+)
+from odi_assets.config.models.databases import (
+    JdbcConnection,
+    MssqlConnection,
+    MysqlConnection,
+    PostgresConnection,
+    SqlConnection,
 )
 from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
@@ -51,12 +59,16 @@ __all__ = [
     "Increment",
     "InputConfig",
     "InputIncrement",
+    "JdbcConnection",
     "LocalConnection",
+    "MssqlConnection",
+    "MysqlConnection",
     "NodeConfig",
     "OnChange",
     "OnNull",
     "PartitionConfig",
     "PipelineConfig",
+    "PostgresConnection",
     "ProjectConfig",
     "ReadConfig",
     "RetryConfig",
@@ -65,7 +77,9 @@ __all__ = [
     "SasAuth",
     "SchemaPolicy",
     "SparkConfig",
+    "SqlConnection",
     "StatefulIncrement",
+    "StoreConnection",
     "Strict",
     "SystemConfig",
     "TransformConfig",
