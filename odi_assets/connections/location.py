@@ -16,8 +16,6 @@ from odi_assets.config.models import (
     S3Connection,
 )
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
-from odi_assets.connections import storage_options as stores
-from odi_assets.connections.storage_options import Options
 from odi_assets.errors import ConfigError
 
 _GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
@@ -124,28 +122,20 @@ def resolve(
 
 def _base(connection: LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, root: Path) -> Location:
     if isinstance(connection, LocalConnection):
-        return Location(_local_base(connection, root))
-    return _remote(stores.options(connection), _bucket(connection), connection.base_path)
+        if SCHEME.match(connection.base_path):
+            raise ConfigError(
+                f"`base_path` {_without_secrets(connection.base_path)} is a URI",
+                fix="use a connection of another type: azure_blob, s3 or gcs",
+            )
+        return Location(connection.folder(root))
+    from odi_assets.connections.storage_options import azure_host, options
 
-
-def _remote(options: Options, bucket: str, base_path: str) -> Location:
-    whole = Location(bucket, options.storage, options.spark, options.fsspec)
-    return whole.child(base_path)
-
-
-def _bucket(connection: AzureBlobConnection | S3Connection | GcsConnection) -> str:
     if isinstance(connection, AzureBlobConnection):
-        return f"abfss://{connection.container}@{stores.azure_host(connection)}"
-    return f"{'s3' if isinstance(connection, S3Connection) else 'gs'}://{connection.bucket}"
-
-
-def _local_base(connection: LocalConnection, root: Path) -> str:
-    if SCHEME.match(connection.base_path):
-        raise ConfigError(
-            f"`base_path` {_without_secrets(connection.base_path)} is a URI",
-            fix="use a connection of another type: azure_blob, s3 or gcs",
-        )
-    return connection.folder(root)
+        bucket = f"abfss://{connection.container}@{azure_host(connection)}"
+    else:
+        bucket = f"{'s3' if isinstance(connection, S3Connection) else 'gs'}://{connection.bucket}"
+    found = options(connection)
+    return Location(bucket, found.storage, found.spark, found.fsspec).child(connection.base_path)
 
 
 def _without_secrets(uri: str) -> str:

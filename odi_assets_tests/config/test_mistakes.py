@@ -169,10 +169,9 @@ def test_duplicate_nodes_and_pipelines_are_found_at_the_second(tmp_path: Path) -
 
 
 def test_names_that_differ_by_capitals_only_are_refused(tmp_path: Path) -> None:
-    found = problem(
-        tmp_path, project(SOURCE, SOURCE.replace("name: raw", "name: RAW").replace("path: raw", "path: r2"))
-    )
-    assert "differs from `raw` by capitals only" in found.message
+    other = SOURCE.replace("name: raw", "name: RAW").replace("path: raw", "path: r2")
+    assert "differs from `raw` by capitals only" in problem(tmp_path, project(SOURCE, other)).message
+    assert "differs from `RAW` by capitals only" in problem(tmp_path, project(other, SOURCE)).message
 
 
 def test_duplicate_keys_are_found_at_the_second(tmp_path: Path) -> None:

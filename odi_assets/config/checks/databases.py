@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odi_assets.config.checks.partial_project import PartialProject
+from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
 from odi_assets.config.models import FileFormat, SqlConnection
 
 
-def connections(project: PartialProject) -> Iterator[Mistake]:
+def connections(project: ProjectView) -> Iterator[Mistake]:
     """Find tables that would be written to a database, and reads whose format is not one of their connection."""
-    tables: dict[Path, str] = {("system", "connection"): project.system_connection}
+    system = project.config.system
+    tables: dict[Path, str] = {} if system is None else {("system", "connection"): system.connection}
     for node in project.nodes:
-        tables[(*node.path, "write", "connection")] = node.text("write", "connection")
-        name = node.text("read", "connection")
-        connection = project.connection(name)
-        if node.read is None or connection is None:
+        tables[(*node.path, "write", "connection")] = node.config.write.connection
+        read = node.config.read
+        connection = project.connection(read.connection) if read is not None else None
+        if read is None or connection is None:
             continue
-        is_database, wants_one = isinstance(connection, SqlConnection), node.read.format is FileFormat.SQL
+        name = read.connection
+        is_database, wants_one = isinstance(connection, SqlConnection), read.format == FileFormat.SQL
         if is_database and not wants_one:
             text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
             yield Mistake(text, at=(*node.path, "read", "format"))

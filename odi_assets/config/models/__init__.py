@@ -18,16 +18,13 @@ from odi_assets.config.models.databases import (
     PostgresConnection,
     SqlConnection,
 )
-from odi_assets.config.models.fields import (
-    Strict,
-)
+from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
     Boundary,
     CursorIncrement,
     DateFormat,
     FilesIncrement,
     Increment,
-    IncrementalMode,
     InputIncrement,
     OnChange,
     OnNull,
@@ -44,16 +41,8 @@ from odi_assets.config.models.nodes import (
     ReadConfig,
     TransformConfig,
 )
-from odi_assets.config.models.project import (
-    ProjectConfig,
-    RetryConfig,
-    SparkConfig,
-    SystemConfig,
-)
-from odi_assets.config.models.writes import (
-    SchemaPolicy,
-    WriteConfig,
-)
+from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
@@ -68,7 +57,6 @@ __all__ = [
     "FilesIncrement",
     "GcsConnection",
     "Increment",
-    "IncrementalMode",
     "InputConfig",
     "InputIncrement",
     "JdbcConnection",
