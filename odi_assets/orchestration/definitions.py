@@ -13,8 +13,8 @@ from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory
-from odi_assets.orchestration.runs.liveness import stamp_process
-from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, mend_history
+from odi_assets.orchestration.runs.reconcile import stamp_process
+from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, repair_history
 
 
 def build_definitions(
@@ -94,7 +94,7 @@ def _run_history(project: Project, listener: Listener | None) -> dg.ResourceDefi
         stamp_process(instance, run)
         instance.add_run_tags(run.run_id, {PROJECT_TAG: project.config.project})
         state: StateResource = getattr(context.resources, STATE)
-        mend_history(project, instance, state.backend)
+        repair_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener)
 
     return run_history

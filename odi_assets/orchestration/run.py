@@ -20,7 +20,7 @@ from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
 from odi_assets.orchestration.runs.instance import open_instance
-from odi_assets.orchestration.runs.liveness import run_in_flight
+from odi_assets.orchestration.runs.reconcile import run_in_flight
 from odi_assets.spark.gateway import debugging
 
 __all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines"]

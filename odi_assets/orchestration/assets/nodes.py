@@ -11,8 +11,8 @@ import dagster as dg
 from pydantic import Field
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.materialize import NoRows, compute
+from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest

@@ -12,8 +12,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.automation.source_lag import Positions, look, watched_nodes
 from odi_assets.orchestration.naming import asset_key
-from odi_assets.orchestration.runs.liveness import run_in_flight
-from odi_assets.orchestration.runs.reconcile import mend_history
+from odi_assets.orchestration.runs.reconcile import run_in_flight
+from odi_assets.orchestration.runs.reconcile import repair_history
 
 POSITION_TAG = "odi/source_position"
 INTERVAL = 30
@@ -54,7 +54,7 @@ def evaluate(
     running = run_in_flight(context.instance, pipeline, keys)
     if running is not None:
         return dg.SkipReason(f"Run {running.run_id} of {pipeline} is {running.status.value.lower()}.")
-    mend_history(project, context.instance, pipeline=pipeline)
+    repair_history(project, context.instance, pipeline=pipeline)
     positions = look(project, pipeline, BUDGET)
     context.update_cursor(_shown(positions))
     if not positions.ahead:

@@ -11,9 +11,9 @@ from typing import Literal
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
+from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo
