@@ -42,8 +42,7 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
     commit = entry.target_commit
     held = "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
     raise TargetBehindStateError(
-        f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{held}; "
-        f"the table at {target.location.uri} {why}",
+        f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{held}; the table at {target.location.uri} {why}",
         fix=f"reset: rebuild it from its sources (odi run {node.command} --full-refresh); "
         f"or rewind: put the table and its HWM back together (odi state rewind {node} --list); "
         f"or accept: go on with the table as it is (odi state accept {node})",
