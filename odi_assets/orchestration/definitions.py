@@ -93,6 +93,6 @@ def resources(project: Project, listener: Listener | None = None) -> dict[str, o
         IO_MANAGER: dg.IOManagerDefinition(
             lambda _: DeltaIOManager(project),
             required_resource_keys={SPARK, STATE, HISTORY},
-            description="Commits a node's rows to its Delta table, advances the HWM, and reads tables for other assets.",
+            description="Commits a node's rows to its Delta table, advances the HWM, reads tables for other assets.",
         ),
     }

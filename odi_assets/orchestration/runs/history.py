@@ -118,7 +118,7 @@ class RunHistory:
         skipped: Iterable[NodeKey],
         partition_key: str | None = None,
     ) -> None:
-        """Record a failed node and those of ``skipped`` that have not ended. Raises nothing, so ``error`` is not hidden."""
+        """Record a failed node, and as skipped those of ``skipped`` that have not ended. Never hides ``error``."""
         key = node.key if isinstance(node, NodePlan) else node
         try:
             self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
