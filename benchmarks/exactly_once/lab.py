@@ -83,10 +83,10 @@ class Pipeline:
             RuntimeError: there was nothing to do, which would be measured as very fast.
         """
         from odi_assets.config.graph import NodeKey
-        from odi_assets.nodes.code_version import code_version
         from odi_assets.nodes.execution.materialize import commit, compute
         from odi_assets.nodes.history import attempts
         from odi_assets.nodes.history.attempts import record
+        from odi_assets.nodes.node import code_version
         from odi_assets.nodes.result import RunInfo
 
         key = NodeKey("p", node)

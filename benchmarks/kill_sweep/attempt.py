@@ -20,7 +20,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
-from odi_assets.orchestration.runs.reconcile import mend_history
+from odi_assets.orchestration.runs.reconcile import repair_history
 
 PROTOCOL = "node"
 """The kind of runs that this module makes."""
@@ -36,7 +36,7 @@ def run_node(spec: dict[str, Any], tell: Tell) -> NodeResult:
     project = Project.load(spec["project"])
     state = project.open_state()
     with dg.DagsterInstance.ephemeral() as instance:
-        mend_history(project, instance, state)
+        repair_history(project, instance, state)
     run = dg.DagsterRun(job_name="p", run_id=spec.get("run_id") or str(uuid.uuid4()), tags={TRIGGER_TAG: "cli"})
     history = RunHistory(project, state, run)
     key = NodeKey.parse(spec["node"])

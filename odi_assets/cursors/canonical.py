@@ -1,4 +1,4 @@
-"""One text for all spellings of a cursor document: what is a set there is sorted here."""
+"""The canonical text of a cursor document: equal documents have equal texts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from odi_assets.util.exact_json import write
 
 
 def canonical(document: CursorDocument) -> str:
-    """The document with every set and every object in one order, without white space, each number in one spelling.
+    """The document with sorted sets and objects, without white space, each number in one spelling.
 
-    OLake's sets, which it writes in a new order each time, are ``streams``, each stream's ``chunks`` and
-    ``global.streams``; a repeated member counts once.
+    OLake writes its sets in a new order each time: ``streams``, each stream's ``chunks`` and ``global.streams``. A
+    repeated member counts once.
     """
     content = dict(document.content)
     if isinstance(content.get("streams"), list):
@@ -30,7 +30,7 @@ def fingerprint(document: CursorDocument) -> str:
 
 
 def dump(document: CursorDocument) -> str:
-    """The document as JSON text, indented, in its own order, with the fields nobody knows and every number exact.
+    """The document as JSON text, indented, in its own order, with unknown fields, and with every number exact.
 
     Parsing the text gives an equal document.
     """

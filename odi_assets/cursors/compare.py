@@ -1,4 +1,4 @@
-"""Compares two cursor documents stream by stream: what moved forward, what moved back, what came and went."""
+"""Compares two cursor documents stream by stream: which moved forward or back, which are new or gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STAGES = (SnapshotStatus.ABSENT, SnapshotStatus.PENDING, SnapshotStatus.FINISHE
 
 @dataclass(frozen=True)
 class StreamMove:
-    """How one stream moved between two documents, and why that is said. ``old`` or ``new`` is None where it is not."""
+    """How one stream moved between two documents, and the reason. ``old`` or ``new`` is None if it is not there."""
 
     stream: str
     move: Move

@@ -1,4 +1,4 @@
-"""What a cursor document says, in types: its streams, and how far each was read."""
+"""A cursor document in types: its streams, and how far each was read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StateType(StrEnum):
 
 
 class SnapshotStatus(StrEnum):
-    """How far the first full read of a stream is."""
+    """How far the first full read of a stream has come."""
 
     ABSENT = "absent"
     PENDING = "pending"
@@ -39,8 +39,8 @@ class Chunk:
 class Snapshot:
     """The first full read of a stream.
 
-    ABSENT: not begun, or its plan is lost, and OLake would begin anew. PENDING: ``chunks`` are still to be read.
-    FINISHED: nothing is left.
+    ABSENT: not begun, or its plan is lost; OLake would begin anew. PENDING: ``chunks`` are still to be read.
+    FINISHED: all is read.
     """
 
     status: SnapshotStatus
@@ -49,16 +49,16 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class CursorStream:
-    """One table or collection: how far it was read, in each way the document knows."""
+    """One table or collection: how far it was read, in each way that the document has."""
 
     id: str
-    """``namespace.name``, or the name alone: how OLake names the stream wherever it names it in one word."""
+    """``namespace.name``, or the name alone: OLake's name of the stream wherever it is one word."""
     namespace: str
     name: str
     sync_mode: str
     snapshot: Snapshot
     position: LogPosition | None = None
-    """The stream's own log position, or the shared one where that counts for it; None if it reads no log yet."""
+    """The stream's own log position, or the shared one if that is valid for it; None if it reads no log yet."""
     cursors: Mapping[str, Scalar] = field(default_factory=dict)
     """Value of each cursor column of an incremental stream."""
 

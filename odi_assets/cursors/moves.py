@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Move(StrEnum):
-    """How a stream of the new document stands to the same stream of the old one."""
+    """How a stream of the new document differs from the same stream of the old one."""
 
     FORWARD = "forward"
     SAME = "same"
@@ -29,7 +29,7 @@ UNMOVED = Verdict(Move.SAME, "nothing moved")
 
 
 def ordered(old: Any, new: Any, what: str) -> Verdict:
-    """The verdict on two values of a type that orders itself; ``what`` says which values moved, for the reason."""
+    """The verdict on two values that Python can compare; ``what`` names them in the reason."""
     if old == new:
         return UNMOVED
     return Verdict(Move.FORWARD if new > old else Move.BACK, what)
@@ -38,8 +38,8 @@ def ordered(old: Any, new: Any, what: str) -> Verdict:
 def joined(verdicts: Iterable[Verdict]) -> Verdict:
     """The move of a whole from the moves of its parts.
 
-    Parts that stayed do not count. All others forward: forward; all others back: back. Some forward and some back,
-    or any that cannot be compared: the whole cannot be compared, for no order of it holds every part.
+    Parts that did not move do not count. If all others moved forward, so did the whole; likewise back. If some moved
+    forward and some back, or some cannot be compared, the whole cannot be compared.
     """
     moved = [verdict for verdict in verdicts if verdict.move is not Move.SAME]
     if not moved:

@@ -24,7 +24,7 @@ TOKEN_KEYS = ("_data", "resume_token", "_cdc_resume_token")
 """Where MongoDB's resume token is kept; ``resume_token`` holds it as an object with ``_data``."""
 
 _IN_FLIGHT = re.compile(r"olake_next_cursor_.+|next_data|next_cdc_pos|processing")
-"""What a version with two-phase commits notes while it writes: where it wants to be, not where it is."""
+"""Keys of versions with two-phase commits, written before a commit: the position to be reached, not the present one."""
 
 _PG_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", flags=re.ASCII)
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})+", flags=re.ASCII)
@@ -77,7 +77,7 @@ def _read_chunk(item: Any, at: JsonPath, problems: Problems) -> Chunk | None:
 
 
 def read_cursors(state: Mapping[str, Any], known: frozenset[str]) -> dict[str, Scalar]:
-    """The cursor columns of a stream's state: every single value that is not of a key in ``known``."""
+    """The cursor columns of a stream's state: every scalar value whose key is not in ``known``."""
     return {
         name: value
         for name, value in state.items()

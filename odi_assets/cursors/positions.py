@@ -1,4 +1,4 @@
-"""Positions in the change logs of databases, each with the order its database gives it."""
+"""Positions in the change logs of databases, each in the order of its database."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SqlServerLsn:
 
 @dataclass(frozen=True)
 class ResumeToken:
-    """MongoDB: a change stream's token, as upper-case hexadecimal digits. The server makes them so that they sort."""
+    """MongoDB: a change stream's token, as upper-case hexadecimal digits. The server makes them sortable."""
 
     digits: str
 
@@ -67,7 +67,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True)
 class UnknownPosition:
-    """A position of a shape this package does not know, as canonical JSON: equal or not, never ordered."""
+    """A position of an unknown form, as canonical JSON: two are equal or not, and have no order."""
 
     json: str
 
@@ -79,7 +79,7 @@ LogPosition: TypeAlias = BinlogPosition | PostgresLsn | SqlServerLsn | ResumeTok
 
 
 def compare_positions(old: LogPosition | None, new: LogPosition | None) -> Verdict:
-    """How a log position moved. None is a stream that has not begun to read its log, and lies before every position."""
+    """How a log position moved. None is a stream that does not read its log yet; it is before every position."""
     if old == new:
         return UNMOVED
     what = f"log position {old or 'none'} → {new or 'none'}"

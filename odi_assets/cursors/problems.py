@@ -40,7 +40,7 @@ class Problems:
         return bool(self._found)
 
     def add(self, key: JsonPath, message: str, remedy: str) -> None:
-        """Note a fault of the value at ``key``, or, where there is none, of the object it is missing from.
+        """Note a fault of the value at ``key`` or, if that is missing, of the object that should have it.
 
         Of two faults of one key the first is kept: the second follows from it.
         """

@@ -1,4 +1,4 @@
-"""The order of values of a cursor column, as far as a document without column types can tell it."""
+"""The order of values of a cursor column, as far as it is known without the column's type."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class _Instant(NamedTuple):
 def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
     """How the cursor column ``name`` moved.
 
-    Numbers order as numbers, without rounding. Texts that are both dates, both timestamps with a zone or both
-    timestamps without one order as instants, to any fraction of a second. Other texts order by code point, unless both
-    are integers of which the text order says otherwise than the numeric one: the document does not name the column's
-    type, so those cannot be compared. A null is a cursor that has no value yet, and lies before every value.
+    Numbers are compared as numbers, without rounding. Two dates, two timestamps with a zone, or two without one are
+    compared as instants, to any fraction of a second. Other texts are compared by code point; but two integers of
+    which the numeric order is another one cannot be compared, because the document does not name the column's type. A
+    null is a cursor without a value yet, before every value.
     """
     what = f"{name} {_shown(old)} → {_shown(new)}"
     if old is None or new is None:
@@ -67,7 +67,7 @@ def _instant(text: str) -> _Instant | None:
         if zone and zone != "Z":
             seconds = seconds.replace(tzinfo=_offset(zone)).astimezone(UTC)
     except (ValueError, OverflowError):
-        # A day or an hour that no calendar has: then this is a text like any other.
+        # No calendar has this day or hour, so it is a text like any other.
         return None
     kind = "a date" if clock is None else "a timestamp with a zone" if zone else "a timestamp without a zone"
     return _Instant(kind, seconds, (fraction or "").rstrip("0"))

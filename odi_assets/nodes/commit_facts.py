@@ -18,8 +18,8 @@ class CommittedHwm:
 
     Attributes:
         json, type: its value as state stores it.
-        remembered: by source, what its increments have to remember beside it.
-        measures: by source, what the mark measures; empty in commits that did not say.
+        remembered: by source, what its mark has to remember beside its value.
+        measures: by source, what its mark measures; empty in commits of older versions.
     """
 
     json: str
@@ -34,7 +34,7 @@ class CommittedHwm:
         remembered: Mapping[str, Any] | None = None,
         measures: Mapping[str, Identity] | None = None,
     ) -> CommittedHwm:
-        """An HWM that is to be committed."""
+        """The HWM ``value``, to be committed."""
         stored = encode(value)
         return cls(stored.json, stored.type, remembered or {}, measures or {})
 
@@ -43,7 +43,7 @@ class CommittedHwm:
         return decode(self.json, self.type)
 
     def is_value(self, value: Any) -> bool:
-        """Whether ``value`` is the one it carries."""
+        """Whether it carries ``value``, type included."""
         return tuple(encode(value)) == (self.json, self.type)
 
     def to_json(self) -> dict[str, Any]:
@@ -67,20 +67,20 @@ class CommittedHwm:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitFacts:
-    """The facts of one commit. Those that a commit does not have, or that older ones did not write, are None.
+    """The facts of one commit. A fact that does not apply, or that an older version did not write, is None.
 
     Attributes:
         node: ``pipeline.node``.
         mode: how the rows were written, or ``rewind``.
         increment: what was read, in words.
-        positions: where each source stood, and each node that was waited for.
+        positions: the position of each source, and of each node in ``depends_on``.
         state_revision, state_updated_at: the state entry that the plan saw.
-        inputs: by upstream node, the version of its table that the rows were read from. None: not known.
-        partial: the run was of some of the pipeline's nodes only.
+        inputs: by upstream node, the version of its table that was read. None: not known.
+        partial: the run was of only some of the pipeline's nodes.
         bounds: start and end of a bounded run.
         hwm: the HWM that belongs to the table's rows from this commit on.
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
-        rewound_to: of a rewind: that version.
+        rewound_to: of a rewind: the version it went back to.
         rows_written, rows_updated: counted by the write.
     """
 
@@ -103,7 +103,7 @@ class CommitFacts:
     rows_updated: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The facts as the log stores them. What the write counts, and what a restore says, is added by the commit."""
+        """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""
         updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
         found: dict[str, Any] = {
             "node": self.node,
@@ -124,7 +124,7 @@ class CommitFacts:
 
     @classmethod
     def of(cls, stamp: CommittedStamp) -> CommitFacts:
-        """The facts that the log has of a commit of ours, whichever version of ours made it."""
+        """The facts of a commit of ours, read from the log; commits of older versions are understood too."""
         facts = stamp.facts
         updated_at, bounds, rewound_to = facts.get("state_updated_at"), facts.get("bounds"), facts.get("rewound_to")
         return cls(

@@ -1,10 +1,14 @@
-"""A node of a project: its configuration, its table, its sources, and the names it goes by in state and in logs."""
+"""A node of a project: its configuration, its table, its sources, its code version, and its names in state and logs."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
@@ -16,20 +20,22 @@ from odi_assets.sources.source import Source, Target
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
 
-
-def app_id(key: NodeKey) -> str:
-    """The Delta app transaction that fences a node's increments and full refreshes."""
-    return f"odi_assets:{key}"
+_HASH_LENGTH = 12
+_NOT_CODE = {"description", "owner", "tags"}
 
 
-def range_app_id(key: NodeKey) -> str:
-    """The Delta app transaction of a node's bounded commits, which leave the fence of its increments alone."""
-    return f"{app_id(key)}:range"
+def app_id(key: NodeKey, *, bounded: bool = False) -> str:
+    """The Delta app transaction that fences a node's increments and full refreshes.
+
+    Args:
+        bounded: that of the node's bounded runs instead. They have their own, so they leave the other fence as it is.
+    """
+    return f"odi_assets:{key}:range" if bounded else f"odi_assets:{key}"
 
 
 def app_ids(key: NodeKey) -> tuple[str, str]:
-    """Both: that of increments and full refreshes, and that of bounded runs."""
-    return app_id(key), range_app_id(key)
+    """Both app transactions: that of increments and full refreshes, and that of bounded runs."""
+    return app_id(key), app_id(key, bounded=True)
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Node:
 
     @property
     def command(self) -> str:
-        """How the shell names it in ``odi run``."""
+        """The arguments of ``odi run`` that run this node alone."""
         return f"{self.key.pipeline} --node {self.key.node}"
 
     @cached_property
@@ -94,18 +100,18 @@ class Node:
         return tuple(source.name for source in self.sources if source.follows)
 
     def waits_for(self) -> tuple[NodeKey, ...]:
-        """The nodes of ``depends_on``: they run first, and what this node takes from them is not ours to see."""
+        """The nodes of ``depends_on``: they run first. What this node takes from them, if anything, is not known."""
         return tuple(self.project.graph.resolve(self.key, name) for name in self.config.depends_on)
 
     def marks(self, hwm: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> dict[str, Mark]:
-        """The marks of its sources that a stored HWM holds.
+        """The marks of its sources, taken from a stored HWM.
 
         Args:
-            remembered: by source, what the commit of the HWM remembers beside it.
+            remembered: by source, what the commit of the HWM stored beside it.
             typed: False for an HWM that another tool stored without its type.
 
         Raises:
-            IncrementError: the HWM is not one of this node.
+            IncrementError: the HWM does not fit this node.
         """
         found: dict[str, Mark] = {}
         for source in self.sources:
@@ -114,3 +120,30 @@ class Node:
                 if value is not None:
                     found[source.name] = source.mark(value, remembered.get(source.name) or {}, typed=typed)
         return found
+
+
+def code_version(project: Project, key: NodeKey) -> str:
+    """A short hash of what the node does: its configuration, its SQL, the source of the module its function is in.
+
+    The module is read, not imported: this starts no Spark and runs nobody's code.
+    """
+    node = project.node(key)
+    digest = hashlib.sha256(json.dumps(node.model_dump(mode="json", exclude=_NOT_CODE), sort_keys=True).encode())
+    if node.transform is not None and node.transform.function is not None:
+        source = _module_file(node.transform.function.partition(":")[0], project.root)
+        digest.update(source.read_bytes() if source else b"")
+    elif node.transform is not None:
+        digest.update(node.transform.sql_text(project.root).encode())
+    return digest.hexdigest()[:_HASH_LENGTH]
+
+
+def _module_file(module: str, root: Path) -> Path | None:
+    beside = root / Path(*module.split("."))
+    for candidate in (beside.with_suffix(".py"), beside / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None

@@ -1,4 +1,4 @@
-"""The project as runs see it: its file, its graph, and where everything lives."""
+"""A loaded project: its file, its graph of nodes, and where its tables and state are."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Project:
 
     Attributes:
         path: the file, absolute.
-        root: its folder, which relative paths start from.
-        warnings: what is not wrong in the file and worth a word.
+        root: its folder; relative paths start from here.
+        warnings: what is valid in the file but looks like a mistake.
     """
 
     config: ProjectConfig
@@ -51,13 +51,12 @@ class Project:
 
     @classmethod
     def shared(cls, path: str | Path) -> Project:
-        """The project of this process that was loaded from ``path``: a run and its resources have one.
+        """The project that this process shares for ``path``, so that a run and its resources load it once.
 
         Raises:
-            ConfigErrors: it was not loaded yet, and the file has mistakes.
+            ConfigErrors: it was not loaded before, and the file has mistakes.
         """
-        found = _shared.get(Path(path))
-        return found if found is not None else cls.load(path).share()
+        return _shared.get(Path(path)) or cls.load(path).share()
 
     def share(self) -> Project:
         """Make this the project of the process for its path, and return it."""
@@ -70,7 +69,7 @@ class Project:
 
     @property
     def environment(self) -> str | None:
-        """The environment that keys of state belong to: that of ``system`` goes before that of the project."""
+        """The environment of the state keys: that of ``system``, else that of the project."""
         return (self.config.system.environment if self.config.system else None) or self.config.environment
 
     def node(self, key: NodeKey) -> NodeConfig:
@@ -85,7 +84,7 @@ class Project:
             raise _unknown("node", str(key), [str(other) for other in self.graph.nodes]) from None
 
     def pipeline_nodes(self, pipeline: str | None = None, nodes: Sequence[str] = ()) -> tuple[NodeKey, ...]:
-        """Nodes of a pipeline (of all, if None) in the order they run; only those named in ``nodes``, if any are.
+        """Nodes of a pipeline (of all, if None) in the order they run; if ``nodes`` names any, only those.
 
         Raises:
             ConfigError: no such pipeline, or no such node in it.

@@ -1,6 +1,6 @@
-"""What a run is asked for beyond "what is new". One request goes from shell, UI, sensor or backfill to each node.
+"""What a run is asked to do: one request goes from shell, UI, sensor or backfill to each node.
 
-Dagster carries it in run tags, so that the shell and the UI ask alike.
+Dagster carries it in run tags, so the shell and the UI ask in the same way.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FROM_TAG, TO_TAG = "odi/from", "odi/to"
 
 @dataclass(frozen=True)
 class Bounds:
-    """A half-open range of time: ``start`` is in it, ``end`` is not. Both are in UTC."""
+    """A half-open range of time, ``start <= time < end``, both in UTC."""
 
     start: datetime
     end: datetime
 
     @classmethod
     def of(cls, start: str | date | datetime, end: str | date | datetime) -> Bounds:
-        """Bounds of dates, times or their ISO texts.
+        """Bounds from dates, times or their ISO texts.
 
         Raises:
-            ConfigError: one is not a date or time, or they hold nothing.
+            ConfigError: one is not a date or time, or the range is empty.
         """
         bounds = cls(_moment(start), _moment(end))
         if bounds.start >= bounds.end:
@@ -41,12 +41,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """How nodes are to be run.
+    """How nodes are to be run; by default, they take in what is new.
 
     Attributes:
         full_refresh: read the sources from the beginning and replace the tables.
-        resume: leave out what succeeded in the last run and for which nothing changed.
-        bounds: run just this range, and leave the HWMs alone.
+        resume: leave out nodes that succeeded in the last run and for which nothing changed.
+        bounds: run only this range, and leave the HWMs as they are.
     """
 
     full_refresh: bool = False
@@ -60,15 +60,15 @@ class RunRequest:
                 fix="run it without partitions or range, or without the full refresh",
             )
         if self.resume and (self.full_refresh or self.bounds is not None):
-            again = "everything" if self.full_refresh else f"a range ({self.bounds})"
+            repeated = "everything" if self.full_refresh else f"a range ({self.bounds})"
             raise ConfigError(
-                f"a resumed run leaves out what is done, and this one is to do {again} again",
+                f"a resumed run leaves out what is done, and this one is to do {repeated} again",
                 fix="ask for one of the two",
             )
 
     @property
     def tags(self) -> dict[str, str]:
-        """The run tags that say so."""
+        """The run tags that carry it."""
         tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume}
         found = {tag: "true" for tag, wanted in tags.items() if wanted}
         if self.bounds is not None:
@@ -79,14 +79,14 @@ class RunRequest:
     def of_run(
         cls, tags: Mapping[str, str], *, full_refresh: bool = False, partitions: Bounds | None = None
     ) -> RunRequest:
-        """What the tags of a run ask for, together with its launchpad's switch and its partitions.
+        """The request in the tags of a run, its launchpad's switch and its partitions.
 
         Raises:
-            ConfigError: a tag cannot be read, or they do not go together.
+            ConfigError: a tag has a wrong value, or two of them exclude each other.
         """
         given = [tag for tag in (FROM_TAG, TO_TAG) if tag in tags]
         if len(given) == 1:
-            raise ConfigError(f"the run tag {given[0]} stands alone", fix=f"a range needs {FROM_TAG} and {TO_TAG}")
+            raise ConfigError(f"the run has the tag {given[0]} alone", fix=f"a range needs {FROM_TAG} and {TO_TAG}")
         bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else None
         if bounds is not None and partitions is not None:
             raise ConfigError(f"this run has partitions and the tag {FROM_TAG}", fix="give one of the two")
@@ -114,10 +114,10 @@ def _moment(value: str | date | datetime) -> datetime:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """``moment`` in UTC; one without a zone is in UTC already.
+    """``moment`` in UTC; without a zone, it is taken as UTC.
 
     Raises:
-        ConfigError: it lies outside of the years 1 to 9999 there.
+        ConfigError: in UTC it is outside the years 1 to 9999.
     """
     try:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

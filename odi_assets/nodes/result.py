@@ -1,4 +1,4 @@
-"""What became of one node in one run."""
+"""How one node of one run ended."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from odi_assets.state.records import RunStatus
 RESUMED_FROM = "resumed_from"
 """Key of the metrics of a node that a resumed run left out: the run in which it succeeded."""
 REWIND = "rewind"
-"""What the run history gives as the trigger of a rewind, and a commit as its mode."""
+"""The trigger of a rewind in the run history, and the mode of its commit."""
 PARTIAL = "partial"
-"""Key of the metrics, and of a commit's facts, that says: the run was of some of the pipeline's nodes only."""
+"""Key of the metrics of a run of only some of the pipeline's nodes."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,13 @@ class RunInfo:
 
     Attributes:
         run_id: Dagster's.
+        trigger: what started the run; None if unknown.
         attempt: counts from 1.
-        partial: the run is of some of the pipeline's nodes only.
+        partial: the run is of only some of the pipeline's nodes.
     """
 
     run_id: str
-    trigger: str = "manual"
+    trigger: str | None = "manual"
     attempt: int = 1
     code_version: str | None = None
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -42,10 +43,10 @@ class NodeResult:
     """How a node ended.
 
     Attributes:
-        rows_read: rows that came in from all sources; None where nothing counts them without a second pass.
-        rows_written: rows new or changed in the target, by Parquet footers.
+        rows_read: rows read from all sources; None if counting them would take a second pass.
+        rows_written: rows that are new or changed in the target, by Parquet footers.
         rows_total: rows in the target afterwards.
-        partitions: values of the node's partition column that were written or replaced.
+        partitions: values of the node's partition column whose partitions were written or replaced.
         columns: name and Spark type of each column of the target.
         seconds: from the start of the node's plan to its end.
     """
@@ -85,5 +86,5 @@ class NodeResult:
 
 
 def is_left_out(result: NodeResult) -> bool:
-    """Whether a resumed run left the node out, for there was nothing to do."""
+    """Whether a resumed run left the node out because there was nothing to do."""
     return result.status is RunStatus.SKIPPED and RESUMED_FROM in result.metrics

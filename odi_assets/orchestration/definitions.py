@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, delta_io_manager
+from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory
-from odi_assets.orchestration.runs.liveness import stamp_process
-from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, mend_history
+from odi_assets.orchestration.runs.reconcile import PROCESS_TAG, PROJECT_TAG, repair_history
+from odi_assets.util.process import own_process
 
 
 def build_definitions(
@@ -28,13 +27,12 @@ def build_definitions(
     Starts no JVM. Merge it with ``Definitions`` of your own to add assets beside the nodes.
 
     Args:
-        listener: told of each node of a run that starts or ends, in the process of the run.
+        listener: called for each node of a run that starts or ends, in the process of the run.
         loggers: loggers of the jobs, instead of Dagster's.
 
     Raises:
         ConfigError: the project file asks for something that Dagster cannot show.
     """
-
     from odi_assets.orchestration.assets.sources import Sources
     from odi_assets.orchestration.automation.sensors import new_data_sensor
 
@@ -49,10 +47,10 @@ def build_definitions(
     return dg.Definitions(
         assets=assets,
         jobs=list(jobs.values()),
-        schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in _scheduled(project)],
+        schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in project.config.pipelines if p.schedule],
         sensors=[sensor for sensor in sensors if sensor is not None],
         resources=shared,
-        # Assets that are picked in the UI run outside of a pipeline's job; they share one JVM too.
+        # Assets picked in the UI run outside a pipeline's job; they share one JVM too.
         executor=dg.in_process_executor,
         loggers=loggers,
     )
@@ -65,7 +63,7 @@ def build_job(
     listener: Listener | None = None,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.JobDefinition:
-    """The job of one pipeline by itself, for a run from the shell: nothing in it is for looking at.
+    """The job of one pipeline, for a run from the shell: without what Dagster only shows.
 
     Args as of :func:`build_definitions`.
     """
@@ -75,30 +73,26 @@ def build_job(
 
 
 def resources(project: Project, listener: Listener | None = None) -> dict[str, object]:
-    """The resources that nodes use, by the keys they use them under."""
+    """The resources of nodes, by their keys."""
     project.share()
-    return {
-        SPARK: SparkResource(project_file=str(project.path)),
-        STATE: StateResource(project_file=str(project.path)),
-        HISTORY: _run_history(project, listener),
-        IO_MANAGER: delta_io_manager(project),
-    }
 
-
-def _run_history(project: Project, listener: Listener | None) -> dg.ResourceDefinition:
     @dg.resource(required_resource_keys={STATE}, description="Writes a row of run history for each node of a run.")
     def run_history(context: dg.InitResourceContext) -> RunHistory:
         run, instance = context.run, context.instance
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
-        stamp_process(instance, run)
-        instance.add_run_tags(run.run_id, {PROJECT_TAG: project.config.project})
+        instance.add_run_tags(run.run_id, {PROCESS_TAG: own_process(), PROJECT_TAG: project.config.project})
         state: StateResource = getattr(context.resources, STATE)
-        mend_history(project, instance, state.backend)
+        repair_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener)
 
-    return run_history
-
-
-def _scheduled(project: Project) -> list[PipelineConfig]:
-    return [pipeline for pipeline in project.config.pipelines if pipeline.schedule]
+    return {
+        SPARK: SparkResource(project_file=str(project.path)),
+        STATE: StateResource(project_file=str(project.path)),
+        HISTORY: run_history,
+        IO_MANAGER: dg.IOManagerDefinition(
+            lambda _: DeltaIOManager(project),
+            required_resource_keys={SPARK, STATE, HISTORY},
+            description="Commits a node's rows to its Delta table, advances the HWM, reads tables for other assets.",
+        ),
+    }

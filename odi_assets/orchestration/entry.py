@@ -28,8 +28,8 @@ def load_definitions() -> dg.Definitions:
     """The definitions of the project file.
 
     Raises:
-        OdiError: the project file has mistakes; the message lists them all. It comes without the frames of whoever
-            found them, which Dagster would show below it.
+        OdiError: the project file has mistakes; the message lists them all. It has no traceback, because Dagster would
+            show one below the message.
     """
     try:
         project = Project.load(project_file())

@@ -83,7 +83,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
 
 
 def observation_metadata(result: NodeResult) -> dict[str, Any]:
-    """What a run saw that committed nothing."""
+    """What Dagster shows of a run that committed nothing."""
     metadata = {"status": result.status.value, **materialization_metadata(result)}
     # These describe a commit, and there was none.
     return {name: value for name, value in metadata.items() if name not in {"rows_written", "rows_updated"}}
@@ -96,13 +96,13 @@ def _increments(node: NodeConfig) -> str:
 
 
 def _declared_columns(node: NodeConfig) -> list[tuple[str, str]]:
-    """The columns of a node that takes over what it reads, and says what that is."""
+    """The columns of a node that stores what it reads, if the project file declares them."""
     if node.read is None or node.read.schema_ddl is None or node.transform is not None or node.inputs:
         return []
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({node.read.schema_ddl})", dialect="spark")
     except sqlglot.errors.ParseError:
-        # Spark knows a type that sqlglot does not; the schema is then shown once the table exists.
+        # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.
         return []
     return [(column.name, column.kind.sql("spark").lower()) for column in table.this.expressions]
 

@@ -1,10 +1,10 @@
-"""Resources: Spark and state of the project file, for its own nodes and for assets that stand beside them.
+"""Resources: Spark and state of the project file, for its nodes and for assets beside them.
 
-The Spark resource is dagster-pyspark's ``LazyPySparkResource`` to whoever uses it: ``spark_session``,
-``spark_context`` and ``spark_config`` are there, and importing it starts nothing. What does not serve is how that one
-makes a session: without the settings that our tables need (UTC, timestamps with statistics), without those of the
-project file or a Spark Connect address, without a helpful word where there is no Java, and never stopping what it
-started. So the session comes from ``odi_assets.spark.session`` and ends with the run.
+The Spark resource is a ``LazyPySparkResource`` of dagster-pyspark to its users: it has ``spark_session``,
+``spark_context`` and ``spark_config``, and importing it starts nothing. But that class makes sessions without the
+settings that our tables need (UTC, timestamps with statistics) and without those of the project file, knows no Spark
+Connect, gives no useful error if there is no Java, and never stops what it started. So the session comes from
+``odi_assets.spark.session`` and ends with the run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from odi_assets.state.manager import StateManager
 
 
 class SparkResource(LazyPySparkResource):
-    """The run's Spark session: started when a step first asks for it, shared by all steps of the process, stopped with
+    """The run's Spark session. It starts when a step first asks for it, serves all steps of the process, and stops with
     the run unless it was there before."""
 
     spark_config: dict[str, Any] = Field(
-        default_factory=dict, description="Spark settings that go before those of the project file."
+        default_factory=dict, description="Spark settings that override those of the project file."
     )
     master: str | None = Field(default=None, description="Spark master; that of the project file unless given.")
     remote: str | None = Field(
@@ -39,20 +39,16 @@ class SparkResource(LazyPySparkResource):
     _handle: SessionHandle | None = PrivateAttr(default=None)
 
     def _init_session(self) -> None:
-        if self._handle is None:
-            self._handle = open_session(self._config(), app_name=self._app_name())
-            self._spark_session = self._handle.spark
-
-    def _config(self) -> SparkConfig:
+        if self._handle is not None:
+            return
         base = Project.shared(self.project_file).config.spark if self.project_file else SparkConfig()
         own = {key: str(value) for key, value in flatten_dict(self.spark_config)}  # type: ignore[no-untyped-call]
-        return SparkConfig(
+        config = SparkConfig(
             master=self.master or base.master, remote=self.remote or base.remote, conf={**base.conf, **own}
         )
-
-    def _app_name(self) -> str:
-        context = self.get_resource_context()
-        return f"{context.run.job_name} {context.run.run_id}" if context.run else "odi_assets"
+        run = self.get_resource_context().run
+        self._handle = open_session(config, app_name=f"{run.job_name} {run.run_id}" if run else "odi_assets")
+        self._spark_session = self._handle.spark
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stop the session if this resource started it."""
@@ -78,5 +74,5 @@ class StateResource(dg.ConfigurableResource[Any]):
 
     @property
     def manager(self) -> StateManager:
-        """The documented face of the state backend."""
+        """The public API of the state backend, as documented."""
         return StateManager(project_root=str(Project.shared(self.project_file).root), backend=self.backend)

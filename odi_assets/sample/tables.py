@@ -1,4 +1,4 @@
-"""What runs of the sample left behind: the Delta tables of its pipeline and their high-water marks."""
+"""Drops what runs of the sample made: the Delta tables of its pipeline and their high-water marks."""
 
 from __future__ import annotations
 

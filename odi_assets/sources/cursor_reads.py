@@ -1,4 +1,4 @@
-"""Following a cursor column: the rows of a source above its mark, up to a bound that is fixed before they are read."""
+"""Following a cursor column: reads of the rows above a mark, up to a bound that is fixed before they are read."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MOST_TIES = 1_000
 def plan_window(
     snapshot: Snapshot, increment: CursorIncrement, mark: CursorMark | None, *, rows_are_known: bool
 ) -> PlannedRead:
-    """The rows of ``snapshot`` that ``increment`` wants, as far as they can be told without Spark.
+    """The read of ``snapshot`` above ``mark``, as far as it is known without Spark.
 
     Args:
-        rows_are_known: the write tells rows that are read again from new ones, so the rows tied with the mark need not
-            be remembered.
+        rows_are_known: the write recognizes rows that are read again, so the rows tied with the mark need not be
+            remembered.
 
     Raises:
         IncrementError: the cursor, the mark or the configuration do not fit the source, or rows have no cursor.
@@ -91,9 +91,9 @@ class CursorWindow(Read):
 
     Attributes:
         increment: the increment that moves the mark; None for ranges and rolling windows, which move none.
-        start: where a read of the whole source begins, inclusive; None at the beginning.
-        only: rows of these partitions; None: of all.
-        range_of: the node whose range this is; its cursor has to be a time.
+        start: where a read of the whole source begins, inclusive; None: at the beginning.
+        only: the partitions to read; None: all.
+        range_of: the node whose range this is; its cursor has to be a date or a time.
     """
 
     window: Window
@@ -135,7 +135,7 @@ class CursorWindow(Read):
         return Overlap(window.columns, window.lower if bounded else None)
 
     def with_ties(self, spark: SparkSession) -> CursorWindow:
-        """The read with the rows known that stand at its mark, which the commit has to remember.
+        """The read with the rows that are tied with its mark, which the commit has to remember.
 
         Raises:
             IncrementError: there are too many.
@@ -154,7 +154,7 @@ class CursorWindow(Read):
                 column=self.window.column,
             )
         if self.after == self.before:
-            # A row that was loaded stays known when the source drops it and brings it back.
+            # A loaded row stays known if the source drops it and brings it back.
             known = self.window.ties
             found = {row: max(found.get(row, 0), known.get(row, 0)) for row in {*found, *known}}
         return replace(self, after=replace(self.after, ties=found))
@@ -162,16 +162,16 @@ class CursorWindow(Read):
 
 @dataclass(frozen=True, kw_only=True)
 class UnresolvedWindow(UnresolvedRead):
-    """A window of a cursor whose type, upper bound or tied rows only Spark can tell.
+    """A window of a cursor whose type, upper bound or tied rows only Spark can find.
 
     Attributes:
         kind: the type of the cursor; None: not known yet.
         bound: the upper bound, if that is known.
-        seen: stands for the state of the source.
+        seen: a fingerprint of the state of the source.
         rows_are_known: see :func:`plan_window`.
-        from_start: the source is read from its first value on, not from its mark.
-        only: rows of these partitions; None: of all.
-        upto: read what runs up to this mark have read, and move none.
+        from_start: read from the initial value on, not from the mark.
+        only: the partitions to read; None: all.
+        upto: read what runs up to this mark have read, and move no mark.
     """
 
     increment: StatefulIncrement
@@ -186,7 +186,7 @@ class UnresolvedWindow(UnresolvedRead):
 
     @property
     def keeps_ties(self) -> bool:
-        """Whether the commit has to remember the rows at the mark: nothing else would tell that they are loaded."""
+        """Whether the commit has to remember the rows at the mark, because nothing else says that they are loaded."""
         return self.increment.boundary is Boundary.CLOSED and not self.rows_are_known
 
     def whole(self) -> PlannedRead:
@@ -212,7 +212,7 @@ class UnresolvedWindow(UnresolvedRead):
         """The read, once the type of the cursor and its upper bound are known.
 
         Raises:
-            IncrementError: the mark or the first value is of another type, the lag does not fit it, or rows have no
+            IncrementError: the mark or the initial value has another type, the lag does not fit it, or rows have no
                 cursor and ``on_null`` is ``raise``.
         """
         increment, upper = self.increment, bound.upper
@@ -220,22 +220,22 @@ class UnresolvedWindow(UnresolvedRead):
         if bound.without_cursor and increment.on_null is OnNull.RAISE:
             raise null_cursors(increment.column, bound.without_cursor, self.label)
         excluded = bound.without_cursor if increment.on_null is OnNull.EXCLUDE else 0
-        # A source that lost its newest rows is read no further than the mark, so that the bound stays one.
+        # If the source lost its newest rows, the mark is the upper bound, so that there is one.
         window = replace(window, upper=upper if upper is not None else hwm)
         ahead = is_ahead(upper, hwm)
         in_window = upper is not None and (window.lower is None or upper >= window.lower)
-        again = in_window and (bool(increment.watermark_lag) or increment.boundary is Boundary.CLOSED or hwm is None)
+        repeated = in_window and (bool(increment.watermark_lag) or increment.boundary is Boundary.CLOSED or hwm is None)
         before_start = hwm is None and upper is not None and start is not None and upper < start
         has_nulls = self._nulls and bound.without_cursor > 0
         needed = has_nulls or (self.from_start and hwm is not None)
-        if not needed and (before_start or not (ahead or again)):
+        if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
             return replace(replace(self, kind=kind, bound=bound).nothing(text), excluded=excluded)
         after = upper if ahead and not before_start else hwm
         return self._read(kind, window, None if after is None else CursorMark(after, self.seen), excluded)
 
     def nothing(self, why: str) -> NothingNew:
-        """There is nothing to read."""
+        """The read of nothing, for the reason ``why``."""
         return NothingNew.of(self, why, replace(self.before, seen=self.seen) if self.before else None)
 
     def text(self) -> str:
@@ -270,7 +270,7 @@ class UnresolvedWindow(UnresolvedRead):
     def _window(self, kind: str) -> Window:
         mark = None
         if self.before is not None:
-            # A mark of another type is an error even where the read does not begin at it.
+            # A mark of another type is an error even if the read does not begin at it.
             mark = replace(self.before, value=self._fitting(self.before, kind))
         known = self.rows_are_known
         return window_above(self.increment, None if self.from_start else mark, kind, self.label, rows_are_known=known)
@@ -284,13 +284,13 @@ def _types(rows: DataFrame) -> dict[str, Any]:
 
 
 def reads_again(increment: StatefulIncrement) -> bool:
-    """Whether rows that are in the target may come again."""
+    """Whether rows that are in the target may be read again."""
     lag, closed = bool(increment.watermark_lag), increment.boundary is Boundary.CLOSED
     return lag or closed or increment.on_null is OnNull.INCLUDE
 
 
 def _fingerprint(snapshot: Snapshot, increment: StatefulIncrement) -> str | None:
-    """Stands for the state of the source and how it is followed; None where the source does not tell its state."""
+    """A hash of the state of the source and of how it is followed; None if the state is not known."""
     if snapshot.fingerprint is None:
         return None
     parts = [increment.model_dump_json(), *snapshot.fingerprint]

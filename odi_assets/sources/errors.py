@@ -62,6 +62,6 @@ def _unreadable_file(label: str, text: str) -> SourceError | None:
 
 
 def _telling(causes: list[str]) -> list[str]:
-    """Of a chain of causes, what Spark last found wrong, and the deepest: the record, and what of it does not fit."""
+    """Of a chain of causes, Spark's last one and the deepest: which record is wrong, and what is wrong with it."""
     of_spark = [cause for cause in causes if cause.startswith("[") and not cause.startswith("[FAILED_READ_FILE")]
     return list(dict.fromkeys([*of_spark[-1:], *causes[-1:]]))

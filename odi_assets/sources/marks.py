@@ -1,8 +1,7 @@
-"""High-water marks: how far a source was read, as far as its rows are safely in the target.
+"""High-water marks: up to where the rows of a source are safely in the target.
 
-There is a type for each way of following a source. :attr:`value` is what state and commits store of it, in the shapes
-that state has always had; a source takes its own marks back from such a value (:meth:`Source.mark`). A mark also says
-what it measures: its :class:`Identity`.
+There is a type for each way of following a source. State and commits store its :attr:`value`; a source makes its mark
+from such a value (:meth:`Source.mark`). Commits also store what the mark measures: its :class:`Identity`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ READ = "df"
 
 
 class Unresolved(Enum):
-    """What only a pass of Spark over the source can tell; it is resolved before the source is read."""
+    """What only a pass of Spark over the source can find; it is resolved before the source is read."""
 
     UNTIL_READ = "known when the source is read"
 
@@ -33,7 +32,7 @@ UNRESOLVED = Unresolved.UNTIL_READ
 
 @dataclass(frozen=True)
 class Identity:
-    """What a mark measures. It holds nothing that a move of the project, its lake or its landing zone changes.
+    """What a mark measures. It does not change if the project, its lake or its landing zone is moved.
 
     Attributes:
         kind: ``files``, ``delta`` or ``sql``.
@@ -59,7 +58,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Part:
-    """A stored list of loaded files (see ``files.ledger``). ``files`` is how many it holds."""
+    """A part of the ledger of loaded files (see ``files.ledger``). ``files`` is how many it lists."""
 
     name: str
     files: int
@@ -71,8 +70,8 @@ class FilesMark:
 
     Attributes:
         mtime_ns, path: the newest file that was loaded.
-        parts: where the list of loaded files is kept. None, in a mark that is old or was set by hand: all files up to
-            the newest one.
+        parts: the ledger of loaded files. None, in a mark that is old or was set by hand: all files up to the newest
+            one are loaded.
     """
 
     mtime_ns: int
@@ -148,12 +147,12 @@ class VersionMark:
 class CursorMark:
     """The greatest value of a cursor column that was read.
 
-    The commit that sets a mark remembers more beside its value, which holds only while the mark is the one of that
+    The commit that sets a mark stores more beside its value. That is valid only as long as the mark is the one of that
     commit.
 
     Attributes:
-        seen: stands for the state of the source that was read; a source that is in the same state has nothing new.
-        ties: the rows at the mark that were loaded: how many there are of each row hash; None if that is not known.
+        seen: a fingerprint of the source that was read; while it is the same, the source has nothing new.
+        ties: the rows at the mark that were loaded: a count for each row hash; None if not known.
         typed: False for a value that another tool stored without its type.
     """
 
@@ -164,12 +163,12 @@ class CursorMark:
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:
-        """The mark that ``value`` stores, with what its commit remembers beside it."""
+        """The mark that ``value`` stores, with what its commit stored beside it."""
         ties = remembered.get("ties")
         return cls(value, remembered.get("seen"), ties if isinstance(ties, Mapping) else None, typed)
 
     def remembered(self) -> dict[str, Any]:
-        """What its commit has to remember beside the value, JSON-ready."""
+        """What its commit has to store beside the value, JSON-ready."""
         found: dict[str, Any] = {}
         if self.seen is not None:
             found["seen"] = self.seen
@@ -182,7 +181,7 @@ Mark = FilesMark | VersionMark | CursorMark
 
 
 def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
-    """The HWM of a node as state stores it: that of its ``read`` by itself, those of several sources by their names.
+    """The HWM of a node as state stores it: the value of its ``read`` alone, or the values of its sources by name.
 
     Args:
         marks: by the name of the source.

@@ -1,8 +1,8 @@
 """Reads: what a run takes of one source, fixed before it reads.
 
 ``Read`` is one of five: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
-``delta.source.NewVersions`` and ``cursor_reads.CursorWindow``. What only a pass of Spark can tell stands in an
-:class:`UnresolvedRead` until then. Callers use what all of them answer, and never ask which one they have.
+``delta.source.NewVersions`` and ``cursor_reads.CursorWindow``. An :class:`UnresolvedRead` becomes one of them in a pass
+of Spark. Callers use the methods of the base class, and never ask which one they have.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Affected:
-    """The partitions that rows belong to which a source gained or changed.
+    """The partitions of the rows that a source gained or changed.
 
     Attributes:
         values: those that are known.
-        by_rows: there may be more, which only the rows themselves can tell.
-        everything: nothing tells them apart: all partitions.
+        by_rows: there may be more, to be found in the rows themselves.
+        everything: all partitions may be affected.
     """
 
     values: frozenset[str | None] = frozenset()
@@ -44,7 +44,7 @@ class PlannedRead(ABC):
     """What a run will take of one source, as far as planning needs to know.
 
     Attributes:
-        snapshot: the source as it stood when it was planned.
+        snapshot: the source as it was when it was planned.
         summary: what will be read, in words.
         before: the mark that the plan started from; None for a first read, or a source that keeps none.
         after: the mark once this read is safely in the target; None if there is none.
@@ -62,7 +62,7 @@ class PlannedRead(ABC):
     nothing_new: ClassVar[bool] = False
     """The source is not ahead of its mark."""
     is_part: ClassVar[bool] = True
-    """What is read is a part of the source: what it gained, or a window."""
+    """Only a part of the source is read: what it gained, or a window."""
 
     @property
     def name(self) -> str:
@@ -74,22 +74,22 @@ class PlannedRead(ABC):
 
     @property
     def moves(self) -> bool:
-        """Whether the mark will be another one."""
+        """Whether the mark changes."""
         return self.follows and self.after != self.before
 
     @property
     def rewrites(self) -> bool:
-        """Rows of the source changed or left: the rows that it gained do not tell all."""
+        """Whether rows of the source were changed or removed, so that reading the gained rows is not enough."""
         return False
 
     @property
     def rows_known(self) -> int | None:
-        """Rows that will be read; None where that is not known without reading."""
+        """How many rows will be read; None if that is not known without reading."""
         return None
 
     @property
     def file_count(self) -> int | None:
-        """Files that will be read; None for sources that are not files."""
+        """How many files will be read; None for sources that are not files."""
         return self.snapshot.file_count
 
     @abstractmethod
@@ -101,20 +101,20 @@ class PlannedRead(ABC):
         """All rows of the source that are in ``wanted``, up to the same mark."""
 
     def affected(self, column: str, node: str) -> Affected:
-        """The partitions by ``column`` that the rows belong to which the source gained or changed.
+        """The partitions, by ``column``, of the rows that the source gained or changed.
 
         Args:
-            node: whose table is partitioned so, for messages.
+            node: whose table is partitioned by ``column``; for messages.
 
         Raises:
             ConfigError: the source has no such column.
-            IncrementError: rows that the partitions are made of cannot be read any more.
+            IncrementError: rows of the affected partitions cannot be read any more.
         """
         del column, node
         return Affected()
 
     def before_commit(self) -> None:
-        """Put on storage what the mark will name. Without a commit it means nothing."""
+        """Write to storage what the mark will name. Without the commit, it means nothing."""
         return
 
     def to_json(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class PlannedRead(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class UnresolvedRead(PlannedRead):
-    """A read of which only a pass of Spark over the source can tell how far it goes."""
+    """A read whose upper bound only a pass of Spark over the source can find."""
 
     after: Mark | Unresolved | None = UNRESOLVED
 
@@ -155,23 +155,23 @@ class Read(PlannedRead):
 
     @abstractmethod
     def load(self, spark: SparkSession) -> DataFrame:
-        """The rows; nothing is read before an action asks for them."""
+        """The rows, lazily."""
 
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return replace(Whole.instead_of(self), summary=self.summary, only=wanted)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
-        """Rows that the source gained, and rows that changed as they were before: they tell the affected partitions."""
+        """Rows that the source gained, and changed rows as they were before: their partitions are affected."""
         del spark
         return ()
 
     @property
     def overlap(self) -> Overlap | None:
-        """Where rows of this read may be in the target already; None: they are new."""
+        """The rows of this read that may be in the target already; None: all are new."""
         return None
 
     def remembered(self) -> Mapping[str, Any]:
-        """What the commit has to remember beside the mark, JSON-ready."""
+        """What the commit has to store beside the mark's value, JSON-ready."""
         return self.after.remembered() if isinstance(self.after, CursorMark) else {}
 
 
@@ -180,7 +180,7 @@ class Whole(Read):
     """All rows of a source, or those of some partitions.
 
     Attributes:
-        increment: the read in whose place this one is made, and whose mark it moves; None: it moves none.
+        increment: the read that this one replaces and whose mark it moves; None: it moves no mark.
         only: the partitions to read; None: all.
     """
 
@@ -191,7 +191,7 @@ class Whole(Read):
 
     @classmethod
     def instead_of(cls, increment: Read) -> Whole:
-        """All rows, where ``increment`` will not do."""
+        """All rows of the source, instead of ``increment``."""
         return cls(
             snapshot=increment.snapshot,
             summary=increment.snapshot.summary,
@@ -223,11 +223,10 @@ class Whole(Read):
 class NothingNew(Read):
     """A source that is not ahead of its mark.
 
-    The mark may be another one all the same: files that have another name now, commits that changed no row. State
-    takes note of it.
+    The mark may change nevertheless: files were renamed, commits changed no row. State stores it.
 
     Attributes:
-        increment: what is read if another source of the node makes it necessary.
+        increment: the read that found nothing; it is used if another source of the node makes that necessary.
     """
 
     increment: PlannedRead
@@ -254,7 +253,7 @@ class NothingNew(Read):
         return self.snapshot.rows(spark).limit(0)
 
     def affected(self, column: str, node: str) -> Affected:
-        # It affects none, but its rows in the partitions that others affect have to be there.
+        # It affects no partition, but raises if its rows of the partitions that others affect are gone.
         self.increment.affected(column, node)
         return Affected()
 

@@ -1,4 +1,4 @@
-"""A source as it stood at one moment: what every kind of source tells of itself, and how its rows are loaded."""
+"""A source at one moment: what is known of it without Spark, and how its rows are loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odi_assets.sources.cursor.window import Window
 
 Position = Mapping[str, Any]
-"""Where a source stands, JSON-ready: what tells, without reading a row, whether it is still as it was."""
+"""Where a source stands, JSON-ready: it shows, without reading a row, whether the source has changed."""
 
 
 @dataclass(frozen=True)
@@ -75,32 +75,32 @@ class Snapshot(ABC):
 
     @property
     def fingerprint(self) -> tuple[str, ...] | None:
-        """The state that its rows were in: as long as it is the same, they are. None: nothing tells."""
+        """As long as it is the same, the rows are the same. None: not known."""
         return None
 
     @property
     def columns(self) -> Mapping[str, TypeName] | None:
-        """Its columns and their types, as Delta and Spark write them in JSON; None where only Spark can tell."""
+        """Its columns and their types, as Delta and Spark write them in JSON; None if only Spark knows them."""
         return None
 
     @property
     def rows_known(self) -> int | None:
-        """How many rows it has; None where that is not known without reading."""
+        """How many rows it has; None if that is not known without reading."""
         return None
 
     @property
     def file_count(self) -> int | None:
-        """How many files it has; None if it is not made of files."""
+        """How many files it has; None if it does not consist of files."""
         return None
 
     @property
     def table_version(self) -> int | None:
-        """The version of the Delta table; None if it is none."""
+        """The version of the Delta table; None for other sources."""
         return None
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it that could hold a row."""
+        """Whether it certainly has no row."""
         return False
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Snapshot(ABC):
         """Its rows, lazily.
 
         Args:
-            only: those of these partitions; None: all.
+            only: the partitions to read; None: all.
 
         Raises:
             SourceError: it cannot be read.
@@ -131,10 +131,10 @@ class Snapshot(ABC):
         return rows.where(window_condition(rows, window))
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
-        """The type of the cursor and its upper bound, each where it is known exactly without reading a row.
+        """The type of the cursor and its upper bound, each if it is known exactly without reading a row.
 
         Raises:
-            IncrementError: there is no such column, or it makes no cursor.
+            IncrementError: there is no such column, or it cannot be a cursor.
         """
         del increment
         return None, UNRESOLVED

@@ -35,13 +35,13 @@ class Target:
 
     @property
     def rows_are_known(self) -> bool:
-        """Whether the write tells rows that are read again from new ones."""
+        """Whether the write recognizes rows that are read again."""
         return self.traits.takes_rows_again or self.has_keys
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
-    """One source of a node. Kinds that have a way of their own to be followed override what is about marks.
+    """One source of a node. Kinds that are followed by more than a cursor column override the methods about marks.
 
     Attributes:
         name: the view that SQL sees, the argument that a function gets.
@@ -72,7 +72,7 @@ class Source(ABC):
 
     @property
     def cursor(self) -> str | None:
-        """The column that orders the source, if it is followed or ranged by one."""
+        """The cursor column, if the source is followed by one or takes ranges of one."""
         return self.increment.column if isinstance(self.increment, CursorIncrement) else None
 
     @property
@@ -82,19 +82,19 @@ class Source(ABC):
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """Look at the source, without Spark and without reading a row.
+        """The source as it is now, found without Spark and without reading a row.
 
         Raises:
-            SourceError: it does not exist or cannot be looked at.
+            SourceError: it does not exist or cannot be examined.
             TableError: it is a table that cannot be opened.
         """
 
     @abstractmethod
     def position(self) -> Position:
-        """Where the source stands now: cheap, without Spark. It may stand at "nothing there".
+        """Where the source stands now: cheap, without Spark. A source that does not exist yet has a position too.
 
         Raises:
-            SourceError, TableError: it cannot be looked at.
+            SourceError, TableError: it cannot be examined.
         """
 
     @abstractmethod
@@ -102,10 +102,10 @@ class Source(ABC):
         """How the source differs from a recorded position, in words; None if no row of it changed."""
 
     def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
-        """The mark that a stored value is.
+        """The mark that ``value`` stores.
 
         Args:
-            remembered: what the commit of the mark remembers beside its value.
+            remembered: what the commit of the mark stored beside its value.
             typed: False for a value that another tool stored without its type.
 
         Raises:
@@ -114,11 +114,11 @@ class Source(ABC):
         return CursorMark.of(value, remembered, typed=typed)
 
     def plan(self, mark: Mark | None) -> PlannedRead:
-        """What to read above ``mark``; all of a source that keeps none. The upper bound is fixed, or the read says that
-        only Spark can tell it.
+        """What to read above ``mark``; all rows, if the source keeps none. The upper bound is fixed, unless only Spark
+        can find it: then the read is an ``UnresolvedRead``.
 
         Raises:
-            SourceError: the source does not exist or cannot be looked at.
+            SourceError: the source does not exist or cannot be examined.
             IncrementError: the mark does not fit the source.
             TableError: a table cannot be read as asked.
         """
@@ -130,7 +130,7 @@ class Source(ABC):
         return plan_window(self.snapshot(), self.increment, above, rows_are_known=self.target.rows_are_known)
 
     def whole(self) -> Read:
-        """All rows there are, whatever was loaded. Moves no mark. Raises as :meth:`snapshot` does."""
+        """All rows, whatever was loaded. Moves no mark. Raises what :meth:`snapshot` raises."""
         snapshot = self.snapshot()
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
@@ -147,7 +147,7 @@ class Source(ABC):
         return plan_range(self.snapshot(), self.increment, start, end, self.target.node)
 
     def why_unreachable(self, mark: Mark) -> str | None:
-        """Why the source can never have stood at ``mark``, in words; None if it can."""
+        """Why ``mark`` cannot be one of this source, in words; None if it can."""
         del mark
         return None
 

@@ -1,4 +1,4 @@
-"""Reads the folder of a Spark Structured Streaming query as it lies there: no JVM, no Spark.
+"""Reads the checkpoint folder of a Spark Structured Streaming query from its files: no JVM, no Spark.
 
 Layout (Spark 4.2): ``metadata`` names the query; ``offsets/N`` is written before batch N runs, ``commits/N`` after it;
 ``state/<operator>/_metadata`` describes the operator's state stores. Spark keeps the newest 100 batches unless
@@ -40,7 +40,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One kind of state store of an operator; there is one of it in each partition."""
+    """A state store of an operator; each partition has one."""
 
     name: str
     partitions: int
@@ -49,7 +49,7 @@ class StoreInfo:
 
 @dataclass(frozen=True)
 class Operator:
-    """A stateful operator: a join has four stores, most others one that is called ``default``.
+    """A stateful operator. A join has four stores, most others one with the name ``default``.
 
     ``name`` is None, and ``stores`` empty, in checkpoints of a Spark before 3.5, which wrote no description.
     """
@@ -66,7 +66,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds. ``batches`` are the retained ones, oldest first; ``watermark`` is the next batch's."""
+    """The content of a checkpoint: its retained batches, oldest first, and the watermark of the next batch."""
 
     path: Path
     query_id: str
@@ -81,19 +81,19 @@ class Checkpoint:
 
     @property
     def in_flight(self) -> Batch | None:
-        """The batch that was planned and did not finish: it runs now, or a restart runs it again. None if none."""
+        """The batch that was planned and did not finish: it runs now, or a restart will run it. None: there is none."""
         newest = self.batches[-1] if self.batches else None
         return newest if newest and not newest.committed else None
 
     @property
     def shuffle_partitions(self) -> int | None:
-        """Partitions of the state: those of the first run, whatever the session says since; None before a batch."""
+        """Number of partitions of the state, fixed by the query's first run; None before a batch."""
         value = self._conf("spark.sql.shuffle.partitions")
         return int(value) if value and value.isdecimal() else None
 
     @property
     def state_store_provider(self) -> str | None:
-        """Class of the state store provider, again that of the first run; None before a batch."""
+        """Class of the state store provider, also fixed by the first run; None before a batch."""
         return self._conf("spark.sql.streaming.stateStore.providerClass")
 
     def batch(self, batch_id: int) -> Batch | None:
@@ -130,10 +130,10 @@ def local_path(checkpoint: str | Path) -> Path | None:
 
 
 def inspect(path: str | Path) -> Checkpoint:
-    """What the checkpoint in a local folder holds, read from its files alone, while its query runs or not.
+    """The content of the checkpoint in a local folder, read from its files alone. Its query may run meanwhile.
 
     Raises:
-        CheckpointError: there is no such folder, it is no checkpoint, or a file in it is torn; ``path`` names which.
+        CheckpointError: there is no such folder, it is no checkpoint, or the file ``path`` in it is incomplete.
     """
     root = local_path(path)
     if root is None:
@@ -216,7 +216,7 @@ def _read_operators(state: Path) -> tuple[Operator, ...]:
 
 def _read_operator(folder: Path, operator_id: int) -> Operator:
     described = folder / "_metadata"
-    # Version 2 describes the operator anew whenever a batch changes its state's schema; the newest counts.
+    # Version 2 has a new description whenever a batch changes the schema of the state; the newest counts.
     revisions = numbered_files(described / "v2")
     file = revisions[max(revisions)] if revisions else described / "metadata"
     if not file.is_file():

@@ -13,9 +13,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def numbered_files(folder: Path) -> dict[int, Path]:
-    """The entries of a folder that are named by a number alone, by that number; empty if there is no such folder.
+    """The files of a folder whose name is a number, by that number; empty if there is no such folder.
 
-    What Spark writes beside them, checksums and files not yet renamed, has other names.
+    Spark's checksums, and its files that are not renamed yet, have other names.
     """
     if not folder.is_dir():
         return {}
@@ -43,7 +43,7 @@ def read_lines(file: Path, newest_version: int) -> tuple[int, list[str]]:
 
 
 def read_object(file: Path, text: str | None = None) -> dict[str, Any]:
-    """The JSON object in ``text``, a part of ``file``; without it, of the whole file.
+    """The JSON object in ``text``, a part of ``file``; without ``text``, in the whole file.
 
     Raises:
         CheckpointError: it is not a JSON object.
@@ -58,7 +58,7 @@ def read_object(file: Path, text: str | None = None) -> dict[str, Any]:
 
 
 def instant(file: Path, milliseconds: Any) -> datetime | None:
-    """The UTC time of a count of milliseconds since 1970; None for 0 or no count, by which Spark means "none yet"."""
+    """The UTC time of a count of milliseconds since 1970; None for 0 or no count, which is Spark's "none yet"."""
     if milliseconds is None or milliseconds == 0:
         return None
     try:
@@ -68,7 +68,7 @@ def instant(file: Path, milliseconds: Any) -> datetime | None:
 
 
 def torn(file: Path, fault: str) -> CheckpointError:
-    """The error of a log file that does not hold what Spark wrote there."""
+    """The error for a log file whose content is not what Spark writes."""
     return CheckpointError(
         f"{file} is torn: {fault}.",
         fix=(

@@ -1,4 +1,4 @@
-"""Answers why a stream-stream join has not given a row: its key waits in the state, was purged, or never arrived."""
+"""Explains why a stream-stream join has not returned a row: its key waits in the state, was purged, or never came."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class KeyStatus(StrEnum):
     PURGED = "purged"
     NEVER_ARRIVED = "never_arrived"
     NOT_SEEN = "not_seen"
-    """Not in the batches the checkpoint keeps; older ones are gone, so it may have come and gone before."""
+    """Not in the retained batches. Older ones are gone, so the key may have arrived and been purged before."""
 
 
 @dataclass(frozen=True)
 class SideOfKey:
     """One side of a join for one key.
 
-    ``rows`` are the rows in the state, at most 100; ``matched`` tells whether any of them found a partner, None where
-    the state does not say (inner joins of format 1) or holds none. ``arrived_in`` and ``purged_in`` are batch ids.
+    ``rows`` are the rows in the state, at most 100. ``matched`` says whether any of them found a partner; it is None if
+    there are none, or the state does not say (inner joins of format 1). ``arrived_in`` and ``purged_in`` are batch ids.
     """
 
     side: JoinSide
@@ -48,7 +48,7 @@ class SideOfKey:
 
 @dataclass(frozen=True)
 class WhyMissing:
-    """What became of a key: both sides, the first and last batch that were looked at, and the watermark after them."""
+    """What happened to a key: both sides, the first and last batch that were examined, and the watermark after them."""
 
     key: Mapping[str, Any]
     left: SideOfKey
@@ -71,11 +71,11 @@ def why_missing(
 
     Args:
         spark: the session to read with.
-        checkpoint: its local folder, or what :func:`~odi_assets.streaming.inspect` said of it.
-        key: the values of the join's equality conditions, in their order; the state keeps no column names, so the
-            names are for the report, unless they are the state's own: field0, field1 …
-        operator_id: which stateful operator of the query is the join.
-        since_batch: first batch of the history to look through; the oldest one kept if None.
+        checkpoint: its local folder, or the result of :func:`~odi_assets.streaming.inspect`.
+        key: the values of the join's equality conditions, in their order. The state stores no column names, so these
+            are only for the report, unless they are the state's own: field0, field1 …
+        operator_id: the stateful operator that is the join.
+        since_batch: first batch of the history to examine; the oldest retained one if None.
 
     Raises:
         CheckpointError: there is no checkpoint, no join, no history of it, or the key has other fields.

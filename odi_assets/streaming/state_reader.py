@@ -32,7 +32,7 @@ def state_metadata(spark: SparkSession, checkpoint: Checkpoint | str | Path) -> 
     ``minBatchId`` is the oldest batch that is still kept, and says nothing about what the query purged.
 
     Raises:
-        CheckpointError: there is no checkpoint; Spark itself would answer with no rows.
+        CheckpointError: there is no checkpoint; Spark itself would return no rows.
     """
     location = _location(spark, checkpoint, _known(checkpoint))
     with asked_of(location):
@@ -56,9 +56,9 @@ def read_state(
 
     Args:
         spark: the session to read with; it need not have run a streaming query.
-        checkpoint: its folder, or what :func:`~odi_assets.streaming.inspect` said of it.
+        checkpoint: its folder, or the result of :func:`~odi_assets.streaming.inspect`.
         operator_id: which stateful operator.
-        batch_id: the state as that batch left it; the last committed one if None.
+        batch_id: the state after that batch; the last committed one if None.
         store_name: which of the operator's stores; a join has four, such as ``left-keyWithIndexToValue``.
         join_side: all rows of one side of a join, without the flag ``matched`` that ``store_name`` gives.
         state_variable: which variable of an operator that has named ones (transformWithState).
@@ -92,13 +92,13 @@ def read_state(
             if value is not None:
                 reader = reader.option(name, value)
         frame = reader.load(location)
-        frame.schema  # noqa: B018  through Connect nothing is looked at, and no error found, before this
+        frame.schema  # noqa: B018  through Connect, this is the first call that can raise an error
         return frame
 
 
 @contextmanager
 def asked_of(location: str) -> Iterator[None]:
-    """Turns what Spark raises while it reads a checkpoint into our error, with Spark's sentence in it."""
+    """Turns an error of Spark while it reads a checkpoint into a CheckpointError with Spark's message."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -116,11 +116,11 @@ def asked_of(location: str) -> Iterator[None]:
 
 @contextmanager
 def _without_coordinator(spark: SparkSession) -> Iterator[None]:
-    """Spares the reader the state store coordinator, which only a streaming query starts (SPARK-58973, Spark 4.2).
+    """Reads without the state store coordinator, which only a streaming query starts (SPARK-58973, Spark 4.2).
 
-    The first setting turns the coordinator off, and is read when a DataFrame is made. The second has to go first and
-    come back last: a streaming query of RocksDB that meets the first one alone fails. Spark Connect makes its
-    DataFrames at each use, on the server, so there both settings stay.
+    The first setting turns the coordinator off; it is read when a DataFrame is made. The second has to be set before it
+    and restored after it: a streaming query with RocksDB fails if only the first is set. Spark Connect makes DataFrames
+    on the server at each use, so there both settings stay.
     """
     before = {key: spark.conf.get(key, None) for key in (_UPLOAD_ON_LAG, _REPORT_LAG)}
     for key in (_UPLOAD_ON_LAG, _REPORT_LAG):
@@ -138,14 +138,14 @@ def _without_coordinator(spark: SparkSession) -> Iterator[None]:
 
 
 def _known(checkpoint: Checkpoint | str | Path) -> Checkpoint | None:
-    """What the files say; None for a checkpoint that is not on this machine."""
+    """The content of its files; None for a checkpoint that is not on this machine."""
     if isinstance(checkpoint, Checkpoint):
         return checkpoint
     return inspect(checkpoint) if local_path(checkpoint) else None
 
 
 def _location(spark: SparkSession, checkpoint: Checkpoint | str | Path, known: Checkpoint | None) -> str:
-    """The checkpoint as Spark wants it named, which is known to exist."""
+    """The location of the checkpoint, as Spark takes it; it is known to exist."""
     if known:
         return str(known.path.resolve())
     location = str(checkpoint).rstrip("/")
@@ -162,7 +162,7 @@ def _check(
     join_side: str | None,
     change_feed: bool,
 ) -> None:
-    """Finds before Spark does what would only give an unclear error, or none."""
+    """Raises CheckpointError for requests to which Spark gives an unclear error, or none."""
     last = known.last_committed
     fault = fix = None
     if last is None:

@@ -113,7 +113,7 @@ def test_a_version_that_is_not_there_is_an_error_that_tells_what_is(box: Sandbox
     handle = box.table("raw")
     first = str(next(s for s in handle.stamps() if s.version == 0).facts["run_id"])
     wrong = {
-        "stands at version 1": points.at_version(7),
+        "is at version 1": points.at_version(7),
         "log begins with version 0": points.at_time(datetime(2001, 1, 1, tzinfo=UTC)),
         "knows no run nowhere": points.after_run("nowhere", box.state, RAW),
         "several runs": points.before_run("run-", RAW),

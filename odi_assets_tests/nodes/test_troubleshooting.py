@@ -192,7 +192,7 @@ def test_a_backfill_does_not_hide_the_hwm_from_a_plan_without_state(
     after = box.hwm("daily")
     lose(box.state)
     plan = box.plan("daily")
-    assert (plan.nothing_new, plan.repaired, plan.hwm_before) == (True, True, after)
+    assert (plan.nothing_new, plan.start.repaired, plan.hwm_before) == (True, True, after)
     assert ids(box, "daily") == [1, 2]
 
 
@@ -201,7 +201,7 @@ def test_a_plan_after_a_backfill_has_nothing_to_repair(box: Sandbox) -> None:
     box.run("raw")
     box.run("daily")
     box.run("daily", start="2024-01-01", end="2024-01-02")
-    assert not box.plan("daily").repaired
+    assert not box.plan("daily").start.repaired
     box.state.reset_hwm("p.daily", None)
     assert box.plan("daily").hwm_before is None
 

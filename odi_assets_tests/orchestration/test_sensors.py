@@ -13,7 +13,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.orchestration.automation.sensors import FIRST_WAIT, LONGEST_WAIT, POSITION_TAG, evaluate
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import run_pipeline
-from odi_assets.orchestration.runs.liveness import PROCESS_TAG
+from odi_assets.orchestration.runs.reconcile import PROCESS_TAG
 from odi_assets.util.process import process_name
 from odi_assets_tests.orchestration.small_project import land
 

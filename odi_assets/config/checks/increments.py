@@ -45,9 +45,9 @@ def formats(project: ProjectView) -> Iterator[Mistake]:
         read = node.config.read
         if read is None or read.incremental is None or read.incremental.mode in read.format.increments:
             continue
-        mode = read.incremental.mode
-        of_format = _NOT_OF_A_DATABASE if read.format is FileFormat.SQL else _NOT_OF_THIS_FORMAT[mode]
-        message = of_format.format(format=read.format, mode=mode)
+        mode, kind = read.incremental.mode, read.format
+        of_format = _NOT_OF_A_DATABASE if kind is FileFormat.SQL else _NOT_OF_THIS_FORMAT[mode]
+        message = of_format.format(format=kind, mode=mode)
         yield Mistake(message, at=(*node.path, "read", "incremental", "mode"))
 
 

@@ -1,4 +1,4 @@
-"""Rows that an increment read again and that its target holds already."""
+"""Deduplicates rows that an increment reads again and that its target holds already."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame | None:
-    """``df`` less the rows that the target holds; None if that leaves none of an increment that moves no HWM.
+    """``df`` without the rows that the target holds; None if no row is left and the increment moves no HWM.
 
-    A row is known by its keys and its cursor: a row that changed has a later cursor, and is appended as what it is, a
-    new version. It is looked for in the files of the target that may hold cursors of the increment's window.
+    A row is identified by its keys and its cursor. A row that changed has a later cursor and is appended as a new
+    version. Rows are looked up in the files of the target that may hold cursors of the increment's window.
 
     Raises:
         IncrementError: the rows or the target lack a key or the cursor.
     """
     moves = any(read.moves for read in plan.reads)
     if moves and plan.write.mode.traits.keyed:
-        # The write itself looks for the keys, and in fewer files.
+        # The write itself looks up the keys, in fewer files.
         return df
     if plan.target.exists and plan.node.config.write.keys:
-        df = _unknown(df, plan, overlap, spark)
+        df = _not_in_target(df, plan, overlap, spark)
     return None if not moves and df.isEmpty() else df
 
 
-def _unknown(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame:
+def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame:
     by_keys_alone = plan.write.mode.traits.keyed
     wanted = list(dict.fromkeys([*plan.node.config.write.keys, *(() if by_keys_alone else overlap.columns)]))
     for name, columns in (("rows", df.columns), ("table", list(plan.target.columns))):
@@ -57,11 +57,11 @@ def _unknown(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSe
 
 
 def _overlapping(plan: ResolvedPlan, overlap: Overlap, df: DataFrame) -> list[LiveFile]:
-    """Files of the target that may hold one of the rows, by their statistics."""
+    """Files of the target that, by their statistics, may hold one of the rows."""
     target, column, files = plan.target, overlap.columns[0], list(plan.target.live_files)
     if overlap.lower is None or not files or f"max.{column}" not in target.add_actions.column_names:
         return files
-    # A transform may store the cursor as something else than what the window bounds.
+    # A transform may store other values in the cursor column than those that the window bounds.
     lower = overlap.lower if plan.node.config.transform is None else least(df, column)
     highs = target.add_actions[f"max.{column}"].to_pylist()
     return [file for file, high in zip(files, highs, strict=True) if lower is None or _reaches(high, lower)]

@@ -1,12 +1,11 @@
-"""One materialization: read, transform, commit, advance. The plan was made before (see ``planning``)."""
+"""One materialization: read, transform, commit, advance. ``planning`` has made the plan before."""
 
 from __future__ import annotations
 
 import logging
 import random
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.commit import Stamp
@@ -42,7 +41,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class NoRows:
-    """There is nothing to do for ``plan``, as its sources or, after a look at them, their rows tell."""
+    """There is nothing to do for ``plan``: its sources gained nothing, or the target has all of their rows."""
 
     plan: NodePlan
 
@@ -51,7 +50,7 @@ Computed = Rows | NoRows
 
 
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
-    """Read and transform what ``plan`` names; lazily, but for what has to be resolved first.
+    """Read and transform what ``plan`` names. Lazy, except for what has to be resolved first.
 
     Raises:
         IncrementError: rows have no cursor.
@@ -63,83 +62,52 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         resolved = resolve(plan, spark)
         if resolved.nothing_new:
             return NoRows(resolved)
-        counts = RowCounts.of(resolved)
+        node, within, counts = plan.node, resolved.write.within, RowCounts.of(resolved)
         sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
-        fresh = _new_rows(_transformed(resolved, sources, spark), resolved, spark)
-        if fresh is None:
+        df: DataFrame | None = transformed(spark, node.config, node.project.root, sources, str(node))
+        if within is not None and df is not None and within.column in df.columns:
+            df = df.where(within.condition(df))
+        overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
+        if df is not None and overlaps and resolved.write.mode.traits.keeps_stored_rows:
+            from odi_assets.nodes.execution.deduplicate import without_loaded
+
+            df = without_loaded(df, resolved, overlaps[0], spark)
+        if df is None:
             drop_views(spark, sources)
-            return NoRows(resolved.with_nothing_new())
-        counts.keep_those_in(fresh)
-        return Rows(resolved, fresh, counts)
-
-
-def _transformed(plan: ResolvedPlan, sources: Mapping[str, DataFrame], spark: SparkSession) -> DataFrame:
-    node, within = plan.node, plan.write.within
-    df = transformed(spark, node.config, node.project.root, sources, str(node))
-    return df.where(within.condition(df)) if within is not None and within.column in df.columns else df
-
-
-def _new_rows(df: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFrame | None:
-    """``df`` less what the target holds already; None if that leaves none of an increment that moves no HWM."""
-    overlaps = [read.overlap for read in plan.reads if read.overlap is not None]
-    if not overlaps or not plan.write.mode.traits.keeps_stored_rows:
-        return df
-    from odi_assets.nodes.execution.deduplicate import without_loaded
-
-    return without_loaded(df, plan, overlaps[0], spark)
+            return NoRows(replace(resolved, nothing_new=True))
+        counts.keep_those_in(df)
+        return Rows(resolved, df, counts)
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
-    """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state.
+    """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state. After a conflict with
+    another commit, plan, compute and write once more.
 
     Raises:
         FencedError: another run committed this increment first; nothing was written.
-        TableConflictError: the table kept changing in ways this write was based on, however often it was planned anew.
+        TableConflictError: each time, another commit changed what this write had read; nothing was written.
         SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
     """
-    for wait in _waits():
+    for number in range(_TRIES):
         if isinstance(computed, NoRows):
             return no_data(computed.plan, state, run)
         try:
             return _commit_once(computed, state, run, engine or EmbeddedEngine())
         except TableConflictError as conflict:
-            if wait is None:
+            if number == _TRIES - 1:
                 raise
             plan = computed.plan
             _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
-            time.sleep(wait)
-            again = plan_node(plan.node.project, state, plan.key, plan.request)
-            computed = compute(again, computed.df.sparkSession)
-    raise AssertionError("the last wait is None")
-
-
-def _waits() -> Iterator[float | None]:
-    """Seconds before each new try of a write that met a conflict; None once it has been tried often enough."""
-    yield from (random.uniform(0, 0.1 * 2**number) for number in range(_TRIES - 1))
-    yield None
+            time.sleep(random.uniform(0, 0.1 * 2**number))
+            planned = plan_node(plan.node.project, state, plan.key, plan.request)
+            computed = compute(planned, computed.df.sparkSession)
+    raise AssertionError("the last conflict is raised")
 
 
 def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:
-    plan = rows.plan
-    facts = plan.commit_facts(run).to_json()
-    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
-    _prepare(plan)
-    try:
-        with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
-            written = engine.write(rows.df, plan.target, write_spec(plan), stamp)
-        rows_read = rows.counts.total(written.rows_written)
-    finally:
-        drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
-    if plan.moves_hwm:
-        advance(plan, state, plan.hwm_after, written.version, run.run_id)
-    return succeeded(plan, run, written, rows_read)
-
-
-def write_spec(plan: NodePlan) -> WriteSpec:
-    """How the rows of ``plan`` go into its table."""
-    write, replaced = plan.node.config.write, plan.write.replace
-    return WriteSpec(
+    plan, write, replaced = rows.plan, rows.plan.node.config.write, rows.plan.write.replace
+    spec = WriteSpec(
         plan.write.mode,
         write.keys,
         plan.node.partition_by,
@@ -149,19 +117,27 @@ def write_spec(plan: NodePlan) -> WriteSpec:
         write.only_if_newer,
         write.mode,
     )
-
-
-def _prepare(plan: NodePlan) -> None:
+    facts = plan.commit_facts(run).to_json()
+    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
+    try:
+        with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
+            written = engine.write(rows.df, plan.target, spec, stamp)
+        rows_read = rows.counts.total(written.rows_written)
+    finally:
+        drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
+    if plan.moves_hwm:
+        advance(plan, state, plan.hwm_after, written.version, run.run_id)
+    return succeeded(plan, run, written, rows_read)
 
 
 def advance(plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str) -> None:
-    """Write the HWM that commit ``version`` carries into state, where it is an index: the commit is what counts."""
+    """Write the HWM of commit ``version`` into state. State is an index of it: the commit is what counts."""
     if hwm is None:
         return
-    seen = plan.start.standing
+    seen = plan.start.current
     try:
         state.compare_and_set(
             plan.node.state_key,
@@ -184,16 +160,17 @@ def advance(plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, 
 def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     """The result of a node with nothing new: no commit. Repairs state if the target's log was ahead of it.
 
-    State alone takes note of what changed without a new row: files that are known by another name or time now, commits
-    upstream that changed no row. The next plan need not look at them again, and may not be able to: logs are cleaned.
-    If this is lost, the target's log tells a lower HWM, above which the same is found again.
+    Changes that brought no row (files that were renamed or got a new time, commits upstream that changed no row) move
+    the HWM in state alone. So the next plan need not look at them again; it may not be able to, once logs are cleaned.
+    If that HWM is lost, the target's log has a lower one, and the same changes are found above it.
     """
     hwm, entry = plan.hwm_before, plan.start.entry
-    if plan.repaired and plan.moves_hwm:
+    if plan.start.repaired and plan.moves_hwm:
         stamp = plan.target.last_stamp(plan.write.app_id)
         advance(plan, state, hwm, stamp.version if stamp else 0, run.run_id)
     elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
-        _prepare(plan)
+        for read in plan.reads:
+            read.before_commit()
         hwm = plan.marked()
         advance(plan, state, hwm, entry.target_commit, run.run_id)
     result = nothing_new(plan, run, hwm)

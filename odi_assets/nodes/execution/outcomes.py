@@ -1,9 +1,10 @@
-"""What a run of a node came to."""
+"""The result of a node's run, for each way it can end."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
     """The result of a node whose rows were committed."""
-    column = _partition_column(plan)
+    target = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     metrics: dict[str, Any] = {
         "rows_updated": written.rows_updated,
         "rows_total": written.rows_total,
@@ -31,8 +32,8 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         "bytes_written": written.bytes_written,
         "mode": plan.write.mode.value,
         "inputs": plan.inputs,
-        "target": {"table_id": _table_id(plan, written), "version": written.version},
-        **_told(plan, written),
+        "target": {"table_id": target.table_id, "version": written.version},
+        **_special_metrics(plan, written),
     }
     return NodeResult(
         plan.key,
@@ -47,7 +48,7 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         hwm_after=plan.hwm_after,
         table_version=written.version,
         columns=written.columns,
-        partitions=tuple(p[column] for p in written.partitions) if column else (),
+        partitions=_partition_values(plan, written.partitions),
         metrics=metrics,
     )
 
@@ -71,16 +72,15 @@ def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
 
 
 def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp | None:
-    """The node's last commit, if an attempt before this one of the same run made it and failed after it."""
+    """The node's last commit, if an earlier attempt of the same run made it and failed afterwards."""
     stamp = plan.target.last_stamp(plan.write.app_id) if run.attempt > 1 else None
     return stamp if stamp is not None and CommitFacts.of(stamp).run_id == run.run_id else None
 
 
 def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) -> NodeResult:
-    """The ``result`` of a node that is tried again and has nothing to do, because an earlier attempt did commit."""
-    column, facts = _partition_column(plan), CommitFacts.of(stamp)
-    touched = [p for one in changes(plan.target, stamp.version - 1, stamp.version).commits for p in one.partitions]
-    standing = plan.start.standing
+    """The ``result`` of a retried node that has nothing to do because an earlier attempt committed."""
+    facts, current = CommitFacts.of(stamp), plan.start.current
+    committed = changes(plan.target, stamp.version - 1, stamp.version).commits
     counted = {"rows_updated": facts.rows_updated, "mode": facts.mode}
     return replace(
         result,
@@ -88,9 +88,9 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         increment=f"{facts.increment} (committed by attempt {facts.attempt})",
         rows_read=None,
         rows_written=facts.rows_written,
-        hwm_before=(standing.value if standing else None) if plan.repaired else plan.hwm_before,
+        hwm_before=(current.value if current else None) if plan.start.repaired else plan.hwm_before,
         table_version=stamp.version,
-        partitions=tuple(p[column] for p in touched) if column else (),
+        partitions=_partition_values(plan, [partition for one in committed for partition in one.partitions]),
         metrics={
             **{name: value for name, value in counted.items() if value is not None},
             "inputs": plan.inputs,
@@ -115,35 +115,32 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
     )
 
 
-def _told(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
-    """What only some writes have to tell."""
-    if written.columns_ignored:
-        _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
-    excluded = sum(read.excluded for read in plan.reads)
-    told: dict[str, Any] = {"rows_without_cursor": excluded} if excluded else {}
-    told |= {"rows_deleted": written.rows_deleted} if plan.node.config.write.delete_when else {}
+def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
+    """Metrics that only some writes have."""
+    found: dict[str, Any] = {}
+    if excluded := sum(read.excluded for read in plan.reads):
+        found["rows_without_cursor"] = excluded
+    if plan.node.config.write.delete_when:
+        found["rows_deleted"] = written.rows_deleted
     if written.columns_added:
-        told["columns_added"] = list(written.columns_added)
+        found["columns_added"] = list(written.columns_added)
     if written.columns_ignored:
-        told["columns_ignored"] = list(written.columns_ignored)
-    emptied = 0
-    if plan.request.bounds is not None and not written.rows_written and written.rows_total is not None:
-        emptied = max(0, (plan.target.rows or 0) - written.rows_total)
-    if emptied:
-        told["rows_removed"] = emptied
-        rows = f"{emptied:,} row{'' if emptied == 1 else 's'}"
-        told_of = plan.key, plan.request.bounds, rows
-        _log.warning("%s: its sources have no rows %s: what its table had there is gone, %s", *told_of)
-    return told
+        found["columns_ignored"] = list(written.columns_ignored)
+        _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
+    bounds = plan.request.bounds
+    if bounds is not None and not written.rows_written and written.rows_total is not None:
+        removed = (plan.target.rows or 0) - written.rows_total
+        if removed > 0:
+            found["rows_removed"] = removed
+            rows = f"{removed:,} row{'' if removed == 1 else 's'}"
+            text = "%s: its sources have no rows %s: what its table had there is gone, %s"
+            _log.warning(text, plan.key, bounds, rows)
+    return found
 
 
-def _table_id(plan: NodePlan, written: WriteResult) -> str:
-    made = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
-    return made.table_id
-
-
-def _partition_column(plan: NodePlan) -> str | None:
-    return plan.node.config.partition.column if plan.node.config.partition else None
+def _partition_values(plan: NodePlan, partitions: Iterable[Mapping[str, str | None]]) -> tuple[str | None, ...]:
+    config = plan.node.config.partition
+    return tuple(partition[config.column] for partition in partitions) if config else ()
 
 
 def _seconds(run: RunInfo) -> float:

@@ -1,4 +1,4 @@
-"""What only a pass of Spark can tell of a plan, told before its sources are read: upper bounds, affected partitions."""
+"""Finds what only a pass of Spark can tell of a plan, before sources are read: upper bounds, affected partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def resolve(plan: NodePlan, spark: SparkSession) -> ResolvedPlan:
-    """``plan`` with all its reads bounded, and with the partitions known that it computes anew.
+    """``plan`` with an upper bound for each read, and with the partitions that it computes anew.
 
     Raises:
         IncrementError: a cursor, an HWM or a row does not fit the configuration.
@@ -41,7 +41,7 @@ def _resolved(reads: tuple[PlannedRead, ...], spark: SparkSession) -> tuple[Read
 
 
 def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partitions:
-    """The partitions that the gained rows of all sources are in, and the changed ones as they were before."""
+    """The partitions of the rows that the sources gained, and of changed rows as they were before."""
     values: set[str | None] = set()
     for read in plan.reads:
         for rows in read.affected_rows(spark):
@@ -57,13 +57,13 @@ def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set
     if column not in rows.columns:
         raise ConfigError(
             f"{plan.key} is written by partitions of `{column}`, and {read.label} has no such column: which partitions "
-            "its new rows touch cannot be told",
+            "its new rows affect cannot be told",
             fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
             "input, write by partitions",
             node=str(plan.key),
             column=column,
         )
-    # As text, because a collected TIMESTAMP would take on this machine's zone.
+    # As text: Spark would convert a collected TIMESTAMP to this machine's zone.
     kind = rows.schema[column].dataType.jsonValue()
     found = rows.select(F.col(quoted(column)).cast("string")).distinct().collect()
     return {same_spelling(row[0], kind) for row in found}

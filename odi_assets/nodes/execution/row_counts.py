@@ -1,4 +1,4 @@
-"""Rows read, counted while they pass or as they are stored: never by a pass of its own."""
+"""Rows read, counted during the write or taken from it: never by a pass of their own."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PATIENCE = 10.0
 
 @dataclass
 class RowCounts:
-    """Counts of a node's sources: from the table's log where it tells, by Spark's observed metrics elsewhere.
+    """Counts of a node's sources: from the table's log if it has them, else by Spark's observed metrics.
 
     Attributes:
-        as_stored: each row that is read is stored, so the count of the write is that of the source. It costs nothing,
-            where an observed metric takes some percent of a large write.
+        as_stored: each row that is read is stored, so the write counts the rows of the source. That costs nothing,
+            while an observed metric takes some percent of a large write.
     """
 
     as_stored: bool = False
@@ -36,10 +36,15 @@ class RowCounts:
     @classmethod
     def of(cls, plan: ResolvedPlan) -> RowCounts:
         """Counts of the sources of ``plan``, none taken yet."""
-        return cls(_stores_what_it_reads(plan))
+        config, write = plan.node.config, plan.node.config.write
+        if config.transform is not None or plan.write.within is not None or plan.write.mode is not write.mode:
+            return cls()
+        selects = write.delete_when is not None or write.only_if_newer is not None
+        stores_all = write.mode.traits.stores_every_row and not selects
+        return cls(as_stored=stores_all and all(read.overlap is None for read in plan.reads))
 
     def watch(self, read: Read, rows: DataFrame) -> DataFrame:
-        """``rows``, counted on their way."""
+        """``rows``, counted when they are written."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -54,7 +59,7 @@ class RowCounts:
         return rows.observe(observation, F.count(F.lit(1)).alias("rows"))
 
     def keep_those_in(self, result: DataFrame) -> None:
-        """Forget counts of sources that the result does not use: they would be waited for in vain."""
+        """Drop counts of sources that the result does not use: they never come."""
         if self.observed:
             text = _plan_text(result)
             self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
@@ -62,8 +67,8 @@ class RowCounts:
     def total(self, rows_written: int) -> int | None:
         """All rows read; call it after the write, which wrote ``rows_written``. None if a count did not come.
 
-        Spark Connect has none for rows that SQL reaches through a view: it collects what the plan of the write itself
-        observes, and the view's was another.
+        Spark Connect gives no count of rows that SQL reads through a view: it collects only what the plan of the write
+        itself observes.
         """
         if self.as_stored:
             return rows_written
@@ -71,18 +76,10 @@ class RowCounts:
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def _stores_what_it_reads(plan: ResolvedPlan) -> bool:
-    config, write = plan.node.config, plan.node.config.write
-    if config.transform is not None or plan.write.within is not None or plan.write.mode is not write.mode:
-        return False
-    chooses = write.delete_when is not None or write.only_if_newer is not None or not write.mode.traits.stores_every_row
-    return not chooses and all(read.overlap is None for read in plan.reads)
-
-
 def _plan_text(frame: DataFrame) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as text:
         frame.explain("extended")
-    # Only the physical plan tells what will run; the optimizer may have dropped a source.
+    # Only the physical plan shows what will run: the optimizer may have dropped a source.
     return text.getvalue().rpartition("== Physical Plan ==")[2]
 
 
@@ -91,13 +88,13 @@ def _await(observation: Observation) -> int | None:
 
     def get() -> None:
         try:
-            # Spark Connect does not wait, and may have nothing.
+            # Spark Connect does not wait, and may have no count.
             found.extend(int(rows) for name, rows in observation.get.items() if name == "rows")
         except Exception as error:  # noqa: BLE001  Spark Connect and py4j raise different ones
-            # A branch that adaptive execution finds out to be empty is left out, and what Spark then gives is no row.
+            # Adaptive execution drops a branch that turns out to be empty; Spark then has no metrics for it.
             _log.debug("no count of rows came: %s", error)
 
-    # A count that the optimizer dropped never comes, and Spark offers no other way to ask than to wait.
+    # A count that the optimizer dropped never comes, and Spark offers no way to ask but to wait.
     waiter = threading.Thread(target=get, daemon=True)
     waiter.start()
     waiter.join(_PATIENCE)

@@ -22,38 +22,30 @@ def transformed(
     """The node's rows, lazily.
 
     Raises:
-        ConfigError: the SQL file or the function does not exist, or the node cannot do without a transform.
-        TransformError: the SQL does not analyze, the function fails or returns something else than a DataFrame.
+        ConfigError: the SQL file or the function does not exist, or the node has several sources and no transform.
+        TransformError: the SQL is not valid, or the function fails or does not return a DataFrame.
     """
     transform = node.transform
     if transform is None:
-        return _only_source(sources, label)
-    if transform.function is not None:
-        return _call(load_function(transform.function, root, label), spark, transform, sources, label)
-    return _sql(spark, transform.sql_text(root), sources, label)
-
-
-def _only_source(sources: Mapping[str, DataFrame], label: str) -> DataFrame:
-    if len(sources) != 1:
+        if len(sources) == 1:
+            return next(iter(sources.values()))
         raise ConfigError(
             f"{label} has {len(sources)} sources ({', '.join(sources)}) and no transform that makes one table of them",
             fix="add `transform: {sql: …}` to the node",
             node=label,
         )
-    return next(iter(sources.values()))
-
-
-def _sql(spark: SparkSession, sql: str, sources: Mapping[str, DataFrame], label: str) -> DataFrame:
+    if transform.function is not None:
+        return _call(load_function(transform.function, root, label), spark, transform, sources, label)
     for name, frame in sources.items():
         frame.createOrReplaceTempView(name)
     try:
-        return spark.sql(sql)
+        return spark.sql(transform.sql_text(root))
     except Exception as error:
         raise TransformError(f"the SQL of {label} is not right: {error}", node=label) from error
 
 
 def drop_views(spark: SparkSession, names: Iterable[str]) -> None:
-    """Forget the views of a node, once its rows are written (Spark Connect resolves them that late)."""
+    """Drop a node's views, once its rows are written: Spark Connect resolves views only then."""
     for name in names:
         spark.catalog.dropTempView(name)
 
@@ -132,7 +124,7 @@ def _arguments(
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     unknown = [name for name in required if name not in known]
     if len(sources) == 1 and len(unknown) == 1 and not sources.keys() & set(required):
-        # One source and one parameter that nothing else fills: its name is the author's business.
+        # One source and one parameter that nothing else fills: the parameter may have any name.
         return {unknown[0]: next(iter(sources.values())), **{n: known[n] for n in names if n in known}}
     if unknown:
         raise TransformError(

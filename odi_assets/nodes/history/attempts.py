@@ -1,10 +1,8 @@
-"""Attempts of nodes, from their begin to their row of run history.
+"""Attempts of nodes, from their start to their row of run history.
 
-An attempt that has begun is noted in a small file beside the project's local state.
-
-A row is written as an attempt ends, so an attempt that is killed leaves none. Its file says that there was one. The
-files cost no commit, and are not synced to disk: they have to outlive a process, and what a power cut takes along is
-found in the target's log or by Dagster.
+The row is written when an attempt ends, so a killed attempt leaves none. A small file beside the project's local state
+says that it had begun. These files cost no commit and are not synced to disk: they have to outlive a process. What a
+power cut destroys is found in the target's log or in Dagster.
 """
 
 from __future__ import annotations
@@ -25,37 +23,35 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import RunRecord
+from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.util.process import own_process
 
 FOLDER = Path(".odibi") / "in_flight"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt of one node, as it is known from outside of its run.
+@dataclass(frozen=True, kw_only=True)
+class Attempt(RunInfo):
+    """One attempt of one node, as seen from outside its run.
 
     Attributes:
-        process: where it runs or ran, as ``nodes.process`` names it; None if that is not known.
-        error: why it failed, where somebody else was told.
-        partial: its run is of some of the pipeline's nodes only.
+        process: where it runs or ran, as ``util.process`` names it; None if unknown.
+        error: why it failed, if Dagster recorded that.
     """
 
     key: NodeKey
-    run_id: str
-    number: int
-    began: datetime
-    trigger: str | None = None
     partition_key: str | None = None
-    code_version: str | None = None
     process: str | None = None
     error: str | None = None
-    partial: bool = False
+
+    @property
+    def identity(self) -> tuple[NodeKey, str, int]:
+        """Node, run and number of the attempt: there is one row of history for each."""
+        return self.key, self.run_id, self.attempt
 
 
 def begin(project: Project, key: NodeKey, run: RunInfo, partition_key: str | None = None) -> None:
-    """Note that an attempt begins. Where the project's folder cannot be written, only Dagster knows of it."""
+    """Note that an attempt begins. If the project's folder cannot be written, only Dagster knows of it."""
     facts = {
         "project": project.config.project,
         "environment": project.environment,
@@ -69,64 +65,91 @@ def begin(project: Project, key: NodeKey, run: RunInfo, partition_key: str | Non
         "process": own_process(),
         "partial": run.partial,
     }
-    file = _file(project, key, run.run_id, run.attempt)
+    file = _file(project, key, run)
     scratch = file.with_suffix(".tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_text(json.dumps(facts), encoding="utf-8")
         scratch.replace(file)
     except OSError as error:
-        _log.info("%s: that attempt %d of run %s began is not noted: %s", key, run.attempt, run.run_id, error)
+        _log.info("%s: the start of attempt %d of run %s cannot be noted: %s", key, run.attempt, run.run_id, error)
 
 
-def end(project: Project, key: NodeKey, run_id: str, attempt: int) -> None:
-    """Forget an attempt whose row is written."""
+def end(project: Project, key: NodeKey, run: RunInfo) -> None:
+    """Delete the note of an attempt whose row is written."""
     try:
-        _file(project, key, run_id, attempt).unlink(missing_ok=True)
+        _file(project, key, run).unlink(missing_ok=True)
     except OSError as error:
-        _log.info("%s: the note of attempt %d of run %s stays: %s", key, attempt, run_id, error)
+        _log.info("%s: the note of attempt %d of run %s cannot be deleted: %s", key, run.attempt, run.run_id, error)
 
 
 def record(
     project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
 ) -> None:
-    """Write the node's row of run history, and forget that the attempt is open."""
-    ended = datetime.now(UTC)
-    state.record_runs(
-        [
-            RunRecord(
-                run_id=run.run_id,
-                project=project.config.project,
-                pipeline_name=result.key.pipeline,
-                node_name=result.key.node,
-                status=result.status,
-                rows_processed=result.rows_written,
-                duration_ms=int(result.seconds * 1000),
-                metrics={
-                    **result.metrics,
-                    "rows_read": result.rows_read,
-                    "rows_written": result.rows_written,
-                    "increment": result.increment,
-                },
-                environment=project.environment,
-                timestamp=ended,
-                started_at=run.started_at,
-                partition_key=partition_key,
-                trigger=run.trigger,
-                attempt=run.attempt,
-                hwm_before=result.hwm_before,
-                hwm_after=result.hwm_after,
-                table_version=result.table_version,
-                code_version=run.code_version,
-                error=result.error,
-            )
-        ]
+    """Write the node's row of run history, and delete the note of the attempt."""
+    row = run_record(
+        project,
+        result.key,
+        run,
+        result.status,
+        datetime.now(UTC),
+        seconds=result.seconds,
+        rows_processed=result.rows_written,
+        metrics={
+            **result.metrics,
+            "rows_read": result.rows_read,
+            "rows_written": result.rows_written,
+            "increment": result.increment,
+        },
+        partition_key=partition_key,
+        hwm_before=result.hwm_before,
+        hwm_after=result.hwm_after,
+        table_version=result.table_version,
+        error=result.error,
     )
-    end(project, result.key, run.run_id, run.attempt)
+    state.record_runs([row])
+    end(project, result.key, run)
+
+
+def run_record(
+    project: Project,
+    key: NodeKey,
+    run: RunInfo,
+    status: RunStatus,
+    ended: datetime,
+    *,
+    seconds: float | None = None,
+    rows_processed: int | None = None,
+    code_version: str | None = None,
+    **fields: Any,
+) -> RunRecord:
+    """The row of one attempt of ``key``.
+
+    Args:
+        seconds: how long it took; from its start to ``ended`` if None.
+        code_version: that of the commit, if it is known; else that of ``run``.
+        fields: the other fields of :class:`RunRecord`.
+    """
+    return RunRecord(
+        run_id=run.run_id,
+        project=project.config.project,
+        pipeline_name=key.pipeline,
+        node_name=key.node,
+        status=status,
+        rows_processed=rows_processed,
+        duration_ms=int(((ended - run.started_at).total_seconds() if seconds is None else seconds) * 1000),
+        environment=project.environment,
+        timestamp=ended,
+        started_at=run.started_at,
+        trigger=run.trigger,
+        attempt=run.attempt,
+        code_version=code_version or run.code_version,
+        **fields,
+    )
 
 
 def open_attempts(project: Project) -> list[Attempt]:
-    """The attempts of this project and environment that began here and have not been recorded."""
+    """The attempts of this project and environment that began here and have no row yet."""
     found = []
     for file in sorted((project.root / FOLDER).glob("*.json")):
         try:
@@ -134,8 +157,8 @@ def open_attempts(project: Project) -> list[Attempt]:
         except FileNotFoundError:
             continue
         except ValueError:
-            # A power cut took what it said; the target's log and Dagster know the rest.
-            _log.warning("%s says nothing of an attempt any more, and is passed over; it can be deleted", file)
+            # A power cut destroyed its content; the target's log and Dagster know the rest.
+            _log.warning("%s cannot be read and is ignored; it can be deleted", file)
             continue
         if (facts["project"], facts["environment"]) == (project.config.project, project.environment):
             found.append(_attempt(facts))
@@ -144,14 +167,14 @@ def open_attempts(project: Project) -> list[Attempt]:
 
 @contextmanager
 def only_one(project: Project) -> Iterator[None]:
-    """Hold off others of this host that would mend the same history."""
+    """Keep other processes of this host from repairing the same history meanwhile."""
     folder = project.root / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "mending.lock")
         lock.acquire()
     except OSError as error:
-        _log.info("history is mended without a lock: %s", error)
+        _log.info("history is repaired without a lock: %s", error)
         yield
         return
     try:
@@ -162,17 +185,17 @@ def only_one(project: Project) -> Iterator[None]:
 
 def _attempt(facts: dict[str, Any]) -> Attempt:
     return Attempt(
+        facts["run_id"],
+        facts["trigger"],
+        facts["attempt"],
+        facts["code_version"],
+        datetime.fromisoformat(facts["began"]),
+        facts.get("partial", False),
         key=NodeKey.parse(facts["node"]),
-        run_id=facts["run_id"],
-        number=facts["attempt"],
-        began=datetime.fromisoformat(facts["began"]),
-        trigger=facts["trigger"],
         partition_key=facts["partition_key"],
-        code_version=facts["code_version"],
         process=facts["process"],
-        partial=facts.get("partial", False),
     )
 
 
-def _file(project: Project, key: NodeKey, run_id: str, attempt: int) -> Path:
-    return project.root / FOLDER / f"{quote(run_id, safe='')}.{attempt}.{key}.json"
+def _file(project: Project, key: NodeKey, run: RunInfo) -> Path:
+    return project.root / FOLDER / f"{quote(run.run_id, safe='')}.{run.attempt}.{key}.json"

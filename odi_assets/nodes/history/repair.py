@@ -1,9 +1,9 @@
-"""Rows of run history for attempts that could not write their own: what the target's log says became of them."""
+"""Rows of run history for attempts that did not write their own, made from the target's log."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from odi_assets.config.graph import NodeKey
@@ -11,7 +11,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.history.attempts import Attempt
+from odi_assets.nodes.history.attempts import Attempt, run_record
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, REWIND
@@ -19,61 +19,102 @@ from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
 GRACE = timedelta(minutes=15)
-"""How long a commit may stand without a row before its run, of which nothing else is known, counts as gone."""
+"""Age at which a commit without a row counts as one of a run that is gone, if nothing else is known of that run."""
 _log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(days=1)
 
 
-def is_recorded(state: StateBackend, key: NodeKey, run_id: str, attempt: int) -> bool:
+def is_recorded(state: StateBackend, attempt: Attempt) -> bool:
     """Whether an attempt has its row."""
-    rows = state.list_runs(pipeline=key.pipeline, node=key.node, run_id=run_id)
-    return any(row.attempt == attempt for row in rows)
+    rows = state.list_runs(pipeline=attempt.key.pipeline, node=attempt.key.node, run_id=attempt.run_id)
+    return any(row.attempt == attempt.attempt for row in rows)
 
 
 def row_of(project: Project, attempt: Attempt) -> RunRecord:
-    """The row of an attempt that has ended without writing one.
+    """The row of an attempt that ended without writing one.
 
-    SUCCESS, if the target's log holds its commit, with the figures of that; FAILURE, if somebody knows its error; else
-    LOST, at the time it began, for nobody knows when it ended.
+    SUCCESS with the figures of its commit, if the target's log holds one. FAILURE, if its error is known. Else LOST, at
+    the time it began, because nobody knows when it ended.
     """
     stamp = _commit_of(project, attempt)
-    if stamp is not None:
-        return _succeeded(project, attempt, stamp)
-    status = RunStatus.FAILURE if attempt.error else RunStatus.LOST
-    error = attempt.error or "the run vanished before this node ended; it had committed nothing"
-    return _row(project, attempt, status, attempt.began, error=error)
+    metrics = {
+        **(_metrics(project, attempt, stamp) if stamp else {}),
+        **({PARTIAL: True} if attempt.partial else {}),
+        "mended": True,
+        "mended_at": datetime.now(UTC).isoformat(),
+    }
+    if stamp is None:
+        status = RunStatus.FAILURE if attempt.error else RunStatus.LOST
+        error = attempt.error or "the run vanished before this node ended; it had committed nothing"
+        return run_record(
+            project,
+            attempt.key,
+            attempt,
+            status,
+            attempt.started_at,
+            metrics=metrics,
+            partition_key=attempt.partition_key,
+            error=error,
+        )
+    facts = CommitFacts.of(stamp)
+    return run_record(
+        project,
+        attempt.key,
+        attempt,
+        RunStatus.SUCCESS,
+        max(attempt.started_at, stamp.committed_at),
+        rows_processed=facts.rows_written,
+        code_version=facts.code_version,
+        metrics=metrics,
+        partition_key=attempt.partition_key,
+        hwm_after=facts.hwm.value if facts.hwm else None,
+        table_version=stamp.version,
+    )
+
+
+def _metrics(project: Project, attempt: Attempt, stamp: CommittedStamp) -> dict[str, object]:
+    facts = CommitFacts.of(stamp)
+    counted = {
+        "rows_written": facts.rows_written,
+        "rows_updated": facts.rows_updated,
+        "mode": facts.mode,
+        "increment": facts.increment,
+    }
+    target = TableHandle.open(project.target(attempt.key), stamp.version)
+    return {
+        **{name: value for name, value in counted.items() if value is not None},
+        "inputs": facts.positions,
+        "target": {"table_id": target.table_id, "version": stamp.version},
+    }
 
 
 def commits_without_row(
     project: Project, state: StateBackend, keys: Iterable[NodeKey], *, every: bool = False
 ) -> list[Attempt]:
-    """The attempts behind the last commits of ``keys``, or behind ``every`` one, where history has no row of them.
+    """The attempts that made the last commits of ``keys``, or with ``every`` all their commits, and have no row.
 
-    Tables that cannot be read are left out: it is told in the log, and by what else needs them.
+    A table that cannot be read is left out with a warning in the log; whatever else needs it raises the error.
     """
     found: list[Attempt] = []
     for key in keys:
         try:
-            found += _every_without_row(project, state, key) if every else _last_without_row(project, state, key)
+            if every:
+                rows = state.list_runs(pipeline=key.pipeline, node=key.node)
+                found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows))
+                continue
+            table = TableHandle.open(project.target(key))
+            last = (table.last_stamp(app_id) for app_id in app_ids(key))
+            made = (attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp))
+            found += (attempt for attempt in made if not is_recorded(state, attempt))
         except TableError as error:
             _log.warning("%s: history cannot be compared with its table: %s", key, error.message)
     return found
 
 
-def _every_without_row(project: Project, state: StateBackend, key: NodeKey) -> list[Attempt]:
-    rows = state.list_runs(pipeline=key.pipeline, node=key.node)
-    return [attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows)]
-
-
-def _last_without_row(project: Project, state: StateBackend, key: NodeKey) -> list[Attempt]:
-    attempts = (attempt_of(key, stamp) for stamp in _last_stamps(project, key))
-    return [attempt for attempt in attempts if not is_recorded(state, key, attempt.run_id, attempt.number)]
-
-
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
-    """The commits of ``key`` that none of ``rows``, its history, is of, oldest first.
+    """The commits of ``key`` that have no row among ``rows``, its history; oldest first.
 
-    Those from before the oldest row are left out: theirs were dropped when their time was over.
+    Commits from before the oldest row are left out: the retention of run history has dropped their rows.
     """
     known = {(row.run_id, row.attempt) for row in rows}
     oldest = min((row.started_at or row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
@@ -82,15 +123,9 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
         if stamp.app_id not in app_ids(key) or not _names_run(stamp) or stamp.committed_at < oldest:
             continue
         attempt = attempt_of(key, stamp)
-        if (attempt.run_id, attempt.number) not in known:
+        if (attempt.run_id, attempt.attempt) not in known:
             found.append(stamp)
     return found[::-1]
-
-
-def _last_stamps(project: Project, key: NodeKey) -> list[CommittedStamp]:
-    table = TableHandle.open(project.target(key))
-    found = (table.last_stamp(app_id) for app_id in app_ids(key))
-    return [stamp for stamp in found if stamp is not None and _names_run(stamp)]
 
 
 def _names_run(stamp: CommittedStamp) -> bool:
@@ -98,16 +133,16 @@ def _names_run(stamp: CommittedStamp) -> bool:
 
 
 def attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
-    """The attempt that made a commit, as far as the commit tells."""
+    """The attempt that made a commit, as far as the commit says."""
     facts = CommitFacts.of(stamp)
     return Attempt(
-        key,
         str(facts.run_id),
+        REWIND if facts.mode == REWIND else None,
         facts.attempt or 1,
-        stamp.committed_at,
-        trigger=REWIND if facts.mode == REWIND else None,
-        partition_key="...".join(facts.bounds) if facts.bounds else None,
+        started_at=stamp.committed_at,
         partial=facts.partial,
+        key=key,
+        partition_key="...".join(facts.bounds) if facts.bounds else None,
     )
 
 
@@ -116,73 +151,8 @@ def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
         return None
     for stamp in TableHandle.open(project.target(attempt.key)).stamps():
         facts = CommitFacts.of(stamp)
-        if (facts.run_id, facts.node, facts.attempt or 1) == (attempt.run_id, str(attempt.key), attempt.number):
+        if (facts.run_id, facts.node, facts.attempt or 1) == (attempt.run_id, str(attempt.key), attempt.attempt):
             return stamp
-        if stamp.committed_at < attempt.began - _CLOCKS_APART:
+        if stamp.committed_at < attempt.started_at - _CLOCKS_APART:
             return None
     return None
-
-
-def _succeeded(project: Project, attempt: Attempt, stamp: CommittedStamp) -> RunRecord:
-    facts = CommitFacts.of(stamp)
-    counted = {
-        "rows_written": facts.rows_written,
-        "rows_updated": facts.rows_updated,
-        "mode": facts.mode,
-        "increment": facts.increment,
-    }
-    metrics: dict[str, object] = {name: value for name, value in counted.items() if value is not None}
-    metrics["inputs"] = facts.positions
-    target = TableHandle.open(project.target(attempt.key), stamp.version)
-    metrics["target"] = {"table_id": target.table_id, "version": stamp.version}
-    return _row(
-        project,
-        attempt,
-        RunStatus.SUCCESS,
-        max(attempt.began, stamp.committed_at),
-        rows=facts.rows_written,
-        metrics=metrics,
-        hwm_after=facts.hwm.value if facts.hwm else None,
-        version=stamp.version,
-        code_version=facts.code_version,
-    )
-
-
-def _row(
-    project: Project,
-    attempt: Attempt,
-    status: RunStatus,
-    ended: datetime,
-    *,
-    rows: int | None = None,
-    metrics: Mapping[str, object] | None = None,
-    hwm_after: object = None,
-    version: int | None = None,
-    code_version: str | None = None,
-    error: str | None = None,
-) -> RunRecord:
-    return RunRecord(
-        run_id=attempt.run_id,
-        project=project.config.project,
-        pipeline_name=attempt.key.pipeline,
-        node_name=attempt.key.node,
-        status=status,
-        rows_processed=rows,
-        duration_ms=int((ended - attempt.began).total_seconds() * 1000),
-        timestamp=ended,
-        metrics={
-            **(metrics or {}),
-            **({PARTIAL: True} if attempt.partial else {}),
-            "mended": True,
-            "mended_at": datetime.now(UTC).isoformat(),
-        },
-        environment=project.environment,
-        started_at=attempt.began,
-        partition_key=attempt.partition_key,
-        trigger=attempt.trigger,
-        attempt=attempt.number,
-        hwm_after=hwm_after,
-        table_version=version,
-        code_version=code_version or attempt.code_version,
-        error=error,
-    )

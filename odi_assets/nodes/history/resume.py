@@ -1,4 +1,4 @@
-"""What a resumed run may leave out: nodes that succeeded in the pipeline's last run, and for which nothing changed."""
+"""What a resumed run may leave out: nodes that succeeded in the pipeline's last run and for which nothing changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import table_change
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.code_version import code_version
-from odi_assets.nodes.node import Node
+from odi_assets.nodes.node import Node, code_version
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, REWIND, NodeResult
 from odi_assets.sources.marks import hwm_text
@@ -19,7 +18,7 @@ from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode, encode
 
 INPUTS, TARGET = "inputs", "target"
-"""Keys of a run's metrics: where its sources stood, and where it left its table."""
+"""Keys of a run's metrics: the positions of its sources, and the version of its table after the run."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def last_rows(state: StateBackend, project: Project, pipeline: str, run_id: str)
 
 
 def _newest_first(state: StateBackend, pipeline: str, nodes: int) -> list[RunRecord]:
-    # Mostly the last run is whole; only after many runs of single nodes is more of the history needed.
+    # The last run is usually whole; more of the history is needed only after many runs of single nodes.
     rows = state.list_runs(pipeline=pipeline, limit=8 * nodes)
     whole = [row.run_id for row in rows if _counts(row) and not row.metrics.get(PARTIAL)]
     ended = len(rows) < 8 * nodes or (whole and whole[0] != rows[-1].run_id)
@@ -63,10 +62,10 @@ def _counts(row: RunRecord) -> bool:
 
 
 def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord | None) -> Verdict:
-    """Whether ``key`` may be left out, at the moment its turn has come.
+    """Whether ``key`` may be left out, judged when its turn comes in the run.
 
     Raises:
-        SourceError, TableError: a source cannot be looked at.
+        SourceError, TableError: a source cannot be examined.
     """
     if last is None:
         return Verdict(False, "the last run did not come to it")
@@ -104,7 +103,7 @@ def _as_recorded(hwm: Any) -> Any:
 
 
 def left_out(project: Project, key: NodeKey, found: Verdict) -> NodeResult:
-    """The result of a node that a resumed run leaves out. It carries on what a later resume has to know."""
+    """The result of a node that a resumed run leaves out. It keeps the metrics that a later resume needs."""
     last = found.last
     facts = {} if last is None else {name: last.metrics.get(name) for name in (INPUTS, TARGET)}
     return NodeResult(

@@ -1,4 +1,4 @@
-"""What a whole run would do: plans of nodes, together with what those before them would change for them."""
+"""What a whole run would do: the plan of each node, given what the nodes before it would write."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from odi_assets.state.backend import StateBackend
 
 @dataclass
 class Forecast:
-    """One node of a run that is planned, not run.
+    """What one node would do in a run.
 
     Attributes:
-        action: ``write``; ``nothing``; ``follow``, which is write or nothing, depending on what the nodes before it
-            write in the same run; ``error``.
-        summary: what will be read, in words.
-        facts: the plan as JSON-ready values; empty where there is none.
+        action: ``write``; ``nothing``; ``follow``, if it depends on what the nodes before it write in the same run;
+            ``error``.
+        summary: what would be read, in words.
+        facts: the plan as JSON-ready values; empty if there is no plan.
         error: why there is no plan.
     """
 
@@ -34,7 +34,7 @@ class Forecast:
     error: OdiError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The forecast as JSON-ready values: the plan's, with what became of it in a whole run."""
+        """The forecast as JSON-ready values: those of the plan, with action and summary of the whole run."""
         return {
             "pipeline": self.key.pipeline,
             "node": self.key.node,
@@ -51,7 +51,7 @@ def forecast(
     keys: Sequence[NodeKey],
     request: RunRequest = NEW_DATA,
 ) -> list[Forecast]:
-    """Plan ``keys``, which are in the order they run. Changes nothing; a node that cannot be planned has its error."""
+    """Forecasts of ``keys``, given in the order they run. Changes nothing; a node's error goes into its forecast."""
     found: dict[NodeKey, Forecast] = {}
     for key in keys:
         writing = [up for up in project.graph.upstream(key) if up in found and found[up].action in {"write", "follow"}]

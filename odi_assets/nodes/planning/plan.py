@@ -1,9 +1,9 @@
-"""What one run of a node will do, as decided before it does anything."""
+"""What one run of a node will do, decided before it does anything."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
@@ -24,11 +24,11 @@ class WritePlan:
     """How the rows will go into the table.
 
     Attributes:
-        mode: not always as the project file says: a full refresh, or a source that has to be read whole, replaces the
+        mode: not always that of the project file: a full refresh, or a source that has to be read whole, replaces the
             table.
         app_id, number: the fence of the commit.
-        replace: the partitions to replace. None: just those that rows are written to.
-        within: the partitions that rows to be written are in; others are left out. None: all rows are written.
+        replace: the partitions to replace. None: only those that rows are written to.
+        within: only rows in these partitions are written. None: all rows are written.
     """
 
     mode: WriteMode
@@ -40,16 +40,16 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What one run of a node will do. What only Spark can tell of its reads is added by ``execution.resolve``.
+    """What one run of a node will do. ``execution.resolve`` adds what only Spark can tell of its reads.
 
     Attributes:
         target: the node's table, at the version whose fence was checked.
         start: the HWM that the run starts from.
         reads: one per source.
-        recompute: the partition column, if the partitions that gained rows will be computed anew from all of their
-            rows, and only those rows tell which partitions they are.
-        waited: where each node stood that this one waits for without reading it.
-        nothing_new: no source is ahead of its mark: nothing is to be done.
+        recompute: the partition column, if affected partitions will be computed anew from all of their rows and only
+            rows tell which partitions are affected.
+        waited: the position of each node in ``depends_on``.
+        nothing_new: no source is ahead of its mark, so there is nothing to do.
     """
 
     node: Node
@@ -67,11 +67,6 @@ class NodePlan:
         return self.node.key
 
     @property
-    def repaired(self) -> bool:
-        """The target's log was ahead of state, and the HWM was taken from there."""
-        return self.start.repaired
-
-    @property
     def hwm_before(self) -> Any:
         return self.start.hwm
 
@@ -87,7 +82,7 @@ class NodePlan:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Where each source stood, and each node that was waited for."""
+        """The position of each source, and of each node in ``depends_on``."""
         return {**self.waited, **{read.name: read.snapshot.position for read in self.reads}}
 
     @property
@@ -95,16 +90,16 @@ class NodePlan:
         """What will be read, in words."""
         if self.request.bounds is not None:
             return str(self.request.bounds)
-        # Where nothing is to be done, the inputs that would be read whole are not read either.
+        # If nothing is to be done, the inputs that would be read whole are not read either.
         reads = [read for read in self.reads if read.follows or not self.nothing_new or len(self.reads) == 1]
         text = "; ".join(read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in reads)
         if self.write.replace is not None and self.recompute is None:
             count = len(self.write.replace.values)
             return f"{text}; the whole of {count:,} partition{'' if count == 1 else 's'} of {self.write.replace.column}"
-        return f"{text}; the whole of each {self.recompute} they touch" if self.recompute else text
+        return f"{text}; the whole of each {self.recompute} they affect" if self.recompute else text
 
     def marked(self) -> Any:
-        """The HWM that the marks of all reads make, as state stores it."""
+        """The HWM made of the marks of all reads, as state stores it; UNRESOLVED while one of the reads is."""
         marks: dict[str, Mark] = {}
         for read in self.reads:
             if isinstance(read.after, Unresolved):
@@ -133,13 +128,13 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class ResolvedPlan(NodePlan):
-    """A plan of which everything is known that its commit depends on."""
+    """A plan whose reads are resolved: all that its commit depends on is known."""
 
     reads: tuple[Read, ...]
 
     @classmethod
     def of(cls, plan: NodePlan, reads: tuple[Read, ...], write: WritePlan) -> ResolvedPlan:
-        """``plan`` with its reads resolved. It has nothing to do if none of its sources turned out to be ahead."""
+        """``plan`` with its reads resolved. If none of its sources is ahead after all, it has nothing to do."""
         following = [read for read in reads if read.follows]
         nothing = plan.nothing_new or (bool(following) and all(read.nothing_new for read in following))
         return cls(
@@ -154,13 +149,12 @@ class ResolvedPlan(NodePlan):
             nothing_new=nothing,
         )
 
-    def with_nothing_new(self) -> ResolvedPlan:
-        """The same plan, after its rows turned out to be in the target already."""
-        return replace(self, nothing_new=True)
-
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
         entry, bounds, hwm = self.start.entry, self.request.bounds, None
+        inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
+        read_at = {read.name: read.snapshot.table_version for read in self.reads}
+        versions = {name: version for name in inputs if (version := read_at.get(name)) is not None}
         if self.moves_hwm:
             following = [read for read in self.reads if read.follows]
             remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
@@ -175,18 +169,8 @@ class ResolvedPlan(NodePlan):
             positions=self.inputs,
             state_revision=entry.revision if entry else 0,
             state_updated_at=entry.updated_at if entry else None,
-            inputs=self._input_versions(),
+            inputs={str(resolve(self.key, inputs[name].node)): version for name, version in versions.items()},
             partial=run.partial,
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
             hwm=hwm,
         )
-
-    def _input_versions(self) -> dict[str, int]:
-        """By upstream node, the version of its table that the rows were read from: what a rewind there would undo."""
-        versions = {read.name: read.snapshot.table_version for read in self.reads}
-        found: dict[str, int] = {}
-        for name, given in self.node.config.inputs.items():
-            version = versions.get(name)
-            if version is not None:
-                found[str(self.node.project.graph.resolve(self.key, given.node))] = version
-        return found

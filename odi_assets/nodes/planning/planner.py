@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import table_position
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import Node, app_id, range_app_id
-from odi_assets.nodes.planning.increment import planned_increment
+from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
-from odi_assets.nodes.planning.start import Start, marks_of, require_memory, start_of
+from odi_assets.nodes.planning.start import Start, marks_of, start_of
 from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
+from odi_assets.sources.reads import Affected
+from odi_assets.sources.snapshot import Partitions
 from odi_assets.state.backend import StateBackend
 
 NEW_DATA = RunRequest()
@@ -27,13 +31,14 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
 
     Raises:
         ConfigError: no such node, or it cannot be run as requested.
-        TargetBehindStateError: state knows an HWM, and the target that should hold its rows is gone or older.
+        TargetBehindStateError: state has an HWM, and the target that should hold its rows is gone or older.
+        StateError: it appends, and nothing says any more up to where its table was loaded.
         IncrementError, SourceError, TableError: a source cannot be planned.
     """
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
-    fence = app_id(key) if request.bounds is None else range_app_id(key)
+    fence = app_id(key, bounded=request.bounds is not None)
     plan = NodePlan(
         node,
         request,
@@ -48,34 +53,85 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
 
         return planned_range(plan, request.bounds)
     if request.full_refresh or _starts_over(node, start, target):
-        return _full_refresh(plan)
+        reads = tuple(source.plan(None).whole() for source in node.sources)
+        write = replace(plan.write, mode=WriteMode.OVERWRITE)
+        return replace(plan, request=RunRequest(full_refresh=True), write=write, reads=reads)
     marks = marks_of(node, start, target)
-    return planned_increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
+    return _increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
 
 
 def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:
-    """Whether the table has to be replaced: without an HWM all is read, and added to what earlier runs left in the
+    """Whether the table has to be replaced. Without an HWM everything is read; added to what earlier runs left in the
     table, it would be there twice.
 
     Raises:
         TargetBehindStateError: rows below the HWM are gone from the target.
-        StateError: nothing tells any more up to where the table was loaded.
+        StateError: it appends, state is lost, and the target's log no longer holds the node's last commit.
     """
     require_target(node, start, target)
-    if not node.config.write.mode.traits.takes_rows_again and node.following:
-        require_memory(node, start, target)
-    return start.hwm is None and bool(node.following) and holds_rows_of_runs(node, target)
-
-
-def holds_rows_of_runs(node: Node, target: TableHandle) -> bool:
-    """Whether a node's table, as it stands, may hold rows of its increments: not if they were all undone."""
-    if not target.transaction_number(app_id(node.key)):
+    fence = app_id(node.key)
+    if start.hwm is not None or not node.following or not target.transaction_number(fence):
         return False
-    last = target.last_stamp(app_id(node.key))
+    appends = not node.config.write.mode.traits.takes_rows_again
+    if appends and start.entry is None and target.last_stamp(fence, carrying="hwm") is None:
+        raise StateError(
+            f"{node}: state has no HWM, and the log of the table at {target.location.uri} no longer holds the commit "
+            "that would tell it; loading everything again would repeat the rows that are there",
+            fix=f"say up to where it was loaded (odi state set {node.state_key} VALUE), or rebuild it from its sources "
+            f"(odi run {node.command} --full-refresh)",
+            node=str(node),
+            target=target.location.uri,
+        )
+    last = target.last_stamp(fence)
+    # After a rewind to before the first run, the table holds no rows of runs.
     return last is None or not CommitFacts.of(last).before_first_run
 
 
-def _full_refresh(plan: NodePlan) -> NodePlan:
-    reads = tuple(source.plan(None).whole() for source in plan.node.sources)
-    request = RunRequest(full_refresh=True)
-    return replace(plan, request=request, write=replace(plan.write, mode=WriteMode.OVERWRITE), reads=reads)
+def _increment(plan: NodePlan) -> NodePlan:
+    """``plan``, whose reads are of what each source gained, with as much more as its table needs: the rows alone, whole
+    partitions, or all of the sources.
+
+    Raises:
+        ConfigError: the increments of several sources do not make the rows of the node.
+        IncrementError: rows that are needed cannot be read any more.
+    """
+    following = [read for read in plan.reads if read.follows]
+    if following and all(read.nothing_new for read in following):
+        return replace(plan, nothing_new=True)
+    scope = plan.write.mode.traits.increment
+    by_partitions = scope == "partitions"
+    if by_partitions and plan.target.exists and any(read.is_part and not read.nothing_new for read in plan.reads):
+        return _by_partitions(plan)
+    rewrites = any(read.rewrites for read in plan.reads)
+    if following and (scope == "table" or (rewrites and (plan.target.exists or by_partitions))):
+        # The table is made of its sources as a whole; the increment only decides whether there is anything to do.
+        return _read_whole(plan)
+    if len(following) > 1:
+        names = ", ".join(f"`{read.name}`" for read in following)
+        raise ConfigError(
+            f"{plan.key}: rows of {names} together make its rows, so {plan.write.mode.value} of an increment would "
+            "miss those that meet rows read before",
+            fix="make one input incremental, or partition the node and write with partition_overwrite",
+            node=str(plan.key),
+        )
+    return plan
+
+
+def _read_whole(plan: NodePlan) -> NodePlan:
+    reads = tuple(read.whole() for read in plan.reads)
+    return replace(plan, reads=reads, write=replace(plan.write, mode=WriteMode.OVERWRITE))
+
+
+def _by_partitions(plan: NodePlan) -> NodePlan:
+    """Compute each partition that gained rows from all of its rows. If only rows tell which those are, resolving the
+    plan finds them."""
+    partition = plan.node.config.partition
+    column = partition.column if partition is not None else plan.node.config.write.partition_by[0]
+    affected = reduce(or_, (read.affected(column, str(plan.key)) for read in plan.reads), Affected())
+    if affected.everything:
+        return _read_whole(plan)
+    if affected.by_rows:
+        return replace(plan, recompute=column)
+    wanted = Partitions.of(column, affected.values)
+    reads = tuple(read.in_partitions(wanted) if read.is_part else read for read in plan.reads)
+    return replace(plan, reads=reads, write=replace(plan.write, replace=wanted))

@@ -1,4 +1,4 @@
-"""Bounded runs (backfills, ``--from/--to``): how a node takes a range, and what of each source makes its rows."""
+"""Bounded runs (backfills, ``--from/--to``): what a range means for a node, and what it reads of each source."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LIMIT = 100_000
 
 @dataclass(frozen=True)
 class RangeWay:
-    """What a range of a node means.
+    """What a range means for a node.
 
     Attributes:
         column: the partition column of its table, or the cursor column of a source.
-        source: the source whose cursor the range bounds; None for a range of partitions.
+        source: the source whose cursor is bounded; None for a range of partitions.
         mode: how the rows of the range are written.
     """
 
@@ -38,13 +38,13 @@ class RangeWay:
 
 
 def range_way(node: Node) -> RangeWay:
-    """How ``node`` takes a range.
+    """What a range means for ``node``.
 
-    A partitioned node replaces whole partitions, unless its rows have keys that could be in another partition too:
-    those are upserted. A node without partitions that writes by keys takes a range of its cursor column.
+    A partitioned node replaces whole partitions. If its keys do not hold the partition column, a key may be in another
+    partition too, so its rows are upserted. A node without partitions that writes by keys takes a range of its cursor.
 
     Raises:
-        ConfigError: it takes none; the remedy is named.
+        ConfigError: it takes no range; the remedy is named.
     """
     write, partition = node.config.write, node.config.partition
     if partition is not None:
@@ -52,8 +52,8 @@ def range_way(node: Node) -> RangeWay:
         by_keys = write.mode.traits.keyed and not in_keys
         return RangeWay(partition.column, None, write.mode if by_keys else WriteMode.PARTITION_OVERWRITE)
     if not write.mode.traits.keyed:
-        again = not write.mode.traits.takes_rows_again
-        why = "would append its rows again" if again else "cannot be told from the other rows"
+        appends = not write.mode.traits.takes_rows_again
+        why = "would append its rows again" if appends else "cannot be told from the other rows"
         raise ConfigError(
             f"{node} has no `partition`: with {write.mode.value}, a range {why}",
             fix="add `partition: {column: …, start: …}` to the node, or write it with mode upsert and `keys`; "
@@ -91,10 +91,10 @@ def require_ranges(project: Project, keys: Iterable[NodeKey], bounds: Bounds) ->
 
 
 def planned_range(plan: NodePlan, bounds: Bounds) -> NodePlan:
-    """``plan`` with the reads that ``bounds`` of the node's rows are made of. They move no mark.
+    """``plan`` with the reads that the node's rows in ``bounds`` are made of. They move no mark.
 
     Raises:
-        ConfigError: the node takes no such range, or what the range is made of is not there any more.
+        ConfigError: the node takes no such range, or rows that it is made of are gone from a source.
     """
     way, sources = range_way(plan.node), plan.node.sources
     write = replace(plan.write, mode=way.mode)
@@ -114,8 +114,8 @@ def planned_range(plan: NodePlan, bounds: Bounds) -> NodePlan:
 
 
 def _all_rows(plan: NodePlan) -> list[PlannedRead]:
-    """What a range is made of: all there is; for a node that appends, what its increments have loaded, for they will
-    append the rest."""
+    """What a range is made of: all rows of the sources. A node that appends takes only what its increments have loaded,
+    because they will append the rest."""
     node = plan.node
     if node.config.write.mode.traits.takes_rows_again:
         return [source.whole() for source in node.sources]
@@ -136,13 +136,13 @@ def _loaded(node: Node, source: Source, mark: Mark | None) -> PlannedRead:
 
 
 def _in_partitions(read: PlannedRead, wanted: Partitions) -> PlannedRead:
-    # Where only a transform makes the column, the rows are left out afterwards.
+    # If the transform makes the column, rows outside the range are left out after it.
     columns = read.snapshot.columns
     return read if columns is None or wanted.column not in columns else read.in_partitions(wanted)
 
 
 def _partitions_within(node: Node, bounds: Bounds) -> Partitions:
-    """The partitions of the node that lie in ``bounds``; none for a node that takes a range of a cursor."""
+    """The partitions of the node in ``bounds``; none for a node that takes a range of a cursor."""
     way, partition = range_way(node), node.config.partition
     values = partition_values(partition, bounds) if partition is not None else ()
     return Partitions(way.column, tuple(values))

@@ -15,14 +15,14 @@ from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import NO_TABLE, HwmEntry
 
 _LOOKED_AT = 8
-"""Files of the table whose presence each plan checks, spread evenly; ``odi doctor`` checks all."""
+"""How many files of the table each plan checks for their presence, spread evenly; ``odi doctor`` checks all."""
 
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
 
 
 @dataclass(frozen=True)
-class Undoing:
-    """A commit of somebody else that took a table's rows away, and how: ``overwritten``."""
+class ForeignChange:
+    """A commit of somebody else that removed a table's rows, and how, as a participle: ``overwritten``."""
 
     commit: Commit
     how: str
@@ -32,16 +32,17 @@ class Undoing:
 
 
 def require_target(node: Node, start: Start, target: TableHandle) -> None:
-    """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would begin above a hole."""
+    """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would leave a gap."""
     entry = start.entry
     if start.hwm is None or entry is None:
         return
     why = what_is_behind(node.key, entry, target)
     if why is None:
         return
+    commit = entry.target_commit
+    held = "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
     raise TargetBehindStateError(
-        f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{_held(entry)}; "
-        f"the table at {target.location.uri} {why}",
+        f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{held}; the table at {target.location.uri} {why}",
         fix=f"reset: rebuild it from its sources (odi run {node.command} --full-refresh); "
         f"or rewind: put the table and its HWM back together (odi state rewind {node} --list); "
         f"or accept: go on with the table as it is (odi state accept {node})",
@@ -52,47 +53,42 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
     )
 
 
-def _held(entry: HwmEntry) -> str:
-    commit = entry.target_commit
-    return "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
-
-
 def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_at_files: bool = True) -> str | None:
-    """What became of the rows that ``entry`` stands for, as the rest of a sentence; None if they are there."""
+    """What happened to the rows below the HWM of ``entry``, to complete "the table …"; None if they are there."""
     expected = entry.target_commit
     if not target.exists:
         return None if expected == NO_TABLE else "does not exist"
     version = int(target.version or 0)
     if expected is not None and version < expected:
-        return f"stands at version {version}"
+        return f"is at version {version}"
     if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
         return "is another one: it was dropped, and somebody else made it again"
-    undone = None if expected is None else undone_since(expected, target, ours=entry.run_id is not None)
-    if undone is not None:
-        return f"was {undone}"
+    change = None if expected is None else rows_removed_since(expected, target, ours=entry.run_id is not None)
+    if change is not None:
+        return f"was {change}"
     return _without_files(target) if look_at_files else None
 
 
-def undone_since(expected: int, target: TableHandle, *, ours: bool = False) -> Undoing | None:
-    """The newest commit of somebody else, after version ``expected``, that took all rows of that version away.
+def rows_removed_since(expected: int, target: TableHandle, *, ours: bool = False) -> ForeignChange | None:
+    """The newest commit of somebody else, after version ``expected``, that removed all rows of that version.
 
     Args:
         ours: a run of ours made version ``expected``.
     """
     for commit in target.commits():
         if commit.version <= expected:
-            # Every commit of ours describes itself; one that does not was emptied by hand, or by a power cut.
+            # Every commit of ours names its operation; one without was emptied by hand, or by a power cut.
             lost = ours and commit.version == expected and not commit.operation
-            return Undoing(commit, "stripped of its commit") if lost else None
+            return ForeignChange(commit, "stripped of its commit") if lost else None
         if commit.stamp is not None:
             continue
         mode = str(commit.parameters.get("mode") or "").strip('"').lower()
         if commit.operation == "RESTORE":
-            return Undoing(commit, "put back to an earlier version")
+            return ForeignChange(commit, "put back to an earlier version")
         if commit.operation.startswith(_REPLACING) or (commit.operation == "WRITE" and mode == "overwrite"):
-            return Undoing(commit, "overwritten")
+            return ForeignChange(commit, "overwritten")
         if commit.operation in ("DELETE", "TRUNCATE") and target.rows == 0:
-            return Undoing(commit, "emptied")
+            return ForeignChange(commit, "emptied")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Going on with a table as it is, whatever became of it."""
+"""Accepts a table as it is, whatever happened to it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from odi_assets.state.records import NO_TABLE, HwmEntry
 
 
 def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
-    """Take a node's table as what its HWM stands for, whatever became of it; None if the node has no HWM.
+    """Take the node's table, as it is, for the rows below its HWM; None if the node has no HWM.
 
-    The next run goes on above the HWM: what the table no longer holds is not loaded again. Files of it that are gone
-    leave it in a commit, for no reader could read it otherwise.
+    The next run goes on above the HWM: what the table no longer holds is not loaded again. A commit removes files that
+    are gone from the table, because nobody could read it otherwise.
 
     Raises:
         StateConflictError: somebody else changed the HWM since.
@@ -38,7 +38,7 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
 
 
 def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:
-    """``hwm`` as it says by itself which files were loaded, if the ledger that it names left with its table."""
+    """``hwm`` without its ledger, if that is gone: then all files up to the newest one count as loaded."""
     if not isinstance(hwm, dict) or "ledger" not in hwm:
         return hwm
     parts = FilesMark.of(hwm, str(target.location)).parts or ()

@@ -1,4 +1,4 @@
-"""Where tables, state and run history disagree, each with its remedy. Looks only; needs no Spark."""
+"""Finds where tables, state and run history disagree, each with its remedy. Changes nothing; needs no Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One finding about one node: what is wrong, and the command that mends it."""
+    """One finding about one node: what is wrong, and the command that repairs it."""
 
     key: NodeKey
     kind: Kind
@@ -59,7 +59,7 @@ class Disagreement:
 
 
 def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> list[Disagreement]:
-    """Every disagreement about ``keys``, in their order. A node that cannot be looked at is one, too."""
+    """Every disagreement about ``keys``, in their order. A node that cannot be examined counts as one."""
     found: list[Disagreement] = []
     for key in keys:
         try:
@@ -109,7 +109,7 @@ def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disag
 
 
 def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
-    """An HWM that is not the one of the rows, of a node whose next run would not know rows that it appends again."""
+    """An HWM that is not that of the rows, of a node that appends and cannot tell rows that it reads again."""
     stamp = target.last_stamp(app_id(node.key), carrying="hwm")
     committed = CommitFacts.of(stamp).hwm if stamp else None
     if stamp is None or committed is None or entry.run_id is not None or node.target.rows_are_known:
@@ -143,10 +143,10 @@ def _files(key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
 
 def _history(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
     rows = state.list_runs(pipeline=key.pipeline, node=key.node)
-    noted = {(one.run_id, one.number): one for one in open_attempts(project) if one.key == key}
+    noted = {one.identity: one for one in open_attempts(project) if one.key == key}
     for stamp in stamps_without_row(project, key, rows):
         attempt = attempt_of(key, stamp)
-        gone = _is_gone(noted.pop((attempt.run_id, attempt.number), attempt))
+        gone = _is_gone(noted.pop(attempt.identity, attempt))
         if gone is not False:
             yield Disagreement(
                 key,
@@ -156,12 +156,12 @@ def _history(project: Project, state: StateBackend, key: NodeKey, target: TableH
             )
     known = {(row.run_id, row.attempt) for row in rows}
     for attempt in noted.values():
-        if (attempt.run_id, attempt.number) not in known and _is_gone(attempt):
+        if (attempt.run_id, attempt.attempt) not in known and _is_gone(attempt):
             yield Disagreement(
                 key,
                 Kind.HISTORY_BEHIND,
-                f"run {attempt.run_id} was killed, attempt {attempt.number} of {attempt.began:%Y-%m-%d %H:%M:%S} UTC, "
-                "and has no row of history",
+                f"run {attempt.run_id} was killed, attempt {attempt.attempt} of "
+                f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC, and has no row of history",
                 f"odi state recover {key}",
             )
     yield from _rows_without_commit(project, state, key, target, rows)
@@ -180,24 +180,21 @@ def _rows_without_commit(
     project: Project, state: StateBackend, key: NodeKey, target: TableHandle, rows: Sequence[RunRecord]
 ) -> Iterator[Disagreement]:
     last = next((row for row in rows if row.status.succeeded and row.table_version is not None), None)
-    if last is None or last.table_version is None or last.table_version <= _version(target):
+    version = -1 if target.version is None else target.version
+    if last is None or last.table_version is None or last.table_version <= version:
         return
     entry = state.get_entry(Node.of(project, key).state_key)
     if entry is not None and (not target.exists or entry.updated_at > last.timestamp):
-        # What became of the table is said of its HWM, or was accepted.
+        # The finding about its HWM says what happened to the table, or that was accepted.
         return
-    stands = f"stands at {target.version}" if target.exists else "does not exist"
+    now = f"is at version {version}" if target.exists else "does not exist"
     yield Disagreement(
         key,
         Kind.HISTORY_AHEAD,
-        f"run {last.run_id} left version {last.table_version} of the table, which {stands}",
+        f"run {last.run_id} left version {last.table_version} of the table, which {now}",
         f"the table was put back, dropped or made anew outside of odi: odi run {key.pipeline} --node {key.node} "
         "--full-refresh rebuilds it",
     )
-
-
-def _version(target: TableHandle) -> int:
-    return -1 if target.version is None else target.version
 
 
 def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:

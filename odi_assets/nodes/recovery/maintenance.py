@@ -1,4 +1,4 @@
-"""Maintenance of nodes' tables, with an eye on what their next plan needs of the log."""
+"""Maintenance of nodes' tables, which keeps what their next plan needs of the log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def maintain_node(
 ) -> Maintenance | None:
     """Maintain the table of ``key``; None if there is none yet.
 
-    The log is left whole where cleaning it would take what the next plan needs and nothing else tells: the HWM of the
-    last commit, if state has not got it; which rows at the HWM are loaded already, if the node follows a closed
-    boundary without keys. That is so if the node's last commit is older than the log's retention.
+    The log is not cleaned if the node's last commit is older than the log's retention and alone holds what the next
+    plan needs: its HWM, if state does not have it; which rows tied with the HWM are loaded, if the node reads with a
+    closed boundary and writes without keys.
 
     Raises:
         TableConflictError, TableError: see :func:`odi_assets.delta.maintenance.maintain`.
@@ -52,7 +52,7 @@ def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | N
 
 
 _AHEAD = (
-    "its log was kept whole, because state has not got the HWM of its last commit yet; the node's next run mends it"
+    "its log was kept whole, because state does not have the HWM of its last commit yet; the node's next run repairs it"
 )
 _TIED = (
     "its log was kept whole, because it tells which rows at the HWM are loaded already; with `write.keys` they would "

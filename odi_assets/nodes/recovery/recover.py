@@ -1,4 +1,4 @@
-"""Brings state up to what the tables' logs say, as the next run would: for those who do not want to wait for it."""
+"""Repairs state from the tables' logs, as the next run would, for those who do not want to wait for it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from odi_assets.state.backend import StateBackend
 
 @dataclass(frozen=True)
 class Recovery:
-    """An HWM that was committed and had not come to state: its run died in between, or state was lost.
+    """An HWM that was committed and is not in state: its run died in between, or state was lost.
 
     Attributes:
-        version: the version of the node's table that carries it.
+        version: the version of the node's table whose commit carries it.
         run_id: the run that committed it.
         expected: the state revision that it replaces; None if the key is not set.
     """
@@ -45,7 +45,7 @@ class Recovery:
 
 
 def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recovery | None:
-    """What state lacks of a node; None if it has everything. Changes nothing.
+    """The HWM of a node that state lacks; None if it lacks none. Changes nothing.
 
     Raises:
         ConfigError: there is no such node.
@@ -57,17 +57,17 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
     stamp = unrecorded_stamp(node, entry, TableHandle.open(node.target.location))
     if stamp is None:
         return None
-    standing = entry if entry is not None and not entry.deleted else None
+    current = entry if entry is not None and not entry.deleted else None
     after = committed_hwm(stamp)
-    if after is None and standing is None:
+    if after is None and current is None:
         return None
     return Recovery(
         key,
-        standing.value if standing else None,
+        current.value if current else None,
         after,
         stamp.version,
         CommitFacts.of(stamp).run_id,
-        standing.revision if standing else None,
+        current.revision if current else None,
     )
 
 

@@ -1,8 +1,8 @@
-"""Puts a node's table and its HWM back together, and what was built on it: planned, shown, then done.
+"""Rewinds a node: its table and its HWM go back together, and with a cascade the nodes that read what is undone.
 
-A rewind is a commit like any other: it takes the node's fence, and its stamp carries the HWM of the version that
-comes back. So a rewind that dies between its commit and state is repaired by the next plan, like a run. Nothing is
-erased: the versions it undoes stay, and going back to one of them does them again.
+A rewind is a commit like any other: it takes the node's fence, and its stamp carries the HWM of the version that comes
+back. So the next plan repairs a rewind that dies between its commit and state, like a run. Nothing is erased: the
+versions that are undone stay, and one can go forward to them again.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
 from odi_assets.nodes.history import attempts
-from odi_assets.nodes.node import Node, app_id, app_ids, range_app_id
+from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.hwm_of_version import hwm_at
-from odi_assets.nodes.recovery.rewind_downstream import all_downstream, last_untouched
+from odi_assets.nodes.recovery.hwm_of_version import hwm_of_version
+from odi_assets.nodes.recovery.rewind_downstream import all_downstream, last_unaffected
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
+from odi_assets.state.records import HwmEntry, RunStatus
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Rewind:
-    """One node's way back.
+    """How one node goes back.
 
     Attributes:
-        handle: the table as it stands, whose fence the commit takes; the commit moves it on.
-        from_version, rows_before: the version and the rows it stands at.
+        handle: the table as it is, whose fence the commit takes; the commit moves it to the new version.
+        from_version, rows_before: its version and its rows before the commit.
         before: the table at the version that comes back.
         entry: the HWM in state.
-        committed: the HWM that ``before`` held, as its commit carried it; None if it held none.
+        committed: the HWM of ``before``, as its commit carried it; None if it has none.
         undone: the stamped commits whose rows leave, newest first.
     """
 
@@ -100,12 +100,12 @@ def plan_rewind(
 ) -> RewindPlan:
     """Decide how ``key`` goes back, and with ``cascade`` every node that read what it would undo. Changes nothing.
 
-    Nodes furthest downstream come first: wherever a cascade is stopped, no node is ahead of what it reads, and the
-    same command goes on.
+    Nodes furthest downstream come first: wherever a cascade is stopped, no node is ahead of what it reads, and the same
+    command completes it.
 
     Raises:
         ConfigError: there is no such node, or no such version of its table.
-        StateError: which HWM belongs to that version is not known any more.
+        StateError: the HWM of that version is not known any more.
         TableError: its table does not exist, or files of the version are gone.
     """
     handle = _table_of(project, key)
@@ -113,7 +113,7 @@ def plan_rewind(
     rewinds: list[Rewind] = []
     left: dict[NodeKey, str] = {}
     if version == handle.version:
-        left[key] = f"stands at version {version} already"
+        left[key] = f"is at version {version} already"
     else:
         rewinds.append(_rewind(project, state, key, handle, version))
     reached = {key: version}
@@ -130,13 +130,13 @@ def _follow(
     rewinds: list[Rewind],
     left: dict[NodeKey, str],
 ) -> None:
-    """Take a node along that reads from nodes of ``reached``, which go back to those versions."""
+    """Add a node that reads from nodes of ``reached``, which go back to those versions."""
     handle = TableHandle.open(project.target(key))
     if not handle.exists:
         left[key] = "has no table"
         return
     limits = {str(above): version for above, version in reached.items() if above in project.graph.upstream(key)}
-    version = last_untouched(handle, key, limits)
+    version = last_unaffected(handle, key, limits)
     if version == handle.version:
         left[key] = "read nothing of what is undone"
     elif version is None:
@@ -175,7 +175,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         handle,
         before,
         state.get_entry(node.state_key, deleted=True),
-        hwm_at(node, state, before),
+        hwm_of_version(node, state, before),
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
@@ -183,10 +183,10 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
 
 
 def apply_rewind(project: Project, state: StateBackend, plan: RewindPlan) -> list[tuple[Rewind, int]]:
-    """Make the rewinds of ``plan``; each with the version it made. All are one run of the history.
+    """Make the rewinds of ``plan``, as one run of the history. Each is returned with the version it made.
 
     Raises:
-        FencedError, TableConflictError: another run committed to the table since; that node is as it was.
+        FencedError, TableConflictError: another run committed to the table since; that node was not changed.
     """
     run_id = str(uuid.uuid4())
     return [(rewind, _apply(project, state, rewind, run_id)) for rewind in plan.rewinds]
@@ -198,22 +198,38 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
     node = Node.of(project, rewind.key)
     stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(node, rewind, run_id).to_json())
     # A bounded run in flight began from rows that are about to leave.
-    ranges = range_app_id(rewind.key)
+    ranges = app_id(rewind.key, bounded=True)
     also = [(ranges, rewind.handle.transaction_number(ranges) + 1)]
     attempts.begin(project, rewind.key, run)
     try:
         version = restore(rewind.handle, rewind.to_version, stamp, also)
     except BaseException:
-        attempts.end(project, rewind.key, run_id, run.attempt)
+        attempts.end(project, rewind.key, run)
         raise
     _move_hwm(node, state, rewind, version, run_id)
-    state.record_runs([_row(project, rewind, version, run)])
-    attempts.end(project, rewind.key, run_id, run.attempt)
+    row = attempts.run_record(
+        project,
+        rewind.key,
+        run,
+        RunStatus.SUCCESS,
+        datetime.now(UTC),
+        metrics={
+            "mode": REWIND,
+            "from_version": rewind.from_version,
+            "to_version": rewind.to_version,
+            "rows_total": rewind.before.rows,
+        },
+        hwm_before=rewind.hwm_before,
+        hwm_after=rewind.hwm_after,
+        table_version=version,
+    )
+    state.record_runs([row])
+    attempts.end(project, rewind.key, run)
     return version
 
 
 def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
-    entry, remembers = rewind.entry, node.following
+    entry, keeps_hwm = rewind.entry, bool(node.following)
     return CommitFacts(
         node=str(node),
         run_id=run_id,
@@ -221,8 +237,8 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         increment=f"back from version {rewind.from_version} to version {rewind.to_version}",
         state_revision=entry.revision if entry else 0,
         state_updated_at=entry.updated_at if entry else None,
-        hwm=(rewind.committed or CommittedHwm.of(None)) if remembers else None,
-        before_first_run=not rewind.before.transaction_number(app_id(node.key)) if remembers else None,
+        hwm=(rewind.committed or CommittedHwm.of(None)) if keeps_hwm else None,
+        before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
     )
 
 
@@ -244,30 +260,3 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
             version,
             hwm_text(rewind.hwm_after),
         )
-
-
-def _row(project: Project, rewind: Rewind, version: int, run: RunInfo) -> RunRecord:
-    ended = datetime.now(UTC)
-    metrics: dict[str, Any] = {
-        "mode": REWIND,
-        "from_version": rewind.from_version,
-        "to_version": rewind.to_version,
-        "rows_total": rewind.before.rows,
-    }
-    return RunRecord(
-        run_id=run.run_id,
-        project=project.config.project,
-        pipeline_name=rewind.key.pipeline,
-        node_name=rewind.key.node,
-        status=RunStatus.SUCCESS,
-        rows_processed=None,
-        duration_ms=int((ended - run.started_at).total_seconds() * 1000),
-        timestamp=ended,
-        metrics=metrics,
-        environment=project.environment,
-        started_at=run.started_at,
-        trigger=run.trigger,
-        hwm_before=rewind.hwm_before,
-        hwm_after=rewind.hwm_after,
-        table_version=version,
-    )

@@ -1,4 +1,4 @@
-"""How far a table has to go back so that it holds nothing of what a rewind upstream undoes."""
+"""How far a table has to go back until it holds nothing that a rewind upstream undoes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 
 
-def last_untouched(handle: TableHandle, key: NodeKey, limits: Mapping[str, int]) -> int | None:
+def last_unaffected(handle: TableHandle, key: NodeKey, limits: Mapping[str, int]) -> int | None:
     """The newest version that holds nothing read from a version of an input beyond its limit; None: there is none.
 
     Args:
-        limits: by node, the version its table goes back to.
+        limits: by upstream node, the version its table goes back to.
     """
-    touched: dict[int, bool] = {}
+    affected: dict[int, bool] = {}
     now = False
     newest: int | None = None
     for stamp in reversed(list(handle.stamps())):
         if stamp.app_id not in app_ids(key):
             # Compaction changes no row.
             continue
-        if not now and touched:
+        if not now and affected:
             newest = stamp.version - 1
-        now = _is_touched(stamp, limits, now, touched)
-        touched[stamp.version] = now
-    return handle.version if touched and not now else newest
+        now = _is_affected(stamp, limits, now, affected)
+        affected[stamp.version] = now
+    return handle.version if affected and not now else newest
 
 
-def _is_touched(stamp: CommittedStamp, limits: Mapping[str, int], before: bool, touched: Mapping[int, bool]) -> bool:
+def _is_affected(stamp: CommittedStamp, limits: Mapping[str, int], before: bool, affected: Mapping[int, bool]) -> bool:
     facts = CommitFacts.of(stamp)
     if facts.rewound_to is not None:
-        earlier = [touched[version] for version in sorted(touched) if version <= facts.rewound_to]
+        earlier = [affected[version] for version in sorted(affected) if version <= facts.rewound_to]
         return earlier[-1] if earlier else False
     read = facts.inputs
     beyond = read is None or any(int(read.get(name, -1)) > limit for name, limit in limits.items())

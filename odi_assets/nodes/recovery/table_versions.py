@@ -1,4 +1,4 @@
-"""The versions of a table, and the ways to name one of them: by number, by time, by run."""
+"""The versions of a table, and the ways to choose one of them: by number, by time, by run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odi_assets.nodes.node import app_ids
 from odi_assets.state.backend import StateBackend
 
 Choice = Callable[[TableHandle], int]
-"""Names one version of a table as it stands."""
+"""Chooses one version of a table."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -32,10 +32,10 @@ class Version:
 
 
 def versions(handle: TableHandle) -> Iterator[Version]:
-    """The versions whose commits the log still has, newest first, at times that grow with them.
+    """The versions whose commits the log still has, newest first; a later version has a later time.
 
-    A clock that went back makes a commit look older than the one before it; as in Delta's own time travel, such a
-    commit counts as a millisecond later than that one.
+    After a clock went back, a commit may look older than the one before it. As in Delta's own time travel, it then
+    counts as a millisecond later than that one.
     """
     found: list[Version] = []
     for commit in reversed(list(handle.commits())):
@@ -52,7 +52,7 @@ def at_version(number: int) -> Choice:
     def choose(handle: TableHandle) -> int:
         newest = int(handle.version or 0)
         if not 0 <= number <= newest:
-            raise ConfigError(f"there is no version {number}: the table stands at version {newest}", version=number)
+            raise ConfigError(f"there is no version {number}: the table is at version {newest}", version=number)
         if not _is_kept(handle, number):
             oldest = min((commit.version for commit in handle.commits()), default=newest)
             raise ConfigError(
@@ -88,7 +88,7 @@ def at_time(moment: datetime) -> Choice:
 
 
 def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
-    """The version that the run left, committed by it or not. The beginning of a run id is enough."""
+    """The version that the table had after the run, committed by it or not. The beginning of a run id is enough."""
 
     def choose(handle: TableHandle) -> int:
         committed = _stamps_of(handle, run_id)
@@ -109,7 +109,7 @@ def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
 
 
 def before_run(run_id: str, key: NodeKey) -> Choice:
-    """The version before the first that the run committed."""
+    """The version before the run's first commit."""
 
     def choose(handle: TableHandle) -> int:
         committed = _stamps_of(handle, run_id)

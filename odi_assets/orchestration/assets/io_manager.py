@@ -33,7 +33,7 @@ SPARK, STATE, HISTORY = "spark", "state", "run_history"
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What a node's step hands over: rows not computed yet, and the run they are for.
+    """The output of a node's step: rows not computed yet, and the run they are for.
 
     ``computed`` is None for a node that a resumed run leaves out.
     """
@@ -43,17 +43,17 @@ class StepOutput:
     partition_key: str | None = None
 
 
+@dataclass
 class DeltaIOManager(dg.IOManager):
-    """Writes a node's rows in one Delta commit. Asset metadata, the HWM and the row of run history follow from it."""
+    """Writes a node's rows in one Delta commit, then the HWM, the row of run history and the asset's metadata."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    project: Project
 
     def handle_output(self, context: dg.OutputContext, obj: StepOutput) -> None:
-        """Commit ``obj``; a node that has nothing new is observed, not materialized.
+        """Commit ``obj``. For a node that has nothing new, report an observation, not a materialization.
 
         Raises:
-            OdiError: nothing was committed, and the run history says why.
+            OdiError: nothing was committed; the run history says why.
         """
         if obj.computed is None:
             suppress_materialization(context)
@@ -76,7 +76,7 @@ class DeltaIOManager(dg.IOManager):
         metadata = materialization_metadata(result)
         partition = self.project.node(result.key).partition
         if partition is None:
-            context.step_context.set_data_version(context.asset_key, _data_version(result))
+            context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
             context.add_output_metadata(metadata)
             return
         keys = partition_keys(result.partitions, partition)
@@ -86,7 +86,7 @@ class DeltaIOManager(dg.IOManager):
             for key in set(keys) & set(context.asset_partition_keys):
                 context.step_context.add_asset_metadata({ROW_COUNT: rows.get(key, 0)}, context.asset_key, key)
             return
-        # A run of the pipeline writes to the partitions its rows belong to; Dagster knows of none of them by itself.
+        # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
         for key in keys:
@@ -98,8 +98,8 @@ class DeltaIOManager(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """The table of a node, for an asset that takes it as an argument.
 
-        A Spark DataFrame, or what the argument is annotated with: ``pandas.DataFrame`` or ``pyarrow.Table``. An asset
-        that is run for partitions gets the rows of those.
+        It is a Spark DataFrame, unless the argument is annotated with ``pandas.DataFrame`` or ``pyarrow.Table``. An
+        asset that runs for partitions gets the rows of those.
         """
         spark = getattr(context.resources, SPARK).spark_session
         key = node_key(context.asset_key)
@@ -127,27 +127,10 @@ class DeltaIOManager(dg.IOManager):
 def _report_nothing_new(context: dg.OutputContext, result: NodeResult) -> None:
     metadata = observation_metadata(result)
     if BACKFILL_TAG in context.step_context.dagster_run.tags:
-        # A backfill takes an asset without a materialization for a failed one and gives up on those below it. The
-        # unchanged data version says that there is nothing new in it.
-        context.step_context.set_data_version(context.asset_key, _data_version(result))
+        # For a backfill, an asset without a materialization has failed, and it gives up the assets downstream. The
+        # unchanged data version says that there is nothing new.
+        context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
         context.add_output_metadata(metadata)
         return
     suppress_materialization(context)
     context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
-
-
-def _data_version(result: NodeResult) -> dg.DataVersion:
-    return dg.DataVersion(str(result.table_version))
-
-
-def delta_io_manager(project: Project) -> dg.IOManagerDefinition:
-    """The IO manager definition for the nodes of ``project``."""
-
-    @dg.io_manager(
-        required_resource_keys={SPARK, STATE, HISTORY},
-        description="Commits a node's rows to its Delta table and advances the HWM; reads it for assets downstream.",
-    )
-    def definition() -> DeltaIOManager:
-        return DeltaIOManager(project)
-
-    return definition

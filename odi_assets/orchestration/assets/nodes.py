@@ -1,6 +1,6 @@
 """Nodes as software-defined assets.
 
-Annotations are evaluated here, for Dagster reads the one of a step's ``config`` as it stands.
+There is no ``from __future__ import annotations`` here: Dagster needs the type of a step's ``config``, not its text.
 """
 
 import warnings
@@ -11,8 +11,8 @@ import dagster as dg
 from pydantic import Field
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.materialize import NoRows, compute
+from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
@@ -21,12 +21,19 @@ from odi_assets.orchestration.assets.partitions import partitions_definition, ru
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import definition_attributes
 from odi_assets.orchestration.naming import asset_key, op_name
-from odi_assets.orchestration.resources import SparkResource, StateResource
-from odi_assets.orchestration.runs.history import RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
     from odi_assets.orchestration.assets.sources import Sources
+    from odi_assets.orchestration.resources import SparkResource, StateResource
+    from odi_assets.orchestration.runs.history import RunHistory
+
+    class NodeResources(Protocol):
+        """The resources a node's step asks for."""
+
+        spark: SparkResource
+        state: StateResource
+        run_history: RunHistory
 
 
 class NodeRunConfig(dg.Config):
@@ -37,21 +44,18 @@ class NodeRunConfig(dg.Config):
     )
 
 
-class NodeResources(Protocol):
-    """The resources a node's step asks for."""
-
-    spark: SparkResource
-    state: StateResource
-    run_history: RunHistory
-
-
 def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None) -> dg.AssetsDefinition:
     """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline.
 
     Args:
-        sources: the project's sources, for an asset that is to be looked at: with its lineage, owner, tags and
-            description. None makes one that is only to be run.
+        sources: the project's sources, for an asset that Dagster shows: with its lineage, owner, tags and description.
+            None makes one that is only run.
     """
+
+    def step(context: dg.AssetExecutionContext, config: NodeRunConfig) -> Iterator[dg.Output[StepOutput]]:
+        yield dg.Output(_computed(project, key, context, config), metadata=PLANNED)
+
+    step.__name__ = op_name(key)
     node = project.node(key)
     shown: dict[str, Any] = {} if sources is None else definition_attributes(project, key)
     above = [] if sources is None else sources.of(key)
@@ -73,16 +77,8 @@ def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None)
             pool=key.pipeline,
             dagster_type=dg.Any,
             **shown,
-        )(_step(project, key))
+        )(step)
         return made
-
-
-def _step(project: Project, key: NodeKey) -> Any:
-    def step(context: dg.AssetExecutionContext, config: NodeRunConfig) -> Iterator[dg.Output[StepOutput]]:
-        yield dg.Output(_computed(project, key, context, config), metadata=PLANNED)
-
-    step.__name__ = op_name(key)
-    return step
 
 
 def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext, config: NodeRunConfig) -> StepOutput:
@@ -98,7 +94,7 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
             return StepOutput(None, run, partition)
         plan = plan_node(project, resources.state.backend, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
-        # Without anything new there is no reason to start Spark.
+        # If nothing is new, there is no reason to start Spark.
         computed = NoRows(plan) if plan.nothing_new else compute(plan, resources.spark.spark_session)
     except BaseException as error:
         skipped = skipped_with(key, project.graph, context.job_def)

@@ -16,7 +16,7 @@ _KEY_FORMAT = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 
 
 def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDefinition:
-    """The time windows of a partitioned node, in UTC; ``end`` is the first day that has none any more."""
+    """The time windows of a partitioned node, in UTC; ``end`` is the first day without one."""
     if config.every == "hour":
         return dg.HourlyPartitionsDefinition(_midnight(config.start), _midnight(config.end) if config.end else None)
     kind = dg.DailyPartitionsDefinition if config.every == "day" else dg.MonthlyPartitionsDefinition
@@ -31,7 +31,7 @@ def run_bounds(context: dg.AssetExecutionContext, config: PartitionConfig) -> Bo
         first, last = context.partition_key_range
     else:
         return None
-    # Not by the context's own window: a pipeline's job has assets without partitions (see ``jobs``).
+    # The context has no window here: in a pipeline's job, assets have no partitions (see ``jobs``).
     definition = partitions_definition(config)
     start, end = (definition.time_window_for_partition_key(key) for key in (first, last))
     return Bounds.of(start.start, end.end)
@@ -45,7 +45,7 @@ def partition_keys(values: Iterable[str | None], config: PartitionConfig) -> lis
 
 
 def rows_by_partition(table: TableHandle, config: PartitionConfig) -> dict[str, int]:
-    """Rows in each partition of the table that has any, by Dagster's key; those of files without statistics missing."""
+    """Rows of each partition in the table, by Dagster's key. Files without statistics count as 0 rows."""
     counts: dict[str, int] = defaultdict(int)
     for file in table.live_files:
         value = file.partition.get(config.column)

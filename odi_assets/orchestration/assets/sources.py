@@ -1,4 +1,4 @@
-"""What nodes read from outside the project, as assets that Dagster shows and never runs."""
+"""What nodes read from outside the project, as assets that Dagster shows but does not run."""
 
 from __future__ import annotations
 

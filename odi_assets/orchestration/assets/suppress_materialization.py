@@ -1,9 +1,9 @@
-"""Keeps Dagster from reporting a materialization that did not happen. The one place that leans on a private name.
+"""Keeps Dagster from reporting a materialization that did not happen. The one place that uses a private name of it.
 
-Dagster 1.13 writes a materialization event for every output of an asset. A node that found nothing new must still
-give its output, or Dagster skips the nodes below it, and one of them may be behind after a killed run. Dagster itself
-leaves the event out when the output carries the metadata key below (it uses it for observed source assets), so we
-set that key. ``test_suppression.py`` fails when a Dagster release changes this.
+Dagster 1.13 writes a materialization event for every output of an asset. A node that found nothing new must still give
+its output, or Dagster skips the nodes downstream, one of which may be behind after a killed run. Dagster writes no such
+event if the output has the metadata key below (it uses it for observed source assets), so we set that key.
+``test_suppression.py`` fails when a Dagster release changes this.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import dagster as dg
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 PLANNED: dict[str, str] = {"odi/stage": "computed"}
-"""Metadata every output starts with: Dagster hands an empty mapping to IO managers as a copy, a filled one as it is."""
+"""Initial metadata of every output: IO managers get a copy of an empty mapping, but a filled mapping itself."""
 
 
 def suppress_materialization(context: dg.OutputContext) -> None:
-    """From within ``handle_output``: give the output without a materialization event of its own.
+    """Call it in ``handle_output``: the output then has no materialization event of its own.
 
     The output must have been made with :data:`PLANNED` as metadata.
     """

@@ -20,23 +20,24 @@ def pipeline_jobs(
     resources: Mapping[str, object],
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dict[str, dg.JobDefinition]:
-    """The job of each of ``pipelines``, by the name of both: all its nodes in one process, so with one JVM.
+    """The job of each of ``pipelines``, by its name: all nodes of the pipeline in one process, so with one JVM.
 
     Args:
-        assets: the nodes of these pipelines, and the sources that are to be seen beside them.
+        assets: the nodes of these pipelines, and the sources to show beside them.
 
-    The jobs have the nodes' assets without their partitions. A run of a pipeline reads what is new and writes to
-    whichever partitions that belongs to, and Dagster 1.13 does not run a partitioned asset below another one unless
-    the run names partitions. Backfills do name them; they run the partitioned assets, outside of these jobs. It also
-    lets nodes of different partitions run in one job.
+    In these jobs, the nodes' assets have no partitions. A run of a pipeline reads what is new and writes to whichever
+    partitions that belongs to, and Dagster 1.13 runs a partitioned asset downstream of another one only if the run
+    names partitions. Backfills name them: they run the partitioned assets, outside of these jobs. Without partitions,
+    one job can also hold nodes with different ones.
     """
     pipelines = list(pipelines)
+    keys = {p.pipeline: [asset_key(NodeKey(p.pipeline, node.name)) for node in p.nodes] for p in pipelines}
     definitions = dg.Definitions(
         assets=dg.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=None), list(assets)),
         jobs=[
             dg.define_asset_job(
                 pipeline.pipeline,
-                selection=dg.AssetSelection.assets(*_keys(pipeline)),
+                selection=dg.AssetSelection.assets(*keys[pipeline.pipeline]),
                 description=_description(project, pipeline),
                 executor_def=dg.in_process_executor,
                 tags=dict.fromkeys(pipeline.tags, ""),
@@ -55,7 +56,7 @@ def _description(project: Project, pipeline: PipelineConfig) -> str:
     if any(node.partition for node in pipeline.nodes):
         text += (
             "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition. With "
-            "partitions, those are computed again and the high-water marks stay where they are."
+            "partitions, those are computed again and the high-water marks stay as they are."
         )
     return (
         f"{text}\n\nThe run tag `{FULL_REFRESH_TAG}: true` reads all sources from the beginning; "
@@ -63,12 +64,8 @@ def _description(project: Project, pipeline: PipelineConfig) -> str:
     )
 
 
-def _keys(pipeline: PipelineConfig) -> list[dg.AssetKey]:
-    return [asset_key(NodeKey(pipeline.pipeline, node.name)) for node in pipeline.nodes]
-
-
 def pipeline_schedule(pipeline: PipelineConfig, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """The schedule of a pipeline that has one, at times in UTC. It is started in the UI."""
+    """The schedule of a pipeline that has one, in UTC. It is stopped until somebody starts it in the UI."""
     return dg.ScheduleDefinition(
         name=f"{pipeline.pipeline}_schedule",
         job=job,

@@ -12,21 +12,20 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.automation.source_lag import Positions, look, watched_nodes
 from odi_assets.orchestration.naming import asset_key
-from odi_assets.orchestration.runs.liveness import run_in_flight
-from odi_assets.orchestration.runs.reconcile import mend_history
+from odi_assets.orchestration.runs.reconcile import repair_history, run_in_flight
 
 POSITION_TAG = "odi/source_position"
 INTERVAL = 30
 """Seconds between two ticks."""
 BUDGET = 40.0
-"""Seconds in which a tick looks at sources; Dagster ends a tick after 60."""
+"""Seconds that a tick may take to look at sources; Dagster ends a tick after 60."""
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
-"""Seconds until a position is tried again after a run that did not take it in; they double with each such run."""
+"""Seconds until a run is requested again for a position that a run did not take in; doubled with each such run."""
 _RECENT = 12
 
 
 def new_data_sensor(project: Project, pipeline: str, job: dg.JobDefinition) -> dg.SensorDefinition | None:
-    """``<pipeline>_new_data``; None if no source of the pipeline tells its position without being read."""
+    """``<pipeline>_new_data``; None if the pipeline has no source whose position is known without reading it."""
     watched = watched_nodes(project, pipeline)
     if not watched:
         return None
@@ -49,12 +48,12 @@ def new_data_sensor(project: Project, pipeline: str, job: dg.JobDefinition) -> d
 def evaluate(
     context: dg.SensorEvaluationContext, project: Project, pipeline: str, now: float | None = None
 ) -> dg.RunRequest | dg.SkipReason:
-    """One tick. Its cursor is for display alone: whether to run is decided by HWMs and by the runs there have been."""
+    """One tick. Its cursor is only displayed: HWMs and earlier runs decide whether to request a run."""
     keys = [asset_key(key) for key in project.graph.order(pipeline)]
     running = run_in_flight(context.instance, pipeline, keys)
     if running is not None:
         return dg.SkipReason(f"Run {running.run_id} of {pipeline} is {running.status.value.lower()}.")
-    mend_history(project, context.instance, pipeline=pipeline)
+    repair_history(project, context.instance, pipeline=pipeline)
     positions = look(project, pipeline, BUDGET)
     context.update_cursor(_shown(positions))
     if not positions.ahead:
@@ -67,12 +66,12 @@ def evaluate(
             f"the next one is requested in {wait:.0f} s.{_troubles(positions)}"
         )
     context.log.info("Ahead: %s.%s", _list(positions.ahead), _troubles(positions))
-    # Without a run key: Dagster would never again request one whose run failed.
+    # No run key: Dagster would not request a run with the key of one that failed.
     return dg.RunRequest(tags={POSITION_TAG: positions.fingerprint})
 
 
 def _tries(instance: dg.DagsterInstance, pipeline: str, fingerprint: str) -> tuple[int, float]:
-    """How many runs there were for a position (of the last dozen), and when the last one ended."""
+    """How many of the last dozen runs were for a position, and when the last of them ended."""
     records = instance.get_run_records(
         dg.RunsFilter(job_name=pipeline, tags={POSITION_TAG: fingerprint}), limit=_RECENT
     )

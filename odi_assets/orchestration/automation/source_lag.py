@@ -27,10 +27,10 @@ class Positions:
 
     Attributes:
         ahead: nodes whose source is ahead, with what is new in words.
-        current: nodes whose source is not, with their HWM in words.
-        errors: nodes whose source could not be looked at, and why.
-        unseen: nodes that there was no time left for.
-        fingerprint: stands for the positions of the sources that are ahead; the same while nothing moves.
+        current: nodes whose source is not ahead, with their HWM in words.
+        errors: nodes whose source could not be examined, and why.
+        unseen: nodes that there was no time for.
+        fingerprint: a hash of the positions of the sources that are ahead.
     """
 
     ahead: dict[NodeKey, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:
-    """Compare the watched sources of a pipeline with their HWMs; begins with no node once ``seconds`` have passed."""
+    """Compare the watched sources of a pipeline with their HWMs; after ``seconds``, no further node is begun."""
     deadline = time.monotonic() + seconds
     state = project.open_state()
     marks: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
                 continue
             plan = plan_node(project, state, key)
         except Exception as error:
-            # One source that is down must not keep the others from being read.
+            # One source that is down must not keep the sensor from looking at the others.
             logger.exception("%s: its source cannot be looked at", key)
             found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
             continue

@@ -1,4 +1,4 @@
-"""One run's rows of ``meta_runs``, and its progress for whoever listens."""
+"""One run's rows of ``meta_runs``, and its progress for a listener."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Literal
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
+from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo
@@ -29,8 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """A node of a run started, or came to its end with ``result``. A resumed run decides, for a ``reason``, that a node
-    runs again."""
+    """A node of a run started, or finished with ``result``; or a resumed run decided, for a ``reason``, to run it."""
 
     kind: Literal["started", "decided", "finished"]
     key: NodeKey
@@ -49,17 +48,17 @@ def run_trigger(run: dg.DagsterRun) -> str:
 
 
 def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
-    """Whether a run is of some of the pipeline's nodes only."""
+    """Whether a run is of only some of the pipeline's nodes."""
     chosen = run.asset_selection
     return chosen is not None and any(asset_key(key) not in chosen for key in project.graph.order(pipeline))
 
 
 @dataclass
 class RunHistory:
-    """Records each node of one run once it has ended.
+    """Records each node of one run when it ends.
 
     Attributes:
-        results: the nodes that ended, in the order they did.
+        results: the nodes that ended, in that order.
     """
 
     project: Project
@@ -81,7 +80,7 @@ class RunHistory:
             partial=is_partial(self.run, self.project, key.pipeline),
         )
         begin(self.project, key, info, partition_key)
-        self._tell(NodeEvent("started", key))
+        self._notify(NodeEvent("started", key))
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
@@ -89,13 +88,14 @@ class RunHistory:
         if is_partial(self.run, self.project, result.key.pipeline):
             result = replace(result, metrics={**result.metrics, PARTIAL: True})
         record(self.project, self.state, result, info, partition_key)
-        self._keep(result)
+        self.results[result.key] = result
+        self._notify(NodeEvent("finished", result.key, result))
 
     def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
-        """The result of a node that a resumed run leaves out, recorded; None if the node has to run, which is told.
+        """Record a node that a resumed run leaves out, and return its result; None if the node has to run.
 
         Raises:
-            SourceError, TableError: a source cannot be looked at.
+            SourceError, TableError: a source cannot be examined.
         """
         from odi_assets.nodes.history.resume import last_rows, left_out, verdict
 
@@ -104,7 +104,7 @@ class RunHistory:
             self._before[key.pipeline] = rows
         found = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
         if not found.skip:
-            self._tell(NodeEvent("decided", key, reason=found.reason))
+            self._notify(NodeEvent("decided", key, reason=found.reason))
             return None
         result = left_out(self.project, key, found)
         self.finish(result, info)
@@ -118,7 +118,7 @@ class RunHistory:
         skipped: Iterable[NodeKey],
         partition_key: str | None = None,
     ) -> None:
-        """A node has failed, and with it those of ``skipped`` that have not ended. Never hides ``error``."""
+        """Record a failed node, and as skipped those of ``skipped`` that have not ended. Never hides ``error``."""
         key = node.key if isinstance(node, NodePlan) else node
         try:
             self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
@@ -127,7 +127,7 @@ class RunHistory:
             logger.exception("the failure of %s could not be recorded in the run history", key)
 
     def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
-        """Nodes that this run does not come to."""
+        """Record nodes that this run does not reach."""
         for key in keys:
             if key in self.results:
                 continue
@@ -135,10 +135,6 @@ class RunHistory:
             uri = self.project.target(key).uri
             self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
 
-    def _keep(self, result: NodeResult) -> None:
-        self.results[result.key] = result
-        self._tell(NodeEvent("finished", result.key, result))
-
-    def _tell(self, event: NodeEvent) -> None:
+    def _notify(self, event: NodeEvent) -> None:
         if self.listener is not None:
             self.listener(event)

@@ -53,7 +53,7 @@ def _persistent(folder: Path) -> dg.DagsterInstance:
 
 
 def _absolute_folders(folder: Path) -> dict[str, Any]:
-    """Sections of dagster.yaml, folders in relation to that file; Dagster takes them in relation to where it runs."""
+    """Sections of dagster.yaml with folders relative to that file; to Dagster, they are relative to where it runs."""
     path = folder / CONFIG_FILE
     config = (yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
     sections = {

@@ -15,13 +15,13 @@ def nodes_of(job: dg.JobDefinition, graph: Graph) -> set[NodeKey]:
 
 
 def skipped_with(key: NodeKey, graph: Graph, job: dg.JobDefinition) -> list[NodeKey]:
-    """The nodes of a run that Dagster will not come to because ``key`` failed."""
+    """The nodes of a run that Dagster skips because ``key`` failed."""
     selected = nodes_of(job, graph)
     found: list[NodeKey] = []
     waiting = [key]
     while waiting:
         for below in graph.downstream(waiting.pop(0)):
-            # A node outside the run stands between two that do not wait for each other.
+            # Two nodes of the run do not wait for each other if only nodes outside the run connect them.
             if below in selected and below not in found:
                 found.append(below)
                 waiting.append(below)

@@ -10,7 +10,7 @@ from odi_assets.errors import IncrementError
 
 @dataclass(frozen=True)
 class Bound:
-    """What one look at a source told of its cursor.
+    """What is known of a source's cursor after one look.
 
     Attributes:
         upper: the greatest cursor; None if there is none.
@@ -33,5 +33,5 @@ def null_cursors(column: str, count: int, label: str) -> IncrementError:
 
 
 def is_ahead(upper: Any, hwm: Any) -> bool:
-    """Whether ``upper`` lies above the HWM, which is of its type."""
+    """Whether ``upper`` is greater than the HWM, which has the same type."""
     return upper is not None and (hwm is None or bool(upper > hwm))

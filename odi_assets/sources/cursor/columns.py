@@ -1,4 +1,4 @@
-"""Cursors as Spark columns: windows over them, their upper bound, and rows that are known already."""
+"""Cursors as Spark columns: windows over them, their upper bound, and rows that were loaded already."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBER = "__odi_number"
 
 _TIME = "[ H:mm[:ss[.SSSSSSSSS]]]"
 DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
-    # Oracle's DD-MON-RR HH24:MI:SS.FF, as Odibi has it; the century of RR is put right in `parsed_date`.
+    # Oracle's DD-MON-RR HH24:MI:SS.FF, as in Odibi; `parsed_date` corrects the century of RR.
     DateFormat.ORACLE: (f"d-MMM-yy{_TIME}", f"d-MMM-yyyy{_TIME}"),
     # Style 120 of SQL Server's CONVERT, and 121, which has a fraction.
     DateFormat.SQL_SERVER: (f"yyyy-MM-dd{_TIME}",),
@@ -37,7 +37,7 @@ DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
 
 
 def require_times(rows: DataFrame, column: str, label: str) -> None:
-    """Raises IncrementError unless ``column`` is a date or a time, as rolling windows count back."""
+    """Raises IncrementError unless ``column`` is a date or a time, which a rolling window needs."""
     kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     if column not in kinds:
         raise IncrementError(
@@ -71,12 +71,12 @@ def _lower_of(rows: DataFrame, window: Window) -> Any:
     from pyspark.sql.types import DateType
 
     is_day = isinstance(rows.schema[window.column].dataType, DateType)
-    # A rolling window begins at a time of day; of a column of dates, that day is in it.
+    # A rolling window begins at a time of day; in a column of dates, it includes that day.
     return window.lower.date() if is_day and isinstance(window.lower, datetime) else window.lower
 
 
 def cursor_column(rows: DataFrame, window: Window) -> Column:
-    """The cursor of a window: its column, or its fallback where that is NULL. NaN and infinity place no row."""
+    """The cursor of a window: its column, or its fallback where that is NULL. NaN and infinity count as no cursor."""
     from pyspark.sql import functions as F
 
     columns = [_position(rows, name, window.date_format) for name in (window.column, window.fallback) if name]
@@ -91,7 +91,7 @@ def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Col
     if date_format is not None:
         return parsed_date(column, date_format)
     if isinstance(rows.schema[name].dataType, DoubleType | FloatType):
-        # Spark sorts NaN above all numbers: as an HWM, it would end the increments.
+        # Spark sorts NaN above all numbers: as an HWM, it would keep all later rows out.
         return F.when(~F.isnan(column) & (column != F.lit(float("inf"))), column)
     return column
 
@@ -103,7 +103,7 @@ def parsed_date(column: Column, date_format: DateFormat) -> Column:
     trimmed = F.trim(column)
     found = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
     if date_format is DateFormat.ORACLE:
-        # RR: two digits from 50 on are years of the last century (Oracle, "The RR Datetime Format Element").
+        # RR: two-digit years from 50 on are of the last century (Oracle, "The RR Datetime Format Element").
         last_century = found[0] - F.make_ym_interval(F.lit(100), F.lit(0))
         found[0] = F.when(F.year(found[0]) >= 2050, last_century).otherwise(found[0])
     return F.coalesce(*found)
@@ -127,7 +127,7 @@ def literal(value: Any) -> Column:
 def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     """The upper bound of a window over ``rows``, in one pass.
 
-    A TIMESTAMP comes back as an instant in UTC: collected as it is, it would take on this machine's zone.
+    A TIMESTAMP is collected as microseconds in UTC, because Spark would convert it to this machine's zone.
 
     Raises:
         IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
@@ -160,7 +160,7 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     if found["beyond"] is not None:
         raise IncrementError(
             f"the greatest `{window.column}` of {label} is {found['beyond']}, and no HWM holds a year like that",
-            fix="correct it at the source, or choose another cursor: an HWM that stands for `never` would end the "
+            fix="correct it at the source, or choose another cursor: an HWM that means `never` would end the "
             "increments",
             column=window.column,
         )
@@ -210,7 +210,7 @@ def counted_rows(rows: DataFrame, most: int) -> dict[str, int] | None:
 
 
 def without_ties(rows: DataFrame, window: Window) -> DataFrame:
-    """``rows`` less those at the lower bound that are known: of equal rows, as many as were loaded."""
+    """``rows`` without those at the lower bound that were loaded; of equal rows, only as many as were loaded."""
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
@@ -225,7 +225,7 @@ def without_ties(rows: DataFrame, window: Window) -> DataFrame:
 
 
 def _row_hash(rows: DataFrame) -> Column:
-    """128 bits over the text of a row. Spark's hash of the row itself skips NULLs in nested values."""
+    """A hash of 128 bits of the text of a row. Spark's hash of the row itself ignores NULLs in nested values."""
     from pyspark.sql import functions as F
 
     text = row_text(rows.columns)

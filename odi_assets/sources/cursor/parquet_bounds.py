@@ -1,4 +1,4 @@
-"""The greatest value of a column of Parquet files, by their footers."""
+"""The greatest value of a column of Parquet files, from their footers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from odi_assets.sources.marks import UNRESOLVED, Unresolved
 
 _READERS = 8
 _FIRST_YEAR = 1900
-"""Older days may be written in the Julian calendar, which only the reader that knows the writer can tell."""
+"""Older days may be in the Julian calendar; whether they are depends on the writer."""
 
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """What footers say of a column.
+    """What the footers say of a column.
 
     Attributes:
         type_name: its type as Spark would call it; None if no file holds a row.
@@ -38,7 +38,7 @@ class ColumnBounds:
 
 
 def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBounds | None:
-    """The bounds of ``column`` over files below ``base``; None where the footers cannot tell them exactly."""
+    """The bounds of ``column`` over files below ``base``; None if the footers do not have them exactly."""
     with ThreadPoolExecutor(max_workers=min(_READERS, len(paths) or 1)) as pool:
         found = list(pool.map(lambda path: _of_file(base, path, column), paths))
     known = [one for one in found if one is not None]
@@ -52,7 +52,7 @@ def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBo
 
 
 def files_bound(bounds: ColumnBounds | None, increment: StatefulIncrement) -> Bound | Unresolved:
-    """The bound of Parquet files by their footers; UNRESOLVED if they cannot tell."""
+    """The upper bound of Parquet files from their footers; UNRESOLVED if those do not have it."""
     if bounds is None or increment.date_format:
         return UNRESOLVED
     if bounds.nulls and increment.fallback_column:
@@ -67,19 +67,19 @@ def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:
         with fsspec.open(target, "rb", **place.fsspec_options) as stream:
             footer = pq.read_metadata(stream)
     except (OSError, pa.ArrowException):
-        # Spark reads it next, and says what is wrong with it.
+        # Spark reads the file next and raises the error.
         return None
     try:
         return _of_footer(footer, column)
     except OverflowError:
-        # A time beyond the years of Python; Spark reads it next, and it is said then.
+        # A time beyond Python's years; `spark_bound` raises the error.
         return None
 
 
 def _of_footer(footer: pq.FileMetaData, column: str) -> ColumnBounds | None:
     schema = footer.schema.to_arrow_schema()
     index = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
-    # A dot may lead into a struct.
+    # A name with a dot may be a field of a struct.
     name = _type_name(schema.field(column).type) if column in schema.names else None
     if index is None or name is None:
         return None

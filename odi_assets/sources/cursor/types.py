@@ -1,4 +1,4 @@
-"""The types a cursor column may have, and values of the state layer that belong to each.
+"""The types that a cursor column may have, and which values in state belong to each.
 
 Types go by the names that Delta's log and Spark's JSON schemas share: ``long``, ``decimal(20,0)``, ``timestamp`` …
 """
@@ -20,7 +20,7 @@ TypeName = Any
 
 _INTEGERS = {"byte", "short", "integer", "long"}
 _EXACT = Context(prec=80)
-"""More digits than those of any DECIMAL: Python's own arithmetic rounds to 28."""
+"""More digits than any DECIMAL has: Python's default rounds to 28."""
 _KINDS = {
     **dict.fromkeys(_INTEGERS, "int"),
     "float": "float",
@@ -37,7 +37,7 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
     """The type of the increment's cursor: that of its column, or ``timestamp`` for dates written as text.
 
     Raises:
-        IncrementError: there is no such column, its type orders nothing, or it does not fit ``date_format`` or the
+        IncrementError: there is no such column, its type has no order, or it does not fit ``date_format`` or the
             fallback column.
     """
     found = {}
@@ -79,12 +79,12 @@ def _usable(increment: StatefulIncrement, column: str, name: TypeName, label: st
 
 
 def kind_of(name: str) -> str | None:
-    """What values of a type are called in the state layer; None if the type makes no cursor."""
+    """The name in state of a type's values; None if the type cannot be a cursor."""
     return "decimal" if name.startswith("decimal") else _KINDS.get(name)
 
 
 def kind_of_value(value: Any) -> str:
-    """What a value is called in the state layer."""
+    """The name in state of a value's type."""
     if isinstance(value, datetime):
         return "datetime with a zone" if value.tzinfo else "datetime without a zone"
     if isinstance(value, Decimal):
@@ -118,10 +118,10 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
 
 
 def parse(text: str, name: str, increment: StatefulIncrement, label: str) -> Any:
-    """A text of the project file as a value of a type. Times without a zone are UTC where the type has one.
+    """A text of the project file as a value of the type ``name``. A time without a zone is UTC, if the type has one.
 
     Raises:
-        IncrementError: it is none.
+        IncrementError: the text is no value of that type.
     """
     try:
         return _parse(text, name)
@@ -167,10 +167,10 @@ def _parse(text: str, name: str) -> Any:
 
 
 def less_lag(value: Any, lag: timedelta | int | float | Decimal | None) -> Any:
-    """``value`` less the lag; None where that lies before all values. Of dates, a lag takes whole days.
+    """``value`` minus the lag; None if that is before all values. From dates, whole days are subtracted.
 
     Raises:
-        TypeError: the lag does not subtract from a cursor of this type.
+        TypeError: the lag cannot be subtracted from a cursor of this type.
     """
     if value is None or not lag:
         return value

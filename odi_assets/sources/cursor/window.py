@@ -22,11 +22,11 @@ class Window:
     Attributes:
         lower: exclusive; None reads from the beginning.
         upper: inclusive; None reads to the end.
-        lower_inclusive: first values, ranges, rolling windows and closed boundaries include their lower bound.
-        upper_inclusive: ranges do not include their upper bound.
+        lower_inclusive: initial values, ranges, rolling windows and closed boundaries include their lower bound.
+        upper_inclusive: False for ranges.
         nulls: rows without a cursor are in the window too.
-        date_format: how dates are written where the cursor is text.
-        ties: rows at ``lower`` that are in the target already: how many of each row hash.
+        date_format: how dates are written, if the cursor is text.
+        ties: rows at ``lower`` that are in the target already: a count for each row hash.
     """
 
     column: str
@@ -56,11 +56,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Rows of a read may be in the target already: by what a row is known beside its keys, and where to look.
+    """Rows of a read that may be in the target already: what identifies a row beside its keys, and where to look.
 
     Attributes:
         columns: the cursor, and its fallback.
-        lower: rows of the read have a cursor in the first of ``columns`` that is no lower; None: look everywhere.
+        lower: no row of the read has a lower value in the first of ``columns``; None: look everywhere.
     """
 
     columns: tuple[str, ...]
@@ -70,15 +70,15 @@ class Overlap:
 def window_above(
     increment: StatefulIncrement, mark: CursorMark | None, kind: str, label: str, *, rows_are_known: bool
 ) -> Window:
-    """The window above ``mark``, its upper bound still open.
+    """The window above ``mark``, without an upper bound yet.
 
     Args:
         kind: the type of the cursor.
-        rows_are_known: the write tells rows that are read again from new ones, so those tied with the mark need not be
-            known here.
+        rows_are_known: the write recognizes rows that are read again, so those tied with the mark need not be known
+            here.
 
     Raises:
-        IncrementError: the first value or the lag does not fit the cursor's type.
+        IncrementError: the initial value or the lag does not fit the cursor's type.
     """
     window = Window(
         increment.column,
@@ -99,7 +99,7 @@ def window_above(
         ) from error
     if start is not None and (lower is None or lower < start):
         return replace(window, lower=start, lower_inclusive=True)
-    # Where nothing tells which rows at the mark are loaded, all of them count as loaded: it is what a mark says.
+    # If nothing says which rows at the mark were loaded, all of them count as loaded, as the mark says.
     closed = increment.boundary is Boundary.CLOSED and (rows_are_known or mark.ties is not None)
     ties = {} if rows_are_known else mark.ties or {}
     return replace(window, lower=lower, lower_inclusive=closed, ties=ties)

@@ -1,4 +1,4 @@
-"""The upper bound of a cursor column of a Delta table, by the statistics of its files."""
+"""The upper bound of a cursor column of a Delta table, from the statistics of its files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _EXACT_DIGITS = 15
 
 
 def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) -> Bound | Unresolved:
-    """The bound of a Delta table by its file statistics; UNRESOLVED if they cannot tell.
+    """The upper bound of a Delta table from its file statistics; UNRESOLVED if those do not have it.
 
     Args:
-        name: the type of the cursor. Bounds of text and bytes may be cut, those of floats know no NaN, and those of
-            long decimals are rounded, so they are not asked.
+        name: the type of the cursor. Statistics of text and bytes may be cut, those of floats ignore NaN, and those of
+            long decimals are rounded, so none of them are used.
     """
     if not handle.live_files:
         return Bound(None, 0)
@@ -34,7 +34,7 @@ def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) ->
     try:
         highs, nulls, rows = (actions[column].to_pylist() for column in (*names, "num_records"))
     except OverflowError:
-        # A time beyond the years of Python; Spark reads it next, and it is said then.
+        # A time beyond Python's years; `spark_bound` raises the error.
         return UNRESOLVED
     if any(count is None for count in (*nulls, *rows)):
         return UNRESOLVED
@@ -62,10 +62,10 @@ def _is_exact(name: str) -> bool:
 def _untruncated(
     handle: TableHandle, column: str, upper: datetime, highs: Sequence[tuple[int, datetime]], name: str
 ) -> datetime | Unresolved:
-    """The greatest time, where writers may have cut theirs to milliseconds (protocol, "Per-file Statistics").
+    """The greatest time, exactly. Writers may cut statistics to milliseconds (protocol, "Per-file Statistics").
 
-    A bound that was cut would leave rows above it unread until a later one comes, and one that was rounded up would
-    lose rows that come later below it. So files whose bound looks cut, and may lie above, are asked by their footers.
+    A bound that was cut leaves rows above it unread until a later one comes; one that was rounded up loses rows that
+    come later below it. So the footers are read of files whose bound looks cut and may be the greatest.
     """
     cut = [i for i, high in highs if high.microsecond % 1000 == 0 and high + _MILLISECOND > upper]
     if not cut:

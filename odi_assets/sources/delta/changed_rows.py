@@ -1,4 +1,4 @@
-"""Rows that commits of a Delta table brought or replaced, as Spark DataFrames."""
+"""Rows that commits of a Delta table added, changed or replaced, as Spark DataFrames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def changed_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges) -> DataFrame:
-    """The rows that ``changes`` brought, each key once, as its newest commit has it."""
+    """The rows that ``changes`` added or changed; of each key, the row of its newest commit."""
     frames: list[DataFrame] = []
     newer: DataFrame | None = None
     for commit in reversed([commit for commit in changes.commits if commit.files]):

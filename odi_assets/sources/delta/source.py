@@ -93,7 +93,7 @@ class DeltaTableSource(Source):
         if mark.table_id not in (None, handle.table_id):
             return f"the table of {self.label} was dropped and made again"
         if mark.version > int(handle.version or 0):
-            return f"the table of {self.label} stands at version {handle.version}"
+            return f"the table of {self.label} is at version {handle.version}"
         return None
 
     def loaded(self, mark: Mark) -> PlannedRead:
@@ -151,7 +151,7 @@ class TableSnapshot(Snapshot):
 
 @dataclass(frozen=True, kw_only=True)
 class NewVersions(Read):
-    """What a table gained in the commits after its mark."""
+    """The rows that a table gained in the commits after its mark."""
 
     snapshot: TableSnapshot
     step: VersionStep
@@ -173,7 +173,7 @@ class NewVersions(Read):
 
     def whole(self) -> Read:
         whole = Whole.instead_of(self)
-        # Why it is read whole, if that is so anyway.
+        # The step itself says why the table has to be read whole.
         return replace(whole, summary=self.summary) if self.step.extent == "table" else whole
 
     def affected(self, column: str, node: str) -> Affected:
@@ -190,7 +190,7 @@ class NewVersions(Read):
             return Affected(everything=True)
         if column in handle.partition_columns:
             return Affected(frozenset(p[column] for commit in gained.commits for p in commit.partitions))
-        # A replaced row may have been in another partition, and statistics of removed files are not in the log.
+        # A replaced row may have been in another partition, and the log has no statistics of removed files.
         if any(commit.updated or commit.deleted or commit.kind == "partitions" for commit in gained.commits):
             return Affected(by_rows=True)
         found = values_of(handle, column, gained.files)

@@ -24,7 +24,7 @@ class VersionStep:
 
     Attributes:
         extent: how much has to be read: nothing, the changed rows, whole partitions, the whole table.
-        changes: the commits in between; None where the table is read whole anyway.
+        changes: the commits in between; None if the table is read whole.
         reason: the step in words.
     """
 
@@ -35,17 +35,17 @@ class VersionStep:
 
 
 def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced: bool = False) -> VersionStep:
-    """What to read of the table at ``handle``, which stands at the version to read up to.
+    """What to read of the table up to the version of ``handle``.
 
-    Compaction and other commits that change no row are nothing new. A table that was rewritten, restored, or had rows
-    deleted by others is read whole; so is one that was dropped and made again, which has another id, and one whose
-    changed rows stand in files that were vacuumed since.
+    Compaction and other commits that change no row bring nothing new. The table is read whole if it was rewritten or
+    restored, if others deleted rows of it, if it was dropped and made again (it has another id then), or if files with
+    changed rows were vacuumed since.
 
     Args:
-        replaced: the rows that changes replaced will be read too, as they were before.
+        replaced: rows that were replaced will be read too, as they were before.
 
     Raises:
-        IncrementError: the mark lies ahead of the table.
+        IncrementError: the mark is ahead of the table.
         TableError: a commit in between is no longer in the log.
     """
     upto = int(handle.version or 0)
@@ -57,7 +57,7 @@ def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced:
         return VersionStep("table", after, f"whole, at version {upto}: {label} was dropped and made again")
     if version > upto:
         raise IncrementError(
-            f"{label} stands at version {upto}, and it was read up to version {version} before",
+            f"{label} is at version {upto}, and it was read up to version {version} before",
             fix="if the table was put back from a copy, read it whole once: odi run --node NODE --full-refresh",
             label=label,
         )
@@ -78,7 +78,7 @@ def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced:
 
 
 def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> int:
-    """How many files with changed rows left the table since, and its storage too."""
+    """How many files with changed rows were removed from the table since, and deleted from its storage."""
     live = {file.path for file in handle.live_files}
     wanted = {file.path for file in gained.files} if gained.kind == "rows" else set()
     if replaced:

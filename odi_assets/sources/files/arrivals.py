@@ -1,8 +1,8 @@
-"""What of a landing folder is new, decided against the ledger of files that were loaded.
+"""Which files of a landing folder are new, decided by the ledger of loaded files.
 
-A mark of files names the newest file that was loaded, for people to read, and the parts of the ledger, which decide. So
-a file that arrives with an old time of change is new, and no file is loaded twice. A mark without a ledger, which is
-old or was set by hand, says that all files up to it were loaded; the ledger is made from them.
+A mark of files names the newest loaded file, for people to read, and the parts of the ledger, which decide. So a file
+that arrives with an old time of change is new, and no file is loaded twice. A mark without a ledger (an old one, or one
+set by hand) says that all files up to it were loaded; the ledger is then made from these.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Arrivals:
     """What one look at a landing folder found.
 
     Attributes:
-        new: files to load, oldest first; rewritten ones that are to be loaded again included.
-        known: files that are loaded and still there, as they are now.
+        new: files to load, oldest first, with rewritten files that are loaded again.
+        known: loaded files that are still there, as they are now.
         changed: those of ``new`` that were loaded before and have other content now.
-        ignored: loaded files with other content now, which ``on_change: ignore`` leaves alone.
+        ignored: loaded files with other content now, not loaded again because of ``on_change: ignore``.
         moved: files that were loaded under another name.
-        gone: loaded files that are not there any more, or have not got a byte; their rows stay.
-        empty: files without a byte; they are new once they have content.
-        unsettled: files that changed less than the settling time ago; they belong to a later increment.
+        gone: loaded files that are not there any more, or are empty now; their rows stay.
+        empty: files of 0 bytes that were never loaded; they are new once they have content.
+        unsettled: files that changed less than the settling time ago; a later increment takes them.
         mark: the mark once ``new`` is in the target.
-        part: the part of the ledger that the mark needs, not written yet.
+        part: the part of the ledger that the mark names, not written yet.
     """
 
     new: tuple[SourceFile, ...]
@@ -55,8 +55,8 @@ class Arrivals:
 
     @property
     def notes(self) -> str:
-        """What else was seen, in words; empty if nothing."""
-        told = {
+        """What else was found, in words; empty if nothing."""
+        found = {
             "rewritten, loaded again": self.changed,
             "rewritten and ignored": self.ignored,
             "moved, known already": self.moved,
@@ -64,7 +64,7 @@ class Arrivals:
             "empty, skipped": self.empty,
             "not settled yet": self.unsettled,
         }
-        return "; ".join(f"{len(paths):,} {what} ({_some(paths)})" for what, paths in told.items() if paths)
+        return "; ".join(f"{len(paths):,} {what} ({_some(paths)})" for what, paths in found.items() if paths)
 
 
 def arrivals(
@@ -91,29 +91,30 @@ def arrivals(
     files = [file for file in listed if file.size]
     loaded, parts, adopted = _loaded(base, table, files, mark, label)
     settle_ns = settle.total_seconds() * 1_000_000_000
-    # A time far ahead of ours is a wrong clock, not a file that is being written.
+    # A time far in the future means a wrong clock, not a file that is being written.
     unsettled = {file.path for file in files if abs(now_ns - file.mtime_ns) < settle_ns}
     seen = {path: (file.mtime_ns, file.size, file.etag) for path, file in loaded.items()}
     differing = [file for file in files if (file.mtime_ns, file.size, file.etag) != seen.get(file.path)]
     looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
     other = {f.path for f in looked_at if f.path in loaded and not content.same_content(loaded[f.path], f)}
     gone = loaded.keys() - {file.path for file in files}
-    touched = [file for file in looked_at if file.path not in unsettled]
-    fresh = {file.path for file in touched if file.path not in loaded}
+    settled = [file for file in looked_at if file.path not in unsettled]
+    fresh = {file.path for file in settled if file.path not in loaded}
     candidates = fresh | other
-    moved = _moved([f for f in touched if f.path in candidates], [loaded[path] for path in sorted(gone | other)])
-    # A name that was given to another file once its own was moved away holds a new file.
+    moved = _moved([f for f in settled if f.path in candidates], [loaded[path] for path in sorted(gone | other)])
+    # If a loaded file was moved away and another file has its name now, that is a new file.
     left_behind = set(moved.values())
     changed = other - left_behind - moved.keys()
-    rewritten = [f.path for f in touched if f.path in changed]
+    rewritten = [f.path for f in settled if f.path in changed]
     if rewritten and on_change is OnChange.RAISE:
         raise _rewritten(rewritten, label)
     reload = rewritten if on_change is OnChange.RELOAD else []
     ignored = set(rewritten) - set(reload)
     take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
     new = tuple(file for file in files if file.path in take)
-    entries = [*adopted, *(file for file in touched if file.path not in ignored)]
-    vacant = left_behind - {file.path for file in touched}
+    entries = [*adopted, *(file for file in settled if file.path not in ignored)]
+    vacant = left_behind - {file.path for file in settled}
+    newest = max([*((file.mtime_ns, file.path) for file in new[-1:]), *([mark.cursor] if mark else [])], default=None)
     after, part = ledger.extend(table, parts, [*entries, *map(ledger.vacated, sorted(vacant))], label)
     known_now = (loaded.keys() - vacant) | moved.keys()
     return Arrivals(
@@ -125,7 +126,7 @@ def arrivals(
         gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
         empty=tuple(file.path for file in listed if not file.size and file.path not in loaded),
         unsettled=tuple(file.path for file in files if file.path in unsettled),
-        mark=_next_mark(mark, new, after),
+        mark=FilesMark(*newest, tuple(after)) if newest else None,
         part=part,
     )
 
@@ -133,19 +134,19 @@ def arrivals(
 def _loaded(
     base: Location, table: Location, files: Sequence[SourceFile], mark: FilesMark | None, label: str
 ) -> tuple[dict[str, LoadedFile], tuple[Part, ...], list[LoadedFile]]:
-    """Loaded files by path, the parts they come from, and those that no part holds yet."""
+    """Loaded files by path, the parts of the ledger that list them, and those that no part lists yet."""
     if mark is None:
         return {}, (), []
     if mark.parts is not None:
         read = ledger.read_parts(table, mark.parts, label)
         return {path: file for path, file in read.items() if file.size}, mark.parts, []
-    adopted = content.with_digests(base, [file for file in files if file.cursor <= mark.cursor])
+    adopted = content.with_digests(base, [file for file in files if (file.mtime_ns, file.path) <= mark.cursor])
     return {file.path: file for file in adopted}, (), adopted
 
 
 def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str, str]:
-    """New path to old path of files that only have another name; ``gone`` are those no longer found under their own."""
-    # Several files may be alike to the nanosecond: unpacked from one archive, for example.
+    """New path to old path of renamed files; ``gone`` are the loaded files not found under their own name."""
+    # Several files may have the same time to the nanosecond: files unpacked from one archive, for example.
     alike: dict[tuple[int, int, str], list[LoadedFile]] = defaultdict(list)
     for file in gone:
         alike[file.mtime_ns, file.size, file.digest].append(file)
@@ -155,16 +156,6 @@ def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str,
         if before and content.is_moved(before[-1], file):
             found[file.path] = before.pop().path
     return found
-
-
-def _next_mark(mark: FilesMark | None, new: Sequence[SourceFile], parts: Sequence[Part]) -> FilesMark | None:
-    cursors = [file.cursor for file in new[-1:]]
-    if mark is not None:
-        cursors.append(mark.cursor)
-    if not cursors:
-        return None
-    mtime_ns, path = max(cursors)
-    return FilesMark(mtime_ns, path, tuple(parts))
 
 
 def _rewritten(paths: Sequence[str], label: str) -> IncrementError:

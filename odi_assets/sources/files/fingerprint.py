@@ -12,13 +12,13 @@ from odi_assets.sources.files.ledger import LoadedFile
 from odi_assets.sources.files.listing import SourceFile
 
 _END = 64 * 1024
-"""Bytes that are looked at on either end of a file. Of a file of twice that, the digest tells all."""
+"""Bytes read at either end of a file. For files of up to twice that, the digest covers the whole content."""
 
 _READERS = 8
 
 
 def with_digests(base: Location, files: list[SourceFile]) -> list[LoadedFile]:
-    """``files`` as the ledger keeps them: object stores give an etag, local files get a digest of both ends.
+    """``files`` as the ledger lists them: with the object store's etag, or a digest of both ends of a local file.
 
     Raises:
         SourceError: a file cannot be read.
@@ -34,7 +34,7 @@ def with_digests(base: Location, files: list[SourceFile]) -> list[LoadedFile]:
 
 
 def same_content(before: LoadedFile, now: LoadedFile) -> bool:
-    """Whether a file that was touched still holds what was loaded; False where that cannot be told."""
+    """Whether a file with a new time still has the loaded content; False if that cannot be told."""
     if before.size != now.size:
         return False
     if before.etag or now.etag:

@@ -1,11 +1,11 @@
-"""The ledger: which files of a source are in a target, kept in Parquet parts beside the target's log.
+"""The ledger: the files of a source that are in a target, listed in Parquet parts beside the target's log.
 
-A file belongs to the target if the ledger that the last commit's HWM names says so, whatever its time of change. Parts
-are written before the commit and named by the HWM it carries, so ledger and data change in one commit; a part that no
-HWM names is an orphan of a run that did not commit, and means nothing.
+A file is in the target if the ledger lists it, whatever its time of change. Parts are written before the commit, and
+the commit's HWM names them, so ledger and data change in one commit. A part that no HWM names was left by a run that
+did not commit, and means nothing.
 
-A new part absorbs the ones before it that hold no more files than it does, as a binary counter carries. So of
-100,000 files that came one by one, an HWM names at most 17 parts, and each file's line was written at most 17 times.
+A new part absorbs the parts before it that list no more files than it does, as a binary counter carries. So after
+100,000 files that came one by one, an HWM names at most 17 parts, and each file was listed at most 17 times.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class LoadedFile:
     """A file as it was when it was loaded.
 
     Attributes:
-        etag: the object store's word for its content; empty for local files.
-        digest: fingerprint of a local file's content (see ``content``); empty where the etag does.
+        etag: the object store's tag of the content; empty for local files.
+        digest: fingerprint of a local file's content (see ``fingerprint``); empty for files with an etag.
     """
 
     path: str
@@ -64,14 +64,14 @@ class NewPart:
 
 
 def is_there(table: Location, parts: Iterable[Part]) -> bool:
-    """Whether all ``parts`` are kept beside ``table``."""
+    """Whether all ``parts`` are stored beside ``table``."""
     places = [_path(table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")) for part in parts]
     filesystem, _ = fsspec.core.url_to_fs(table.uri, **table.fsspec_options)
     return all(filesystem.exists(place) for place in places)
 
 
 def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, LoadedFile]:
-    """The files of ``parts`` by path; a later part knows better.
+    """The files of ``parts`` by path; a later part goes before an earlier one.
 
     Raises:
         IncrementError: a part is missing or damaged.
@@ -98,7 +98,7 @@ def _read(table: Location, part: Part, label: str) -> pa.Table:
 
 
 def vacated(path: str) -> LoadedFile:
-    """The line of a path whose file was moved away: what comes there next is a new file. No loaded file has no size."""
+    """The entry of a path whose file was moved away: the next file there is new. No loaded file has size 0."""
     return LoadedFile(path, 0, 0)
 
 
@@ -114,23 +114,19 @@ def extend(
         count += absorbed[-1].files
     rows = read_parts(table, reversed(absorbed), label)
     rows.update({file.path: file for file in files})
-    part = Part(_name(rows.values()), len(rows))
+    # A part is named by its content, so two plans that saw the same files have the same HWM.
+    digest = hashlib.blake2b(digest_size=8)
+    for _, file in sorted(rows.items()):
+        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}\n".encode())
+    part = Part(digest.hexdigest(), len(rows))
     return (*kept, part), NewPart(part, tuple(rows.values()))
 
 
-def _name(files: Iterable[LoadedFile]) -> str:
-    """A part is named by what it holds, so two plans that saw the same files name the same HWM."""
-    digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(files, key=lambda one: one.path):
-        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}\n".encode())
-    return digest.hexdigest()
-
-
 def write(table: Location, new: NewPart) -> None:
-    """Write a part, whole or not at all; the commit that names it comes after.
+    """Write a part, whole or not at all, before the commit that names it.
 
-    A part of the same files has the same name, so what is there may be named by an HWM already: it is never opened for
-    writing. Object stores show nothing of an upload that did not come to its end.
+    A part of the same files has the same name, so an HWM may name an existing part already: it is replaced, never
+    opened for writing. Object stores show no incomplete upload.
 
     Raises:
         OSError: the storage cannot be written.
@@ -154,9 +150,9 @@ def write(table: Location, new: NewPart) -> None:
 
 
 def sweep(table: Location, older_than: timedelta, *, dry_run: bool = False) -> dict[str, int]:
-    """Delete what writers that were killed left of parts, and return it with its sizes; paths relative to ``table``.
+    """Delete incomplete parts that killed writers left. Returns their sizes, by path relative to ``table``.
 
-    Object stores show nothing of a part that is not whole.
+    Object stores show no incomplete part.
     """
     folder = table.local_path / LEDGER_FOLDER if table.is_local else None
     found = {}

@@ -20,10 +20,10 @@ _LEFT_OUT = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?:/|$)|[^/]*\._COPYING_(?:/|$))|[\
 
 @dataclass(frozen=True, order=True)
 class SourceFile:
-    """A file of a source. ``path`` is relative to the connection, so that the HWM survives a move of the folder.
+    """A file of a source. ``path`` is relative to the connection, so the HWM stays valid if the folder is moved.
 
     Attributes:
-        etag: what an object store says of the content; empty for local files.
+        etag: the object store's tag of the content; empty for local files.
     """
 
     mtime_ns: int
@@ -31,17 +31,13 @@ class SourceFile:
     size: int
     etag: str = field(default="", compare=False)
 
-    @property
-    def cursor(self) -> tuple[int, str]:
-        return self.mtime_ns, self.path
-
 
 def list_files(base: Location, pattern: str) -> list[SourceFile]:
     """The files that ``pattern`` names below ``base``, oldest first.
 
     A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` or end with
-    ``._COPYING_`` are left out, as Spark does: writers use them for files that are not finished. So are names that are
-    not text, which Spark cannot open.
+    ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. So are names that are not valid
+    Unicode, which Spark cannot open.
 
     Raises:
         SourceError: the storage cannot be listed.
@@ -74,7 +70,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
 
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
     if "mtime" in info and "ino" in info:
-        # fsspec keeps seconds as a float, which loses the last digits; the file system has them.
+        # fsspec has seconds as a float, which loses the last digits.
         return Path(info["name"]).stat().st_mtime_ns
     modified = info.get("last_modified") or info.get("LastModified") or info.get("updated") or info.get("mtime")
     if isinstance(modified, str):

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from odi_assets.sources.cursor.bounds import Bound
 
 
+STRICT_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    # Spark's default turns a line that it cannot parse into NULLs, and says nothing.
+    FileFormat.CSV: {"mode": "FAILFAST", "enforceSchema": "false"},
+    FileFormat.JSON: {"mode": "FAILFAST"},
+}
+"""Reader options unless the project file says otherwise."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LandingFiles(Source):
     """Files below a connection's folder.
@@ -54,7 +62,7 @@ class LandingFiles(Source):
         return isinstance(self.increment, FilesIncrement)
 
     def snapshot(self) -> FilesSnapshot:
-        listed = self._list()
+        listed = list_files(self.base, self.path)
         if not listed:
             raise SourceError(
                 f"{self.label}: no file matches {self.path} in {self.base.uri}",
@@ -64,7 +72,7 @@ class LandingFiles(Source):
         return self._snapshot(listed, [file for file in listed if file.size])
 
     def position(self) -> Position:
-        return files_position(self._list())
+        return self._snapshot(list_files(self.base, self.path), ()).position
 
     def change_since(self, then: Position | None) -> str | None:
         now = self.position()
@@ -83,9 +91,9 @@ class LandingFiles(Source):
     def plan(self, mark: Mark | None) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement):
             return super().plan(mark)
-        listed, before = self._list(), mark if isinstance(mark, FilesMark) else None
+        listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
         found = self._arrivals(self.increment, listed, before)
-        text = _count(len(found.new), "new file") if listed else f"no file matches {self.path}"
+        text = (_files(len(found.new), "new") or "no new files") if listed else f"no file matches {self.path}"
         read = NewFiles(
             snapshot=self._snapshot(listed, sorted((*found.known, *found.new))),
             summary=f"{text}; {found.notes}" if found.notes else text,
@@ -100,14 +108,14 @@ class LandingFiles(Source):
     def whole(self) -> Read:
         if not isinstance(self.increment, FilesIncrement):
             return super().whole()
-        listed = self._list()
+        listed = list_files(self.base, self.path)
         snapshot = self._snapshot(listed, [file for file in listed if file.size])
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
             return super().loaded(mark)
-        listed = self._list()
+        listed = list_files(self.base, self.path)
         found = self._arrivals(self.increment, listed, mark)
         if found.gone:
             raise ConfigError(
@@ -118,9 +126,6 @@ class LandingFiles(Source):
             )
         snapshot = self._snapshot(listed, found.known)
         return Whole(snapshot=snapshot, summary=snapshot.summary)
-
-    def _list(self) -> list[SourceFile]:
-        return list_files(self.base, self.path)
 
     def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
         default = OnChange.RELOAD if self.target.traits.takes_rows_again else OnChange.RAISE
@@ -153,8 +158,8 @@ class FilesSnapshot(Snapshot):
     """Files of a landing folder.
 
     Attributes:
-        listed: all files that there are.
-        chosen: those of them that rows are read from.
+        listed: all files of the source.
+        chosen: the files that rows are read from.
     """
 
     base: Location
@@ -165,11 +170,15 @@ class FilesSnapshot(Snapshot):
 
     @property
     def position(self) -> Position:
-        return files_position(self.listed)
+        """How many files there are, and a digest of their paths, sizes and times."""
+        digest = hashlib.sha256()
+        for file in sorted(self.listed):
+            digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode())
+        return {"files": len(self.listed), "digest": digest.hexdigest()[:32]}
 
     @property
     def summary(self) -> str:
-        return f"whole: {_count(len(self.chosen), 'file')}"
+        return f"whole: {_files(len(self.chosen)) or '0 files'}"
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
@@ -184,13 +193,37 @@ class FilesSnapshot(Snapshot):
         return not self.chosen
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        from odi_assets.sources.files.reader import read_source_files
-
-        paths = [file.path for file in self.chosen]
-        rows = read_source_files(
-            spark, self.base, paths, self.format, self.schema_ddl, dict(self.options), label=self.label
-        )
+        rows = self._all_rows(spark)
         return rows if only is None else rows.where(only.condition(rows))
+
+    def _all_rows(self, spark: SparkSession) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
+        if not self.chosen:
+            if self.schema_ddl:
+                return spark.createDataFrame([], self.schema_ddl)
+            raise SourceError(
+                f"{self.label}: all its files are empty, so there is none to take a schema from",
+                fix="land a file with content, or name the columns in `read.schema`",
+                path=self.base.uri,
+            )
+        reader = spark.read.format(self.format).options(**self.base.reader_options)
+        options = {**STRICT_OPTIONS.get(self.format, {}), **self.options}
+        if self.schema_ddl:
+            reader = reader.schema(self.schema_ddl)
+        elif self.format == FileFormat.CSV:
+            # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
+            options["enforceSchema"] = "true"
+        try:
+            return reader.options(**options).load([self.base.child(file.path).spark_path for file in self.chosen])
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise SourceError(
+                f"{self.label}: a file went away since the run was planned: {error}",
+                fix="run the node again: nothing was written, and it takes the files that are there then",
+                path=self.base.uri,
+            ) from error
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:
@@ -201,16 +234,16 @@ class FilesSnapshot(Snapshot):
         if bounds is None or bounds.type_name is None:
             return None, UNRESOLVED
         bound = files_bound(bounds, increment)
-        # A type by itself does not help: dates written as text have another one.
+        # Without the bound, the type does not help: dates written as text have another one.
         return (None, bound) if isinstance(bound, Unresolved) else (bounds.type_name, bound)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewFiles(Read):
-    """Files that were not loaded yet. The snapshot holds every file that the target will stand for.
+    """Files that were not loaded yet. The snapshot has these and the files that are loaded already.
 
     Attributes:
-        beside: the table beside which the list of loaded files is kept.
+        beside: the table beside which the ledger of loaded files is kept.
     """
 
     snapshot: FilesSnapshot
@@ -232,13 +265,13 @@ class NewFiles(Read):
         gone = self.found.gone
         if gone:
             raise IncrementError(
-                f"{node}: {_count(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
+                f"{node}: {_files(len(gone), 'loaded')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
                 f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be computed anew without them",
                 fix="put the files back; or write what is read with `append` or `upsert`, and let a second node write "
                 "by partitions; or accept the files that are there: odi run --full-refresh",
                 node=node,
             )
-        # Nothing tells which partitions the former rows of a rewritten file are in.
+        # The partitions that a rewritten file had rows in before are not known.
         return Affected(by_rows=True, everything=bool(self.found.changed))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
@@ -249,16 +282,6 @@ class NewFiles(Read):
             ledger.write(self.beside, self.found.part)
 
 
-def files_position(files: Iterable[SourceFile]) -> dict[str, Any]:
-    """Where a listing stands, in whatever order it came: how many files, and a digest of paths, sizes and times."""
-    digest, count = hashlib.sha256(), 0
-    for file in sorted(files):
-        count += 1
-        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode())
-    return {"files": count, "digest": digest.hexdigest()[:32]}
-
-
-def _count(count: int, what: str) -> str:
-    if not count and what == "new file":
-        return "no new files"
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _files(count: int, kind: str = "") -> str:
+    """``3 new files``; empty for none."""
+    return f"{count:,} {kind}{' ' if kind else ''}file{'' if count == 1 else 's'}" if count else ""

@@ -106,7 +106,7 @@ def test_a_version_that_left_the_log_is_an_error_with_a_remedy(upstream: Upstrea
 
 def test_a_table_that_stands_before_the_hwm_is_an_error(upstream: Upstream) -> None:
     upstream.mark = VersionMark.of({"version": 7}, "lake:up")
-    with pytest.raises(IncrementError, match="stands at version 1, and it was read up to version 7 before"):
+    with pytest.raises(IncrementError, match="is at version 1, and it was read up to version 7 before"):
         upstream.look()
 
 
@@ -116,5 +116,5 @@ def test_a_copy_that_lacks_just_the_last_commit_is_an_error(upstream: Upstream, 
     upstream.read()
     shutil.rmtree(upstream.path)
     copy.rename(upstream.path)
-    with pytest.raises(IncrementError, match="stands at version 1, and it was read up to version 2 before"):
+    with pytest.raises(IncrementError, match="is at version 1, and it was read up to version 2 before"):
         upstream.look()
