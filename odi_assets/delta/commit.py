@@ -230,7 +230,8 @@ def settled(handle: TableHandle, stamp: Stamp, send: Callable[[], object], retry
 
 
 def _settled_once(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
-    look = partial(_landed, handle, stamp)
+    # A restore moves its handle on, so the version is asked for before it.
+    look = partial(_landed, handle, handle.version, stamp)
     try:
         version = attempted(handle, send, look, "the commit")
     except StoreUnreachableError:
@@ -278,10 +279,10 @@ def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -
     return now.exists and now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
 
 
-def _landed(handle: TableHandle, stamp: Stamp) -> int | None:
-    """The version of our own commit, if it is among those since ``handle`` was opened."""
-    before = -1 if handle.version is None else handle.version
-    since = takewhile(lambda found: found.version > before, TableHandle.open_once(handle.location).stamps())
+def _landed(handle: TableHandle, before: int | None, stamp: Stamp) -> int | None:
+    """The version of our own commit, if it is among those after ``before``; None stands for no table."""
+    last = -1 if before is None else before
+    since = takewhile(lambda found: found.version > last, TableHandle.open_once(handle.location).stamps())
     return next((found.version for found in since if found.write_id == stamp.write_id), None)
 
 
