@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odi_assets.sources.cursor.bounds import Bound
 
 
-STRICT_OPTIONS = {
+STRICT_OPTIONS: Mapping[str, Mapping[str, str]] = {
     # Spark's default turns a line that it cannot parse into NULLs, and says nothing.
     FileFormat.CSV: {"mode": "FAILFAST", "enforceSchema": "false"},
     FileFormat.JSON: {"mode": "FAILFAST"},
