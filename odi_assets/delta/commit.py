@@ -279,9 +279,10 @@ def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -
 
 
 def _landed(handle: TableHandle, stamp: Stamp) -> int | None:
-    """The version of our own commit, if it is among those since ``handle`` was opened."""
-    before = -1 if handle.version is None else handle.version
-    since = takewhile(lambda found: found.version > before, TableHandle.open_once(handle.location).stamps())
+    """The version of our own commit, if it is in the log."""
+    # Not by the version of ``handle``: a restore has moved it to the new one.
+    stamps = TableHandle.open_once(handle.location).stamps()
+    since = takewhile(lambda found: found.app_id != stamp.app_id or found.number >= stamp.number, stamps)
     return next((found.version for found in since if found.write_id == stamp.write_id), None)
 
 
