@@ -17,9 +17,9 @@ from odi_assets.cli.state import inspect, odibi, revisions, rewind, transfer
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
-_COMMANDS: dict[str, Callable[..., None]] = {"run": run.run, "plan": plan.plan, "doctor": doctor.doctor}
-
+_HELP_TEXT = "Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one."
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+    "": (_HELP_TEXT, {"run": run.run, "plan": plan.plan, "doctor": doctor.doctor}),
     "state": (
         "High-water marks: how far each node has read.",
         {
@@ -53,7 +53,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
 
 app = typer.Typer(
     name="odi",
-    help="Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one.",
+    help=_HELP_TEXT,
     no_args_is_help=True,
     add_completion=False,
     context_settings=_HELP,
@@ -81,18 +81,15 @@ def root(
     read_settings(context, config, debug)
 
 
-def _add(group: typer.Typer, name: str, command: Callable[..., None]) -> None:
-    # The value of `odi state set` may be a negative number, which looks like an option.
-    unknown = {"ignore_unknown_options": True} if command is inspect.set_ else {}
-    takes_settings = "settings" in command.__annotations__
-    group.command(name, context_settings=_HELP | unknown)(with_settings(command) if takes_settings else command)
-
-
-for _name, _command in _COMMANDS.items():
-    _add(app, _name, _command)
-for _name, (_text, _members) in _GROUPS.items():
-    _group = typer.Typer(help=_text, no_args_is_help=True, context_settings=_HELP)
-    _group.callback()(read_settings)
-    app.add_typer(_group, name=_name)
-    for _member, _command in _members.items():
-        _add(_group, _member, _command)
+for _name, (_text, _commands) in _GROUPS.items():
+    _group = app
+    if _name:
+        _group = typer.Typer(help=_text, no_args_is_help=True, context_settings=_HELP)
+        _group.callback()(read_settings)
+        app.add_typer(_group, name=_name)
+    for _member, _command in _commands.items():
+        # The value of `odi state set` may be a negative number, which looks like an option.
+        _unknown = {"ignore_unknown_options": True} if _command is inspect.set_ else {}
+        _takes_settings = "settings" in _command.__annotations__
+        _add = _group.command(_member, context_settings=_HELP | _unknown)
+        _add(with_settings(_command) if _takes_settings else _command)

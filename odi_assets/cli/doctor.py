@@ -9,7 +9,7 @@ import typer
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
-from odi_assets.cli.output import Column, count, counted, data_json, data_table, hwm_change, note
+from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, note
 from odi_assets.cli.state.rewind import NodeArgument
 from odi_assets.errors import ConfigError, TableError
 
@@ -20,13 +20,22 @@ if TYPE_CHECKING:
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import RunRecord
 
-_DISAGREEMENTS = (Column("node"), Column("what"), Column("found", wrap=True), Column("remedy", wrap=True))
+_DISAGREEMENTS = (
+    Column("node", lambda one: str(one.key)),
+    Column("what", lambda one: one.kind.value),
+    Column("found", lambda one: one.message, wrap=True),
+    Column("remedy", lambda one: one.remedy, wrap=True),
+)
 _RECOVERIES = (
-    Column("node"),
-    Column("what"),
-    Column("recovered", wrap=True),
-    Column("version", "right"),
-    Column("run"),
+    Column("node", lambda one: f"{one['pipeline']}.{one['node']}"),
+    Column("what", lambda one: "row of history" if "status" in one else "HWM"),
+    Column(
+        "recovered",
+        lambda one: one["status"] if "status" in one else hwm_change(one["hwm_before"], one["hwm_after"]),
+        wrap=True,
+    ),
+    Column("version", lambda one: one["table_version"], "right"),
+    Column("run", lambda one: one["run_id"]),
 )
 
 NodesArgument = Annotated[
@@ -50,7 +59,7 @@ def doctor(
     if as_json:
         data_json([one.to_json() for one in found])
     elif found:
-        data_table(_DISAGREEMENTS, [[str(one.key), one.kind.value, one.message, one.remedy] for one in found])
+        data_table(_DISAGREEMENTS, found)
     note(
         f"{counted(len(found), 'disagreement')} about {counted(len({one.key for one in found}), 'node')}."
         if found
@@ -87,10 +96,11 @@ def recover(
                 apply_recovery(project, state, one)
     readable = [key for key in keys if key not in unreadable]
     rows = recover_history(project, state, nodes=readable, every_commit=True, dry_run=dry_run)
+    done = [*(one.to_json() for one in found), *map(_row_json, rows)]
     if as_json:
-        data_json([*(one.to_json() for one in found), *map(_row_json, rows)])
-    elif found or rows:
-        data_table(_RECOVERIES, [*(_recovery(one.to_json()) for one in found), *map(_missing, rows)])
+        data_json(done)
+    elif done:
+        data_table(_RECOVERIES, done)
     would = "would be recovered" if dry_run else "recovered"
     if found:
         note(f"{counted(len(found), 'HWM')} {would}.")
@@ -111,16 +121,6 @@ def recover_history(project: Project, state: StateBackend, **options: Any) -> li
 
     with open_instance(project.root) as instance:
         return reconcile(project, instance, state=state, **options)
-
-
-def _recovery(one: dict[str, Any]) -> list[str]:
-    change = hwm_change(one["hwm_before"], one["hwm_after"], False)
-    return [f"{one['pipeline']}.{one['node']}", "HWM", change, str(one["table_version"]), str(one["run_id"] or "")]
-
-
-def _missing(row: RunRecord) -> list[str]:
-    node = f"{row.pipeline_name}.{row.node_name}"
-    return [node, "row of history", row.status.value, count(row.table_version), row.run_id]
 
 
 def _row_json(row: RunRecord) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from typer.main import get_command
 
@@ -15,19 +14,22 @@ from odi_assets.cli.output import ReaderGone, note
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.spark.gateway import DEBUG_VARIABLE, debugging
 
-if TYPE_CHECKING:
-    from typer import Typer
-
 DONE, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 
 _JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)")
 _QUERY_PLAN = re.compile(r"^('|\+- )")
 
 
-def run_guarded(app: Typer, arguments: Sequence[str] | None) -> int:
-    """Run a command of ``app``, print what went wrong if it did, and return the exit code."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``odi`` with ``arguments`` (those of the process if None) and return its exit code.
+
+    0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away. What went wrong is
+    told on stderr.
+    """
+    from odi_assets.cli.app import app
+
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    before = os.environ.get(DEBUG_VARIABLE)
+    debug = {name: os.environ[name] for name in (DEBUG_VARIABLE,) if name in os.environ}
     try:
         ended = get_command(app).main(arguments, prog_name="odi", standalone_mode=False)
         sys.stdout.flush()
@@ -37,15 +39,9 @@ def run_guarded(app: Typer, arguments: Sequence[str] | None) -> int:
     except BaseException as error:  # noqa: BLE001  nothing lies beyond; delta-rs panics are no Exception
         return report(error)
     finally:
-        _restore(before)
-
-
-def _restore(debug: str | None) -> None:
-    # --debug counts for this command, not for the next one of the same process.
-    if debug is None:
+        # --debug counts for this command, not for the next one of the same process.
         os.environ.pop(DEBUG_VARIABLE, None)
-    else:
-        os.environ[DEBUG_VARIABLE] = debug
+        os.environ |= debug
 
 
 def report(error: BaseException) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from odi_assets.config.graph import NodeKey
 
 _PIPE_WIDTH = 10_000
 """Columns of a stream that is not a terminal: nothing is ever cut or wrapped there."""
@@ -31,12 +33,14 @@ class Column:
     """A column of a table, and what happens to it on a narrow terminal.
 
     Attributes:
+        cell: gives the text for what a row is about; None and ``""`` leave the cell empty.
         wrap: its cells go on in the next line.
         spare: it is left out, the last such column first, when wrapping does not make room enough.
         optional: it is left out where all its cells are empty.
     """
 
     name: str
+    cell: Callable[[Any], str | int | None]
     justify: Literal["left", "right"] = "left"
     wrap: bool = False
     spare: bool = False
@@ -96,13 +100,18 @@ def is_narrow() -> bool:
     return is_terminal(sys.stdout) and console(sys.stdout).width < NARROW
 
 
-def data_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout: a line of heads, then a line per row; whole in a pipe, wrapped on a terminal."""
+def data_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
+    """Print a table on stdout: a line of heads, then a line per item; whole in a pipe, wrapped on a terminal.
+
+    Numbers are written as :func:`count` does.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     out = console(sys.stdout)
+    found = ([column.cell(item) for column in columns] for item in items)
+    rows = [[count(cell) if isinstance(cell, int) else cell or "" for cell in row] for row in found]
     padding = (0 if is_narrow() else 1) if out.is_terminal else 2
     # A box has a blank column of its own between two others.
     shown, roomy = _fitting(columns, rows, out.width, padding + out.is_terminal)
@@ -163,11 +172,17 @@ def short_id(run_id: str | None) -> str:
     return (run_id or "")[:8]
 
 
-def hwm_change(before: str | None, after: str | None, narrow: bool = False) -> str:
-    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines if ``narrow``."""
+def hwm_change(before: str | None, after: str | None) -> str:
+    """``none → version 4``; one HWM if it stays; nothing where there is none. In two lines on a narrow terminal."""
     if before == after:
         return before or ""
-    return f"{before or 'none'}{chr(10) if narrow else ' '}→ {after or 'none'}"
+    return f"{before or 'none'}{chr(10) if is_narrow() else ' '}→ {after or 'none'}"
+
+
+def node_name(keys: Iterable[NodeKey]) -> Callable[[NodeKey], str]:
+    """Return what tables call these nodes: by their names alone where all are of one pipeline."""
+    one_pipeline = len({key.pipeline for key in keys}) == 1
+    return lambda key: key.node if one_pipeline else str(key)
 
 
 def count(number: int | None) -> str:

@@ -19,17 +19,16 @@ from odi_assets.cli.options import (
     ToOption,
     bounds_of,
 )
-from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, is_narrow, note
+from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, node_name, note
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from odi_assets.nodes.planning.forecast import Forecast
 
 _COLUMNS = (
-    Column("node"),
-    Column("reads", wrap=True),
-    Column("writes"),
-    Column("HWM before → after", wrap=True),
+    Column("reads", lambda one: one.summary, wrap=True),
+    Column("writes", lambda one: one.facts.get("mode") if one.action != "nothing" else None),
+    Column("HWM before → after", lambda one: hwm_change(*map(one.facts.get, ("hwm_before", "hwm_after"))), wrap=True),
 )
 
 
@@ -55,24 +54,14 @@ def plan(
     if as_json:
         data_json([one.to_json() for one in found])
     else:
-        one_pipeline = len({key.pipeline for key in keys}) == 1
-        data_table(_COLUMNS, [_row(one, one_pipeline) for one in found])
+        name = node_name(keys)
+        data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], found)
         _conclude(found)
     errors = [(one.key, one.error) for one in found if one.error]
     for key, error in errors:
         note(f"odi: {key} cannot be planned: {readable(str(error))}")
     if errors:
         raise typer.Exit(BAD_INPUT if all(isinstance(error, ConfigError) for _, error in errors) else FAILED)
-
-
-def _row(found: Forecast, one_pipeline: bool) -> list[str]:
-    facts = found.facts
-    return [
-        found.key.node if one_pipeline else str(found.key),
-        found.summary,
-        facts.get("mode", "") if found.action != "nothing" else "",
-        hwm_change(facts.get("hwm_before"), facts.get("hwm_after"), is_narrow()),
-    ]
 
 
 def _conclude(found: Sequence[Forecast]) -> None:

@@ -9,20 +9,24 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, counted, data_json, data_table, note
+from odi_assets.cli.output import Column, counted, data_json, data_table, note
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.delta.maintenance import Maintenance
 
 _COLUMNS = (
-    Column("node"),
-    Column("files", "right"),
-    Column("MB", "right"),
-    Column("compacted", "right"),
-    Column("deleted", "right"),
-    Column("MB deleted", "right", spare=True),
-    Column("back to version", "right"),
+    Column("node", lambda of: str(of[0])),
+    Column("files", lambda of: f"{of[1].before.files:,} → {of[1].after.files:,}", "right"),
+    Column("MB", lambda of: f"{_mb(of[1].before.bytes)} → {_mb(of[1].after.bytes)}", "right"),
+    Column(
+        "compacted",
+        lambda of: f"{of[1].compaction.files_removed:,} → {of[1].compaction.files_added:,}",
+        "right",
+    ),
+    Column("deleted", lambda of: len(of[1].vacuumed), "right"),
+    Column("MB deleted", lambda of: _mb(of[1].vacuumed_bytes), "right", spare=True),
+    Column("back to version", lambda of: of[1].rewindable_from, "right"),
 )
 _MEGABYTE = 1024 * 1024
 
@@ -63,22 +67,14 @@ def maintain(
     if as_json:
         data_json([_as_json(key, one, dry_run) for key, one in done.items()])
         return
-    data_table(_COLUMNS, [_row(key, one) for key, one in done.items() if one is not None])
+    data_table(_COLUMNS, [(key, one) for key, one in done.items() if one is not None])
     for key, one in done.items():
         for text in one.notes if one else ("has no table yet",):
             note(f"{key}: {text}")
 
 
-def _row(key: NodeKey, one: Maintenance) -> list[str]:
-    return [
-        str(key),
-        f"{count(one.before.files)} → {count(one.after.files)}",
-        f"{one.before.bytes / _MEGABYTE:,.1f} → {one.after.bytes / _MEGABYTE:,.1f}",
-        f"{count(one.compaction.files_removed)} → {count(one.compaction.files_added)}",
-        count(len(one.vacuumed)),
-        f"{one.vacuumed_bytes / _MEGABYTE:,.1f}",
-        count(one.rewindable_from),
-    ]
+def _mb(number: int) -> str:
+    return f"{number / _MEGABYTE:,.1f}"
 
 
 def _as_json(key: NodeKey, one: Maintenance | None, dry_run: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from graphlib import CycleError
 from types import MappingProxyType
 
 from odi_assets.config.diagnostics.mistakes import closest
-from odi_assets.config.models import NodeConfig, ProjectConfig, RollingWindowIncrement
+from odi_assets.config.models import NodeConfig, ProjectConfig
 from odi_assets.errors import ConfigError
 from odi_assets.util.graphs import find_cycles, topological_order
 
@@ -53,7 +53,10 @@ class Graph:
         self.nodes: Mapping[NodeKey, NodeConfig] = MappingProxyType(
             {NodeKey(pipeline.pipeline, node.name): node for pipeline in config.pipelines for node in pipeline.nodes}
         )
-        self._upstream = {key: self._needs(key, node) for key, node in self.nodes.items()}
+        self._upstream = {
+            key: tuple(dict.fromkeys(self.resolve(key, name) for name in node.references.values()))
+            for key, node in self.nodes.items()
+        }
         self._downstream: dict[NodeKey, list[NodeKey]] = {key: [] for key in self.nodes}
         for key, needed in self._upstream.items():
             for other in needed:
@@ -112,10 +115,6 @@ class Graph:
             raise ConfigError(f"there is no pipeline `{pipeline}`", fix=fix, pipeline=pipeline)
         return found
 
-    def _needs(self, key: NodeKey, node: NodeConfig) -> tuple[NodeKey, ...]:
-        references = [*(given.node for given in node.inputs.values()), *node.depends_on]
-        return tuple(dict.fromkeys(self.resolve(key, reference) for reference in references))
-
 
 def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | None = None) -> ConfigError:
     known = {str(node): node for node in nodes}
@@ -128,8 +127,4 @@ def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | N
 
 def state_key(key: NodeKey, node: NodeConfig) -> str:
     """Return the key of a node's high-water mark: ``<pipeline>.<node>``, unless its increment gives a ``state_key``."""
-    increments = [node.read.incremental if node.read else None, *(given.incremental for given in node.inputs.values())]
-    for increment in increments:
-        if increment is not None and not isinstance(increment, RollingWindowIncrement) and increment.state_key:
-            return increment.state_key
-    return str(key)
+    return next((given for given in node.state_keys.values() if given), str(key))

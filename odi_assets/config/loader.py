@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from odi_assets.config.checks import CHECKS
-from odi_assets.config.checks.partial_project import read_partial
+from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig, Strict
 from odi_assets.config.yaml.document import Document, read_document
@@ -68,21 +68,20 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
         from odi_assets.config.yaml.variables import fill_in
 
         unset = fill_in(document, os.environ if env is None else env)
-    config, invalid = _validate(document)
-    partial = read_partial(document, config, root)
-    checked = [mistake for check in CHECKS for mistake in check(partial)]
-    if config is None or document.mistakes or unset or checked:
+    invalid: ValidationError | None = None
+    try:
+        config = ProjectConfig.model_validate(document.data)
+    except ValidationError as error:
+        from odi_assets.config.checks.partial_project import read_partial
+
+        config, invalid = read_partial(document.data), error
+    view = ProjectView(config, document, root)
+    checked = [mistake for check in CHECKS for mistake in check(view)]
+    if document.mistakes or unset or invalid or checked:
         raise _errors(path, document, unset, invalid, checked)
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
     warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
     return LoadedProject(config, file.absolute(), root, tuple(warnings))
-
-
-def _validate(document: Document) -> tuple[ProjectConfig | None, ValidationError | None]:
-    try:
-        return ProjectConfig.model_validate(document.data), None
-    except ValidationError as error:
-        return None, error
 
 
 def _take_out_ignored(document: Document) -> list[str]:

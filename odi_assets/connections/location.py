@@ -15,9 +15,7 @@ from odi_assets.config.models import (
     RetryConfig,
     S3Connection,
 )
-from odi_assets.config.models.connections import SCHEME, inside
-from odi_assets.connections import storage_options as stores
-from odi_assets.connections.storage_options import Options
+from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.errors import ConfigError
 
 _GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
@@ -111,35 +109,33 @@ def resolve(
         retry: the project's retry policy; the default one unless given.
 
     Raises:
-        ConfigError: the path leads out of ``base_path``, or is a URI, or the connection's own values make no location.
+        ConfigError: the connection has no paths, or the path leads out of ``base_path``, or is a URI, or the
+            connection's own values make no location.
     """
+    if not isinstance(connection, StoreConnection):
+        raise ConfigError(
+            f"a connection of type `{connection.type}` has no files and folders",
+            fix="use a connection of type local, azure_blob, s3 or gcs",
+        )
     return replace(_base(connection, root).child(path), connection=name, retry=retry or RetryConfig())
 
 
-def _base(connection: Connection, root: Path) -> Location:
+def _base(connection: LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, root: Path) -> Location:
     if isinstance(connection, LocalConnection):
-        return Location(_local_base(connection, root))
-    return _remote(stores.options(connection), _bucket(connection), connection.base_path)
+        if SCHEME.match(connection.base_path):
+            raise ConfigError(
+                f"`base_path` {_without_secrets(connection.base_path)} is a URI",
+                fix="use a connection of another type: azure_blob, s3 or gcs",
+            )
+        return Location(connection.folder(root))
+    from odi_assets.connections.storage_options import azure_host, options
 
-
-def _remote(options: Options, bucket: str, base_path: str) -> Location:
-    whole = Location(bucket, options.storage, options.spark, options.fsspec)
-    return whole.child(base_path)
-
-
-def _bucket(connection: AzureBlobConnection | S3Connection | GcsConnection) -> str:
     if isinstance(connection, AzureBlobConnection):
-        return f"abfss://{connection.container}@{stores.azure_host(connection)}"
-    return f"{'s3' if isinstance(connection, S3Connection) else 'gs'}://{connection.bucket}"
-
-
-def _local_base(connection: LocalConnection, root: Path) -> str:
-    if SCHEME.match(connection.base_path):
-        raise ConfigError(
-            f"`base_path` {_without_secrets(connection.base_path)} is a URI",
-            fix="use a connection of another type: azure_blob, s3 or gcs",
-        )
-    return connection.folder(root)
+        bucket = f"abfss://{connection.container}@{azure_host(connection)}"
+    else:
+        bucket = f"{'s3' if isinstance(connection, S3Connection) else 'gs'}://{connection.bucket}"
+    found = options(connection)
+    return Location(bucket, found.storage, found.spark, found.fsspec).child(connection.base_path)
 
 
 def _without_secrets(uri: str) -> str:

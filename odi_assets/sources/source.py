@@ -61,6 +61,16 @@ class Source(ABC):
         """What a mark of this source measures."""
 
     @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Where it is, without secrets."""
+
+    @property
+    def watchable(self) -> bool:
+        """Whether it tells, without being read, that it is ahead of its mark."""
+        return False
+
+    @property
     def cursor(self) -> str | None:
         """The cursor column, if the source is followed by one or takes ranges of one."""
         return self.increment.column if isinstance(self.increment, CursorIncrement) else None

@@ -44,6 +44,10 @@ LOCAL_CONF: Mapping[str, str] = {
 """More settings for a local master only: executors of a cluster could not reach such a driver."""
 
 LOCAL_MASTER = "local[*]"
+_PACKAGES = "spark.jars.packages"
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -71,6 +75,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     active = _active_session()
     if active is not None:
         _apply(active, REQUIRED_CONF)
+        _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
     quiet_query_errors()
     spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
@@ -102,7 +107,7 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
     require_java()
     master = config.master or LOCAL_MASTER
     conf = quiet_conf({**classic_defaults(master), **_log_level(), **config.conf, **REQUIRED_CONF})
-    conf |= {"spark.app.name": app_name, "spark.master": master}
+    conf |= {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
     builder = SparkSession.builder
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -114,6 +119,23 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
             f"Spark did not start (master {master}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
+
+
+def packages_conf(config: SparkConfig) -> dict[str, str]:
+    """The JARs that a new session fetches: those of `spark.conf`, then those of `spark.packages`."""
+    named = [*filter(None, config.conf.get(_PACKAGES, "").split(",")), *config.packages]
+    return {_PACKAGES: ",".join(dict.fromkeys(named))} if config.packages else {}
+
+
+def _tell_of_missing_packages(spark: SparkSession, config: SparkConfig) -> None:
+    """A session has the JARs that it was started with: those that the project names come too late."""
+    missing = set(config.packages) - set((spark.conf.get(_PACKAGES, "") or "").split(","))
+    if missing:
+        _log.warning(
+            "the Spark session was not started with %s of `spark.packages`; if its JARs are not there in another way, "
+            "name them where the session is started",
+            ", ".join(sorted(missing)),
+        )
 
 
 def classic_defaults(master: str) -> dict[str, str]:
@@ -144,6 +166,7 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
             remote=config.remote,
         ) from error
     watch_remote(session)
+    _tell_of_missing_packages(session, config)
     _apply(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
     return session
 
@@ -151,7 +174,7 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
 def _is_static(spark: SparkSession, key: str) -> bool:
     if spark.conf.isModifiable(key):
         return False
-    logging.getLogger(__name__).warning("%s belongs to the Spark Connect server and is not set by this project", key)
+    _log.warning("%s belongs to the Spark Connect server and is not set by this project", key)
     return True
 
 

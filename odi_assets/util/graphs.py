@@ -37,7 +37,13 @@ def find_cycles(needs: Mapping[Vertex, Iterable[Vertex]]) -> list[list[Vertex]]:
     """
     cycles: list[list[Vertex]] = []
     left = dict(needs)
-    while cycle := _any_cycle(left):
+    while True:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as error:
+            cycle = error.args[1][:0:-1]  # graphlib names each vertex before the one that needs it
+        else:
+            return cycles
         on_cycle = set(cycle)
         start = cycle.index(next(vertex for vertex in left if vertex in on_cycle))
         cycles.append([*cycle[start:], *cycle[: start + 1]])
@@ -46,12 +52,3 @@ def find_cycles(needs: Mapping[Vertex, Iterable[Vertex]]) -> list[list[Vertex]]:
             for vertex, others in left.items()
             if vertex not in on_cycle
         }
-    return cycles
-
-
-def _any_cycle(needs: Mapping[Vertex, Iterable[Vertex]]) -> list[Vertex]:
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        return list(reversed(error.args[1][1:]))  # graphlib names each vertex before the one that needs it
-    return []

@@ -37,8 +37,8 @@ def broken(old: str, new: str) -> str:
     ("old", "new", "at", "message"),
     [
         ("incremental:", "incrementl:", "incrementl", "unknown key `incrementl`, did you mean `incremental`?"),
-        ("format: csv", "format: cvs", "cvs", "unknown value `cvs`: must be `csv`, `json`, `parquet` or `delta`, did "
-         "you mean `csv`?"),
+        ("format: csv", "format: cvs", "cvs", "unknown value `cvs`: must be `csv`, `json`, `parquet`, `delta` or "
+         "`sql`, did you mean `csv`?"),
         ("mode: upsert", "mode: upsrt", "upsrt", "did you mean `upsert`?"),
         ("mode: stateful", "mode: statefull", "statefull", "unknown value `statefull`: must be `stateful`, "
          "`rolling_window`, `files` or `version`, did you mean `stateful`?"),
@@ -169,10 +169,9 @@ def test_duplicate_nodes_and_pipelines_are_found_at_the_second(tmp_path: Path) -
 
 
 def test_names_that_differ_by_capitals_only_are_refused(tmp_path: Path) -> None:
-    found = problem(
-        tmp_path, project(SOURCE, SOURCE.replace("name: raw", "name: RAW").replace("path: raw", "path: r2"))
-    )
-    assert "differs from `raw` by capitals only" in found.message
+    other = SOURCE.replace("name: raw", "name: RAW").replace("path: raw", "path: r2")
+    assert "differs from `raw` by capitals only" in problem(tmp_path, project(SOURCE, other)).message
+    assert "differs from `RAW` by capitals only" in problem(tmp_path, project(other, SOURCE)).message
 
 
 def test_duplicate_keys_are_found_at_the_second(tmp_path: Path) -> None:

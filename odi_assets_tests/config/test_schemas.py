@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models.ddl import read_schema
+from odi_assets.config.models.fields import SchemaDdl
 
 RIGHT = [
     "id BIGINT",
@@ -100,6 +102,17 @@ def test_spark_takes_every_schema_that_we_take(spark: SparkSession) -> None:
 def test_spark_refuses_every_schema_that_we_refuse(spark: SparkSession) -> None:
     assert [text for text in WRONG if not read_schema(text)[1]] == []
     assert [text for text in WRONG if parses(spark, text)] == []
+
+
+@pytest.mark.parametrize("text", [*RIGHT, *WRONG[2:], "id BIGINT, ID INT", " a\tint ,b\n string ", "a int,, b int"])
+def test_a_schema_that_is_recognised_at_a_glance_is_one_that_the_reader_takes(text: str) -> None:
+    for_spark, wrong = read_schema(text)
+    try:
+        taken = TypeAdapter[str](SchemaDdl).validate_python(text)
+    except ValidationError:
+        assert wrong
+    else:
+        assert (taken, wrong) == (for_spark, [])
 
 
 def test_colons_at_the_top_are_taken_out_for_spark(spark: SparkSession) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
@@ -38,54 +37,44 @@ class _SparkColumn(ProgressColumn):
 _ONE_LINE = Column(no_wrap=True, overflow="ellipsis")
 
 
-class RunProgress:
+class RunProgress(Progress):
     """Listens to a run of ``keys`` and shows it on stderr; keeps the results of the nodes that ended.
 
     A context manager: the live line is gone when it ends.
     """
 
     def __init__(self, keys: Sequence[NodeKey]) -> None:
-        self.results: list[NodeResult] = []
-        self._total = len(keys)
-        self._console = console(sys.stderr)
-        self._live = Progress(
+        super().__init__(
             SpinnerColumn(),
             TextColumn("[{task.completed:.0f}/{task.total:.0f}]", markup=False),
             BarColumn(bar_width=10),
             TextColumn("{task.description}", markup=False, table_column=_ONE_LINE),
             TimeElapsedColumn(),
             _SparkColumn(table_column=_ONE_LINE),
-            console=self._console,
+            console=console(sys.stderr),
             transient=True,
             disable=not is_terminal(sys.stderr),
             redirect_stdout=False,
         )
-        self._task = self._live.add_task("starting", total=self._total)
-
-    def __enter__(self) -> RunProgress:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
+        self.results: list[NodeResult] = []
+        self._nodes = len(keys)
+        self._line = self.add_task("starting", total=self._nodes)
 
     def begin(self, pipeline: str, nodes: int) -> None:
         """A pipeline is about to run."""
-        self._console.print(f"{pipeline}: {counted(nodes, 'node')}", soft_wrap=True)
+        self.console.print(f"{pipeline}: {counted(nodes, 'node')}", soft_wrap=True)
 
     def listen(self, event: NodeEvent) -> None:
         """A node started or ended, or a resumed run decided that it runs again."""
         if event.reason is not None:
-            self._console.print(f"{event.key} runs: {event.reason}", soft_wrap=True)
-            return
-        if event.result is None:
-            self._live.update(self._task, description=str(event.key))
-            return
-        self.results.append(event.result)
-        self._console.print(f"[{len(self.results)}/{self._total}] {event.key}: {outcome(event.result)}", soft_wrap=True)
-        self._live.update(self._task, completed=len(self.results))
+            self.console.print(f"{event.key} runs: {event.reason}", soft_wrap=True)
+        elif event.result is None:
+            self.update(self._line, description=str(event.key))
+        else:
+            self.results.append(event.result)
+            how = f"[{len(self.results)}/{self._nodes}] {event.key}: {outcome(event.result)}"
+            self.console.print(how, soft_wrap=True)
+            self.update(self._line, completed=len(self.results))
 
 
 def outcome(result: NodeResult) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.output import Column, count, data_table, hwm_change, is_narrow, note
+from odi_assets.cli.output import Column, data_table, hwm_change, node_name, note
 from odi_assets.nodes.result import is_left_out
 from odi_assets.sources.marks import hwm_text
 
@@ -17,35 +17,19 @@ if TYPE_CHECKING:
     from odi_assets.nodes.result import NodeResult
 
 _COLUMNS = (
-    Column("node"),
-    Column("status"),
-    Column("read", "right"),
-    Column("written", "right"),
-    Column("HWM before → after", wrap=True),
-    Column("version", "right"),
-    Column("seconds", "right"),
+    Column("status", lambda one: one.status.value),
+    Column("read", lambda one: one.rows_read, "right"),
+    Column("written", lambda one: one.rows_written, "right"),
+    Column("HWM before → after", lambda one: hwm_change(*map(hwm_text, (one.hwm_before, one.hwm_after))), wrap=True),
+    Column("version", lambda one: one.table_version, "right"),
+    Column("seconds", lambda one: f"{one.seconds:.1f}", "right"),
 )
 
 
 def show_results(results: Sequence[NodeResult]) -> None:
     """Print the table of a run on stdout."""
-    one = len({result.key.pipeline for result in results}) == 1
-    narrow = is_narrow()
-    data_table(
-        _COLUMNS,
-        [
-            [
-                result.key.node if one else str(result.key),
-                result.status.value,
-                count(result.rows_read),
-                count(result.rows_written),
-                hwm_change(hwm_text(result.hwm_before), hwm_text(result.hwm_after), narrow),
-                count(result.table_version),
-                f"{result.seconds:.1f}",
-            ]
-            for result in results
-        ],
-    )
+    name = node_name(result.key for result in results)
+    data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], results)
 
 
 def show_left_out(results: Sequence[NodeResult]) -> None:
@@ -71,36 +55,25 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     """Print on stderr where the tables are and what to type next."""
+    commands = {
+        "odi plan": "what the next run would read",
+        "odi runs list": "what ran, and how it ended",
+        "odi state list": "how far each node has read",
+    }
+    if (project.root / "data" / "landing").is_dir():
+        commands["odi sample arrive --days 1"] = "land the next day of flights, for the next run"
+    if (project.root / "Makefile").is_file():
+        commands["make dev"] = "the same in Dagster's UI"
     note(f"The tables are in {_common_place([result.uri for result in results])}")
     note("Next:")
-    commands = _next_commands(project)
-    width = max(len(command) for command, _ in commands)
-    for command, purpose in commands:
+    width = max(map(len, commands))
+    for command, purpose in commands.items():
         note(f"  {command:<{width}}  {purpose}")
 
 
 def _common_place(uris: Sequence[str]) -> str:
     unique = sorted(set(uris))
-    if len(unique) == 1:
-        return _short(unique[0])
-    if all(Path(uri).is_absolute() for uri in unique):
-        return _short(os.path.commonpath(unique))
-    return ", ".join(unique)
-
-
-def _short(uri: str) -> str:
-    path = Path(uri)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else uri
-
-
-def _next_commands(project: Project) -> list[tuple[str, str]]:
-    commands = [
-        ("odi plan", "what the next run would read"),
-        ("odi runs list", "what ran, and how it ended"),
-        ("odi state list", "how far each node has read"),
-    ]
-    if (project.root / "data" / "landing").is_dir():
-        commands.append(("odi sample arrive --days 1", "land the next day of flights, for the next run"))
-    if (project.root / "Makefile").is_file():
-        commands.append(("make dev", "the same in Dagster's UI"))
-    return commands
+    if not all(Path(uri).is_absolute() for uri in unique):
+        return ", ".join(unique)
+    place = Path(os.path.commonpath(unique))
+    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, is_narrow, moment, note, short_id
+from odi_assets.cli.output import Column, data_json, data_table, hwm_change, moment, note, short_id
 
 if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord
 
 _COLUMNS = (
-    Column("ended (UTC)"),
-    Column("node"),
-    Column("attempt", "right"),
-    Column("status"),
-    Column("rows", "right"),
-    Column("seconds", "right", spare=True),
-    Column("version", "right", spare=True),
-    Column("HWM before → after", wrap=True),
-    Column("run", spare=True),
+    Column("ended (UTC)", lambda run: moment(run.timestamp)),
+    Column("node", lambda run: f"{run.pipeline_name}.{run.node_name}"),
+    Column("attempt", lambda run: run.attempt, "right"),
+    Column("status", lambda run: f"{run.status.value}{' (rewind)' if run.trigger == 'rewind' else ''}"),
+    Column("rows", lambda run: run.rows_processed, "right"),
+    Column("seconds", lambda run: f"{run.duration_ms / 1000:.1f}", "right", spare=True),
+    Column("version", lambda run: run.table_version, "right", spare=True),
+    Column("HWM before → after", lambda run: _hwms(run), wrap=True),
+    Column("run", lambda run: short_id(run.run_id), spare=True),
 )
 
 
@@ -54,26 +54,16 @@ def list_(
 
 def show_table(records: Sequence[RunRecord], leave_out: Container[str]) -> None:
     """Print a line per record, without the columns of these names."""
-    one_pipeline = len({record.pipeline_name for record in records}) == 1
-    shown = [place for place, column in enumerate(_COLUMNS) if column.name not in leave_out]
-    rows = [_row(record, one_pipeline) for record in records]
-    data_table([_COLUMNS[place] for place in shown], [[row[place] for place in shown] for row in rows])
+    columns = {column.name: column for column in _COLUMNS if column.name not in leave_out}
+    if len({record.pipeline_name for record in records}) == 1:
+        columns["node"] = Column("node", lambda run: run.node_name)
+    data_table([*columns.values()], records)
 
 
-def _row(record: RunRecord, one_pipeline: bool) -> list[str]:
+def _hwms(record: RunRecord) -> str:
     from odi_assets.sources.marks import hwm_text
 
-    return [
-        moment(record.timestamp),
-        record.node_name if one_pipeline else f"{record.pipeline_name}.{record.node_name}",
-        str(record.attempt),
-        f"{record.status.value} (rewind)" if record.trigger == "rewind" else record.status.value,
-        count(record.rows_processed),
-        f"{record.duration_ms / 1000:.1f}",
-        count(record.table_version),
-        hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after), is_narrow()),
-        short_id(record.run_id),
-    ]
+    return hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after))
 
 
 def record_json(record: RunRecord) -> dict[str, Any]:

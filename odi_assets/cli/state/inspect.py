@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from odi_assets.state.records import HwmEntry
 
 _COLUMNS = (
-    Column("key"),
-    Column("HWM", wrap=True),
-    Column("type"),
-    Column("revision", "right", spare=True),
-    Column("updated (UTC)"),
-    Column("environment", optional=True),
+    Column("key", lambda entry: entry.key),
+    Column("HWM", lambda entry: shown_value(entry) or "null", wrap=True),
+    Column("type", lambda entry: type_name(entry)),
+    Column("revision", lambda entry: str(entry.revision), "right", spare=True),
+    Column("updated (UTC)", lambda entry: moment(entry.updated_at)),
+    Column("environment", lambda entry: entry.environment, optional=True),
 )
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
@@ -30,8 +30,6 @@ KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, 
 
 def list_(settings: Settings, as_json: JsonOption = False) -> None:
     """List the high-water mark of each key."""
-    from odi_assets.sources.marks import hwm_text
-
     entries = settings.project().open_state().list_hwms()
     if as_json:
         data_json([entry_json(entry) for entry in entries])
@@ -39,18 +37,7 @@ def list_(settings: Settings, as_json: JsonOption = False) -> None:
     if not entries:
         note("No high-water marks yet: nothing has been loaded.")
         return
-    rows = [
-        [
-            entry.key,
-            hwm_text(entry.value) or "null",
-            type_name(entry),
-            str(entry.revision),
-            moment(entry.updated_at),
-            entry.environment or "",
-        ]
-        for entry in entries
-    ]
-    data_table(_COLUMNS, rows)
+    data_table(_COLUMNS, entries)
 
 
 def get(settings: Settings, key: KeyArgument) -> None:
@@ -58,11 +45,7 @@ def get(settings: Settings, key: KeyArgument) -> None:
     from odi_assets.cli.typed_values import to_text
 
     project = settings.project()
-    state = project.open_state()
-    entry = state.get_entry(key)
-    if entry is None:
-        raise not_set(key, project, state)
-    data(to_text(entry.value))
+    data(to_text(entry_of(key, project, project.open_state()).value))
 
 
 def set_(
@@ -109,6 +92,13 @@ def entry_json(entry: HwmEntry) -> dict[str, Any]:
     }
 
 
+def shown_value(entry: HwmEntry) -> str | None:
+    """The entry's HWM in a few words."""
+    from odi_assets.sources.marks import hwm_text
+
+    return hwm_text(entry.value)
+
+
 def type_name(entry: HwmEntry) -> str:
     """The entry's type in a word."""
     from odi_assets.state.values import encode
@@ -118,13 +108,21 @@ def type_name(entry: HwmEntry) -> str:
     return "dict" if kind.startswith('{"dict"') else kind.partition("{")[0] or "list"
 
 
-def not_set(key: str, project: Project, state: StateBackend) -> StateError | ConfigError:
-    """The error for a key without an HWM: a node's that has none yet, or one that does not exist."""
+def entry_of(key: str, project: Project, state: StateBackend, *, deleted: bool = False) -> HwmEntry:
+    """The HWM of a key; with ``deleted``, also the last revision of one that was deleted.
+
+    Raises:
+        StateError: the key is a node's that has none yet.
+        ConfigError: there is no such key.
+    """
+    entry = state.get_entry(key, deleted=deleted)
+    if entry is not None:
+        return entry
     known = node_keys(project)
     if key in known:
-        return StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
+        raise StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
     names = [*known, *(entry.key for entry in state.list_hwms())]
-    return ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
+    raise ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
 
 
 def node_keys(project: Project) -> list[str]:

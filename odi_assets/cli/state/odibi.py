@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from odi_assets.cli.options import Settings
 from odi_assets.cli.output import Column, counted, data_json, data_table, note
 
-_COLUMNS = (Column("key"), Column("value", wrap=True), Column("updated_at"))
+_COLUMNS = (
+    Column("key", lambda row: row["key"]),
+    Column("value", lambda row: _text(row["value"]), wrap=True),
+    Column("updated_at", lambda row: row["updated_at"]),
+)
 
 
 def state(
@@ -22,13 +26,22 @@ def state(
     format_: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print.")] = "table",
 ) -> None:
     """List high-water marks as `odibi catalog state` does; `odi state list` tells more."""
-    from odi_assets.state.values import dump, to_json
+    from odi_assets.state.values import to_json
 
     entries = settings.at(file).project().open_state().list_hwms()
     found = [entry for entry in entries if pipeline is None or pipeline in entry.key]
-    rows = [(entry.key, to_json(entry.value)[0], entry.updated_at.isoformat()) for entry in found]
+    rows = [
+        {"key": entry.key, "value": to_json(entry.value)[0], "updated_at": entry.updated_at.isoformat()}
+        for entry in found
+    ]
     if format_ == "json":
-        data_json([dict(zip(("key", "value", "updated_at"), row, strict=True)) for row in rows])
+        data_json(rows)
     elif rows:
-        data_table(_COLUMNS, [[key, value if isinstance(value, str) else dump(value), at] for key, value, at in rows])
+        data_table(_COLUMNS, rows)
     note(f"{counted(len(rows), 'high-water mark')}")
+
+
+def _text(value: Any) -> str:
+    from odi_assets.state.values import dump
+
+    return value if isinstance(value, str) else dump(value)

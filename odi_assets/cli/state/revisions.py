@@ -8,8 +8,8 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, data_json, data_table, moment, note, short_id
-from odi_assets.cli.state.inspect import KeyArgument, entry_json, not_set, type_name, warn_if_unused
+from odi_assets.cli.output import Column, data_json, data_table, moment, note, short_id
+from odi_assets.cli.state.inspect import KeyArgument, entry_json, entry_of, shown_value, type_name, warn_if_unused
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from odi_assets.state.records import HwmEntry
 
 _COLUMNS = (
-    Column("revision", "right"),
-    Column("HWM", wrap=True),
-    Column("type"),
-    Column("written (UTC)"),
-    Column("version", "right", spare=True),
-    Column("run", spare=True),
+    Column("revision", lambda entry: str(entry.revision), "right"),
+    Column("HWM", lambda entry: shown(entry), wrap=True),
+    Column("type", lambda entry: None if entry.deleted else type_name(entry)),
+    Column("written (UTC)", lambda entry: moment(entry.updated_at)),
+    Column("version", lambda entry: entry.target_commit, "right", spare=True),
+    Column("run", lambda entry: short_id(entry.run_id), spare=True),
 )
 
 
@@ -34,24 +34,11 @@ def history(
     """List the revisions of a high-water mark, newest first: what it was, since when, and which run wrote it."""
     project = settings.project()
     state = project.open_state()
-    revisions = state.history(key)
-    if not revisions:
-        raise not_set(key, project, state)
+    revisions = state.history(key) or [entry_of(key, project, state)]
     if as_json:
         data_json([{**entry_json(entry), "deleted": entry.deleted} for entry in revisions])
     else:
-        data_table(_COLUMNS, [_row(entry) for entry in revisions])
-
-
-def _row(entry: HwmEntry) -> list[str]:
-    return [
-        str(entry.revision),
-        shown(entry),
-        "" if entry.deleted else type_name(entry),
-        moment(entry.updated_at),
-        count(entry.target_commit),
-        short_id(entry.run_id),
-    ]
+        data_table(_COLUMNS, revisions)
 
 
 def delete(
@@ -63,9 +50,7 @@ def delete(
     """Delete a high-water mark: its node loads everything at its next run. Its history stays."""
     project = settings.project()
     state = project.open_state()
-    present = state.get_entry(key)
-    if present is None:
-        raise not_set(key, project, state)
+    present = entry_of(key, project, state)
     note(f"This deletes {_described(present)}.")
     note(f"Its history stays: `odi state reset {key} --to-revision {present.revision}` brings it back.")
     _tell_next(project, key, None)
@@ -100,9 +85,7 @@ def reset(
         raise typer.BadParameter("say where to: one of --to-revision N, --value VALUE [--type TYPE], --to-nothing")
     project = settings.project()
     state = project.open_state()
-    present = state.get_entry(key, deleted=True)
-    if present is None:
-        raise not_set(key, project, state)
+    present = entry_of(key, project, state, deleted=True)
     wanted = _wanted(state, present, to_revision, value, kind)
     note(f"This sets {_described(present)} to {shown(wanted)}.")
     _tell_next(project, key, wanted)
@@ -132,10 +115,9 @@ def _described(entry: HwmEntry) -> str:
 
 def shown(entry: HwmEntry) -> str:
     """What the key is at this revision, in a few words."""
-    from odi_assets.sources.marks import hwm_text
     from odi_assets.state.values import dump, to_json
 
-    return "deleted" if entry.deleted else hwm_text(entry.value) or dump(to_json(entry.value)[0])
+    return "deleted" if entry.deleted else shown_value(entry) or dump(to_json(entry.value)[0])
 
 
 def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,30 +10,28 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, is_narrow, moment, note, short_id
+from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.recovery.rewind import Rewind
     from odi_assets.nodes.recovery.table_versions import Choice, Version
-    from odi_assets.state.backend import StateBackend
 
 _VERSIONS = (
-    Column("version", "right"),
-    Column("made (UTC)"),
-    Column("by"),
-    Column("rows written", "right"),
-    Column("increment", wrap=True),
-    Column("run", spare=True),
+    Column("version", lambda of: str(of[0].number), "right"),
+    Column("made (UTC)", lambda of: moment(of[0].made_at)),
+    Column("by", lambda of: of[1].get("mode") or (_COMPACTION if of[1] else of[0].operation)),
+    Column("rows written", lambda of: of[1].get("rows_written"), "right"),
+    Column("increment", lambda of: of[1].get("increment"), wrap=True),
+    Column("run", lambda of: short_id(of[1].get("run_id")), spare=True),
 )
 _REWINDS = (
-    Column("node"),
-    Column("version"),
-    Column("rows"),
-    Column("HWM before → after", wrap=True),
-    Column("undoes", wrap=True),
+    Column("node", lambda one: f"{one['pipeline']}.{one['node']}"),
+    Column("version", lambda one: f"{one['from_version']} → {one['to_version']}"),
+    Column("rows", lambda one: f"{count(one['rows_before'])} → {count(one['rows_after'])}"),
+    Column("HWM before → after", lambda one: hwm_change(one["hwm_before"], one["hwm_after"] or "none"), wrap=True),
+    Column("undoes", lambda one: _undone([item["run_id"] for item in one["undone"]]), wrap=True),
 )
 _POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
@@ -68,6 +67,7 @@ def rewind(
     """Put a node's table and its HWM back together, in one commit, as a new version."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery import rewind as rewinds
+    from odi_assets.nodes.recovery import table_versions
 
     project = settings.project()
     key = NodeKey.parse(node)
@@ -76,12 +76,24 @@ def rewind(
     if list_versions:
         _list(project, key, as_json)
         return
-    choice = _choice(key, state, to_version, to_run, before_run, to_time, redo)
-    plan = rewinds.plan_rewind(project, state, key, choice, cascade=cascade)
+    points: tuple[tuple[Any, Callable[[Any], Choice]], ...] = (
+        (to_version, table_versions.at_version),
+        (to_run, lambda run: table_versions.after_run(run, state, key)),
+        (before_run, lambda run: table_versions.before_run(run, key)),
+        (to_time, lambda text: table_versions.at_time(_moment(text))),
+        (redo or None, lambda _: table_versions.before_last_rewind(key)),
+    )
+    choices = [find(given) for given, find in points if given is not None]
+    if len(choices) != 1:
+        raise ConfigError(
+            f"where to is not said: give one of {_POINTS}" if not choices else f"give one of {_POINTS}, not several",
+            fix=f"`odi state rewind {key} --list` shows the versions to go to",
+        )
+    plan = rewinds.plan_rewind(project, state, key, choices[0], cascade=cascade)
     for other, why in plan.left.items():
         note(f"{other}: nothing to do, it {why}" if not why.startswith("all of") else f"{other}: {why}")
     if not as_json and plan.rewinds:
-        data_table(_REWINDS, [_row(one) for one in plan.rewinds])
+        data_table(_REWINDS, [one.to_json() for one in plan.rewinds])
     if dry_run or not plan.rewinds:
         if as_json:
             data_json([one.to_json() for one in plan.rewinds])
@@ -96,45 +108,14 @@ def rewind(
         note(f"To undo this: odi state rewind {key} --redo{' (and of the others one by one)' if len(made) > 1 else ''}")
 
 
-def _choice(
-    key: NodeKey,
-    state: StateBackend,
-    to_version: int | None,
-    to_run: str | None,
-    before_run: str | None,
-    to_time: str | None,
-    redo: bool,
-) -> Choice:
-    from odi_assets.nodes.recovery import table_versions as points
-
-    choices: list[Choice] = []
-    if to_version is not None:
-        choices.append(points.at_version(to_version))
-    if to_run is not None:
-        choices.append(points.after_run(to_run, state, key))
-    if before_run is not None:
-        choices.append(points.before_run(before_run, key))
-    if to_time is not None:
-        choices.append(points.at_time(_moment(to_time)))
-    if redo:
-        choices.append(points.before_last_rewind(key))
-    if len(choices) != 1:
-        raise ConfigError(
-            f"where to is not said: give one of {_POINTS}" if not choices else f"give one of {_POINTS}, not several",
-            fix=f"`odi state rewind {key} --list` shows the versions to go to",
-        )
-    return choices[0]
-
-
 def _moment(text: str) -> datetime:
     from odi_assets.nodes.request import in_utc
 
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ConfigError(
-            f"{text!r} is not a time", fix="write it as 2013-01-31T05:00, in UTC or with an offset"
-        ) from (error)
+        fix = "write it as 2013-01-31T05:00, in UTC or with an offset"
+        raise ConfigError(f"{text!r} is not a time", fix=fix) from error
     return in_utc(moment)
 
 
@@ -146,8 +127,7 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     if not table.exists:
         note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
         note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")
-    found = list(versions(table))
-    facts = [_shown_facts(version) for version in found]
+    found = [(version, _shown_facts(version)) for version in versions(table)]
     if as_json:
         data_json(
             [
@@ -157,22 +137,11 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
                     "operation": version.operation,
                     **{name: fact.get(name) for name in ("run_id", "mode", "rows_written", "increment", "hwm")},
                 }
-                for version, fact in zip(found, facts, strict=True)
+                for version, fact in found
             ]
         )
         return
-    rows = [
-        [
-            str(version.number),
-            moment(version.made_at),
-            str(fact.get("mode") or (_COMPACTION if fact else version.operation)),
-            count(fact.get("rows_written")),
-            str(fact.get("increment") or ""),
-            short_id(fact.get("run_id")),
-        ]
-        for version, fact in zip(found, facts, strict=True)
-    ]
-    data_table(_VERSIONS, rows)
+    data_table(_VERSIONS, found)
 
 
 def _shown_facts(version: Version) -> dict[str, Any]:
@@ -182,24 +151,10 @@ def _shown_facts(version: Version) -> dict[str, Any]:
     from odi_assets.nodes.commit_facts import CommitFacts
 
     facts = CommitFacts.of(version.stamp)
-    hwm = facts.hwm.to_json() if facts.hwm else None
-    return {
-        "run_id": facts.run_id,
-        "mode": facts.mode,
-        "rows_written": facts.rows_written,
-        "increment": facts.increment,
-        "hwm": hwm,
-    }
+    shown = {name: getattr(facts, name) for name in ("run_id", "mode", "rows_written", "increment")}
+    return {**shown, "hwm": facts.hwm.to_json() if facts.hwm else None}
 
 
-def _row(one: Rewind) -> list[str]:
-    shown = one.to_json()
-    undone: list[Any] = shown["undone"]
-    runs = list(dict.fromkeys(short_id(item["run_id"]) for item in undone))
-    return [
-        str(one.key),
-        f"{one.from_version} → {one.to_version}",
-        f"{count(shown['rows_before'])} → {count(shown['rows_after'])}",
-        hwm_change(shown["hwm_before"], shown["hwm_after"] or "none", is_narrow()),
-        f"{len(undone)} of run{'s' if len(runs) > 1 else ''} {', '.join(runs)}" if undone else "",
-    ]
+def _undone(run_ids: list[str | None]) -> str:
+    runs = list(dict.fromkeys(map(short_id, run_ids)))
+    return f"{len(run_ids)} of run{'s' if len(runs) > 1 else ''} {', '.join(runs)}" if run_ids else ""

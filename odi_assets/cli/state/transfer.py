@@ -11,22 +11,23 @@ import typer
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.output import Column, counted, data, data_json, data_table, note
+from odi_assets.cli.state.inspect import entry_json, node_keys
+from odi_assets.cli.state.revisions import shown
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
-    from odi_assets.state.records import HwmEntry
     from odi_assets.state.transfer.load import Difference, Transfer
 
 _STREAM = "-"
 _COLUMNS = (
-    Column("key"),
-    Column("effect"),
-    Column("there now", wrap=True),
-    Column("comes", wrap=True),
-    Column("environment", optional=True),
+    Column("key", lambda one: one.after.key),
+    Column("effect", lambda one: _EFFECTS.get(one.effect.value, one.effect.value)),
+    Column("there now", lambda one: one.before and shown(one.before), wrap=True),
+    Column("comes", lambda one: shown(one.after), wrap=True),
+    Column("environment", lambda one: one.environment, optional=True),
 )
-_EFFECTS = {"back": "would move back"}
+_EFFECTS: dict[str, str] = {"back": "would move back"}
 
 FileArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - is the standard stream.")]
 ForceOption = Annotated[
@@ -165,18 +166,8 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         )
         return
     changing = [d for d in transfer.differences if d.effect != "unchanged"]
-    rows = [
-        [
-            d.after.key,
-            _EFFECTS.get(d.effect.value, d.effect.value),
-            _shown(d.before),
-            _shown(d.after),
-            d.environment or "",
-        ]
-        for d in changing
-    ]
-    if rows:
-        data_table(_COLUMNS, rows)
+    if changing:
+        data_table(_COLUMNS, changing)
     if len(transfer.differences) > len(changing):
         note(f"{counted(len(transfer.differences) - len(changing), 'key')} unchanged")
     if transfer.runs_there:
@@ -184,8 +175,6 @@ def _show(transfer: Transfer, as_json: bool) -> None:
 
 
 def _difference_json(difference: Difference) -> dict[str, Any]:
-    from odi_assets.cli.state.inspect import entry_json
-
     return {
         "key": difference.after.key,
         "environment": difference.environment,
@@ -195,16 +184,8 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _shown(entry: HwmEntry | None) -> str:
-    from odi_assets.cli.state.revisions import shown
-
-    return "" if entry is None else shown(entry)
-
-
 def _tell_unused(project: Project, transfer: Transfer) -> None:
     """Name the keys that no node reads, and how to rename those that Odibi named after a node."""
-    from odi_assets.cli.state.inspect import node_keys
-
     known = node_keys(project)
     unused = dict.fromkeys(d.after.key for d in transfer.moves if d.after.key not in known and not d.after.deleted)
     if unused:

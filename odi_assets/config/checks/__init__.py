@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import increments, nodes, sql, tables
-from odi_assets.config.checks.partial_project import PartialProject
+from odi_assets.config.checks import databases, increments, nodes, tables
+from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
-CHECKS: tuple[Callable[[PartialProject], Iterator[Mistake]], ...] = (
+CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.unknown_connections,
     nodes.duplicate_names,
-    nodes.unknown_nodes,
-    nodes.cycles,
+    nodes.wrong_references,
+    databases.connections,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,
@@ -21,6 +21,5 @@ CHECKS: tuple[Callable[[PartialProject], Iterator[Mistake]], ...] = (
     increments.formats,
     increments.repeated_rows,
     nodes.nothing_to_read,
-    nodes.missing_files,
-    sql.broken_sql,
+    nodes.wrong_queries,
 )

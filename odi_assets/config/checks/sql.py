@@ -1,4 +1,4 @@
-"""SQL that Spark cannot run, as far as that is beyond doubt without Spark.
+"""SQL that is not there or that Spark cannot run, as far as that is beyond doubt without Spark.
 
 To refuse a right query is worse than to let a wrong one through: Spark itself will refuse that. sqlglot does not know
 all of Spark's syntax, so a query that uses what it knows badly is not judged, and of its errors only those of the
@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
-from odi_assets.config.checks.partial_project import PartialNode, PartialProject
-from odi_assets.config.diagnostics.mistakes import Mistake, closest
+from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
+from odi_assets.config.models import TransformConfig
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -51,31 +51,34 @@ COMMANDS = frozenset(
 _OPENING = {")": "(", "]": "["}
 
 
-def broken_sql(project: PartialProject) -> Iterator[Mistake]:
-    """Find queries, in the project file or in files of their own, that Spark would not parse."""
-    for node in project.nodes:
-        for key, sql in _queries(project, node):
-            mistake = sql if isinstance(sql, Mistake) else find_mistake(sql)
-            if mistake is not None:
-                yield replace(mistake, at=(*node.path, "transform", key))
+def mistakes_of(transform: TransformConfig, at: Path, root: FilePath) -> Iterator[Mistake]:
+    """Find what is wrong with the SQL of a transform.
+
+    Args:
+        transform: what holds the query, or names the file that does.
+        at: where it is in the project file.
+        root: the folder that files are looked for from.
+    """
+    found = {
+        "sql": find_mistake(transform.sql) if transform.sql is not None else None,
+        "sql_file": _mistake_of_file(transform.sql_file, root) if transform.sql_file is not None else None,
+    }
+    yield from (replace(mistake, at=(*at, key)) for key, mistake in found.items() if mistake is not None)
 
 
-def _queries(project: PartialProject, node: PartialNode) -> Iterator[tuple[str, str | Mistake]]:
-    if node.transform is None:
-        return
-    if node.transform.sql is not None:
-        yield "sql", node.transform.sql
-    file = project.root / node.transform.sql_file if node.transform.sql_file is not None else None
-    if file is not None and file.is_file():
-        yield "sql_file", _text(file)
-
-
-def _text(file: Path) -> str | Mistake:
+def _mistake_of_file(name: str, root: FilePath) -> Mistake | None:
+    file = root / name
+    if not file.is_file():
+        meant = closest(file.name, [other.name for other in file.parent.glob("*.sql")])
+        what = "is a folder" if file.is_dir() else "does not exist"
+        suggestion = name.removesuffix(file.name) + meant if meant else None
+        return about(name, f"{what}; files are looked for from the project file's folder", suggestion=suggestion)
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror}"
-        return Mistake(f"the file {reason}")
+        return find_mistake(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        return Mistake("the file is not UTF-8 text")
+    except OSError as error:
+        return Mistake(f"the file cannot be read: {error.strerror}")
 
 
 def find_mistake(sql: str) -> Mistake | None:

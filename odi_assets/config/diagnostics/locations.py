@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, render_path
-from odi_assets.config.models.shorthand import view_name
+from odi_assets.config.models.nodes import view_name
 from odi_assets.config.yaml.document import Document, Place
 from odi_assets.config.yaml.variables import substitute
 

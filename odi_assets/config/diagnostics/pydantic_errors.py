@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from odi_assets.config.diagnostics.locations import Locations
-from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, Path, closest, one_of
+from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, Path, about, closest, one_of
 from odi_assets.config.models import (
     NodeConfig,
     PartitionConfig,
@@ -22,7 +22,7 @@ from odi_assets.config.models import (
     TransformConfig,
     WriteConfig,
 )
-from odi_assets.config.models.fields import DISCRIMINATORS
+from odi_assets.config.models.fields import DISCRIMINATORS, PATTERNS
 
 _SHOWABLE_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
@@ -48,6 +48,9 @@ _WANTED = {
     "date_from_datetime_parsing": "a date, as in 2013-01-31",
     "date_from_datetime_inexact": "a date without a time, as in 2013-01-31",
 }
+
+_LISTS: dict[str | int, str] = {"tags": "tags", "depends_on": "names", "keys": "columns", "partition_by": "columns"}
+"""What the lists of texts hold: one text is easily given without brackets."""
 
 ELSEWHERE = {
     "vars": "`vars` does not exist here: use environment variables, `${NAME}`",
@@ -89,6 +92,11 @@ def _explain_one(details: ErrorDetails, locations: Locations) -> Iterator[Mistak
     elif kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context.get("expected", "")))
         yield _unknown_value(target.path, allowed, locations)
+    elif kind == "string_pattern_mismatch":
+        value = str(locations.find(target.path).value)
+        is_word_for_owner = "team:" in context["pattern"] and re.fullmatch(r"[\w-]+", value)
+        suggestion = f"team:{value}" if is_word_for_owner else None
+        yield about(value, PATTERNS[context["pattern"]], at=target.path, suggestion=suggestion)
     elif kind != "too_short" or not _has_items(target.path, locations):
         yield Mistake(_value_message(kind, context, target.path, locations, details["msg"]), at=target.path)
 
@@ -160,6 +168,8 @@ def _wrong_kind(kind: str, path: Path, locations: Locations) -> str:
     message = f"must be {_WANTED[kind]}"
     if value is None:
         return f"{message}; it is empty"
+    if isinstance(value, str) and kind == "tuple_type" and path[-1] in _LISTS:
+        return f"must be a list of {_LISTS[path[-1]]}: put `[ ]` around it"
     if isinstance(value, str):
         return f"{message}, not {locations.quote(path) or 'text'}"
     is_number_for_text = kind == "string_type" and not isinstance(value, list | dict)

@@ -9,17 +9,22 @@ from odi_assets.config.models.connections import (
     LocalConnection,
     S3Connection,
     SasAuth,
+    StoreConnection,
 )
-from odi_assets.config.models.fields import (
-    Strict,
+from odi_assets.config.models.databases import (
+    JdbcConnection,
+    MssqlConnection,
+    MysqlConnection,
+    PostgresConnection,
+    SqlConnection,
 )
+from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
     Boundary,
     CursorIncrement,
     DateFormat,
     FilesIncrement,
     Increment,
-    IncrementalMode,
     InputIncrement,
     OnChange,
     OnNull,
@@ -36,16 +41,8 @@ from odi_assets.config.models.nodes import (
     ReadConfig,
     TransformConfig,
 )
-from odi_assets.config.models.project import (
-    ProjectConfig,
-    RetryConfig,
-    SparkConfig,
-    SystemConfig,
-)
-from odi_assets.config.models.writes import (
-    SchemaPolicy,
-    WriteConfig,
-)
+from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
@@ -60,15 +57,18 @@ __all__ = [
     "FilesIncrement",
     "GcsConnection",
     "Increment",
-    "IncrementalMode",
     "InputConfig",
     "InputIncrement",
+    "JdbcConnection",
     "LocalConnection",
+    "MssqlConnection",
+    "MysqlConnection",
     "NodeConfig",
     "OnChange",
     "OnNull",
     "PartitionConfig",
     "PipelineConfig",
+    "PostgresConnection",
     "ProjectConfig",
     "ReadConfig",
     "RetryConfig",
@@ -77,7 +77,9 @@ __all__ = [
     "SasAuth",
     "SchemaPolicy",
     "SparkConfig",
+    "SqlConnection",
     "StatefulIncrement",
+    "StoreConnection",
     "Strict",
     "SystemConfig",
     "TransformConfig",

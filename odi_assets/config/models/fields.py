@@ -20,19 +20,25 @@ from pydantic import (
 )
 
 from odi_assets.config.diagnostics.mistakes import mistake, mistakes, refuse
-from odi_assets.config.models.ddl import read_schema
 
-NAME_PATTERN = "^[A-Za-z0-9_]+$"
-TAG_PATTERN = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
-FUNCTION_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-OWNER_PATTERN = r"^(team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})$"
+_NAME = "^[A-Za-z0-9_]+$"
+_TAG = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
+_FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+_OWNER = r"^(team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})$"
+
+PATTERNS = {
+    _NAME: "is not a name: letters A-Z a-z, digits and `_` only, because it becomes part of a Dagster asset key",
+    _TAG: "is not a tag: at most 63 letters, digits, `_`, `-` and `.`, with at most one `namespace/` before them",
+    _FUNCTION: "is not a function: write `module:name`, as in `transforms.flights:delays`",
+    _OWNER: "is not an owner: write an e-mail address or `team:name`",
+}
+"""Patterns of texts, and what to say of a text that does not match."""
 
 RESERVED_JOB_NAMES = frozenset(keyword.kwlist) | {
     "context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict", "int", "str", "float",
     "bool", "input", "output", "type",
 }  # fmt: skip
 """Names that Dagster gives to no job; pipelines become jobs."""
-
 
 DISCRIMINATORS = ("mode", "type")
 """Keys that tell the models of a union apart."""
@@ -60,47 +66,28 @@ class Strict(BaseModel):
         return {key: value for key, value in data.items() if value is not None or key not in optional}
 
 
-def _check_name(name: str) -> str:
-    if not re.fullmatch(NAME_PATTERN, name):
-        text = "is not a name: letters A-Z a-z, digits and `_` only, because it becomes part of a Dagster asset key"
-        raise refuse(name, text)
+def _check_reserved(name: str) -> str:
+    if name in RESERVED_JOB_NAMES:
+        raise refuse(name, "is a word that Dagster keeps for itself: give the pipeline another name")
     return name
 
 
-def _check_pipeline_name(name: str) -> str:
-    if name in RESERVED_JOB_NAMES:
-        text = "is a word that Dagster keeps for itself: give the pipeline another name"
-        raise refuse(name, text)
-    return _check_name(name)
-
-
-def _check_owner(owner: str) -> str:
-    if not re.fullmatch(OWNER_PATTERN, owner):
-        text = "is not an owner: write an e-mail address or `team:name`"
-        suggestion = f"team:{owner}" if re.fullmatch(r"[\w-]+", owner) else None
-        raise refuse(owner, text, suggestion=suggestion)
-    return owner
-
-
-def _check_tag(tag: str) -> str:
-    if not re.fullmatch(TAG_PATTERN, tag):
-        text = "is not a tag: at most 63 letters, digits, `_`, `-` and `.`, with at most one `namespace/` before them"
-        raise refuse(tag, text)
-    return tag
+_PLAIN_COLUMN = re.compile(
+    r"\s*([a-z_]\w*)\s+(?:STRING|INT|BIGINT|SMALLINT|TINYINT|FLOAT|DOUBLE|BOOLEAN|BINARY|DATE|TIMESTAMP)\s*",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def _check_schema(text: str) -> str:
+    plain = [column and column[1].lower() for column in map(_PLAIN_COLUMN.fullmatch, text.split(","))]
+    if None not in plain and len({*plain}) == len(plain):
+        return text
+    from odi_assets.config.models.ddl import read_schema
+
     for_spark, found = read_schema(text)
     if found:
         raise mistakes(found)
     return for_spark
-
-
-def _check_function(reference: str) -> str:
-    if not re.fullmatch(FUNCTION_PATTERN, reference):
-        text = "is not a function: write `module:name`, as in `transforms.flights:delays`"
-        raise refuse(reference, text)
-    return reference
 
 
 _CRON_FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
@@ -113,7 +100,7 @@ def _check_cron(schedule: str) -> str:
     try:
         fields = croniter.expand(schedule)[0]
     except CroniterError:
-        raise mistake(f"`{schedule}` is not a schedule: {_cron_reason(schedule)}", plain=_NOT_CRON) from None
+        fields = []
     if len(fields) != len(_CRON_FIELDS):
         raise mistake(f"`{schedule}` is not a schedule: {_cron_reason(schedule)}", plain=_NOT_CRON)
     if fields[3] == [2] and fields[2] in ([30], [31]):
@@ -154,33 +141,16 @@ def _value_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _listed(kind: str) -> Any:
-    """Refuse what is not a list, as a text would otherwise be taken for a list of letters."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str):
-            raise mistake(f"must be a list of {kind}: put `[ ]` around it")
-        return value
-
-    return BeforeValidator(check)
-
-
-_OPTION_SCHEMA = {"type": ["string", "number", "boolean"]}
-
 Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, AfterValidator(_check_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
-PipelineName = Annotated[
-    str, AfterValidator(_check_pipeline_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})
-]
-Owner = Annotated[str, AfterValidator(_check_owner), WithJsonSchema({"type": "string", "pattern": OWNER_PATTERN})]
-Tag = Annotated[str, AfterValidator(_check_tag), WithJsonSchema({"type": "string", "pattern": TAG_PATTERN})]
+Name = Annotated[str, Field(pattern=_NAME)]
+PipelineName = Annotated[Name, AfterValidator(_check_reserved)]
+Owner = Annotated[str, Field(pattern=_OWNER)]
+Tag = Annotated[str, Field(pattern=_TAG)]
+FunctionRef = Annotated[str, Field(pattern=_FUNCTION)]
 SchemaDdl = Annotated[Text, AfterValidator(_check_schema)]
-FunctionRef = Annotated[
-    str, AfterValidator(_check_function), WithJsonSchema({"type": "string", "pattern": FUNCTION_PATTERN})
-]
 Cron = Annotated[Text, AfterValidator(_check_cron)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
-Option = Annotated[str, BeforeValidator(_option_text), WithJsonSchema(_OPTION_SCHEMA)]
+Option = Annotated[str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
 ValueText = Annotated[
     str,
@@ -190,6 +160,6 @@ ValueText = Annotated[
 ]
 """A value of a column whose type is not known yet."""
 
-Names = Annotated[tuple[Text, ...], _listed("names")]
-Tags = Annotated[tuple[Tag, ...], _listed("tags")]
-Columns = Annotated[tuple[Text, ...], _listed("columns")]
+Names = tuple[Text, ...]
+Tags = tuple[Tag, ...]
+Columns = tuple[Text, ...]

@@ -10,14 +10,6 @@ from pydantic import BeforeValidator, Field
 
 from odi_assets.config.models.durations import Lag, Span
 from odi_assets.config.models.fields import Strict, Text, ValueText
-from odi_assets.config.models.shorthand import mode_only
-
-
-class IncrementalMode(StrEnum):
-    STATEFUL = "stateful"
-    ROLLING_WINDOW = "rolling_window"
-    FILES = "files"
-    VERSION = "version"
 
 
 class Boundary(StrEnum):
@@ -111,13 +103,16 @@ class VersionIncrement(Strict):
 CursorIncrement = StatefulIncrement | RollingWindowIncrement
 """Increments that follow a cursor column."""
 
+_SHORT_FORM = BeforeValidator(lambda value: {"mode": value} if isinstance(value, str) else value)
+"""``version`` is short for ``{mode: version}``."""
+
 Increment = Annotated[
     StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement,
     Field(discriminator="mode"),
-    BeforeValidator(mode_only),
+    _SHORT_FORM,
 ]
 InputIncrement = Annotated[
     StatefulIncrement | RollingWindowIncrement | VersionIncrement,
     Field(discriminator="mode"),
-    BeforeValidator(mode_only),
+    _SHORT_FORM,
 ]

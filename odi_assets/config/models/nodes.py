@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from odi_assets.config.diagnostics.mistakes import Mistake, mistake, mistakes
+from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
+from odi_assets.config.models.databases import with_place
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -24,8 +25,7 @@ from odi_assets.config.models.fields import (
     Tags,
     Text,
 )
-from odi_assets.config.models.increments import Increment, IncrementalMode, InputIncrement
-from odi_assets.config.models.shorthand import named_inputs, node_only
+from odi_assets.config.models.increments import Increment, InputIncrement, RollingWindowIncrement
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
 
@@ -35,6 +35,7 @@ class FileFormat(StrEnum):
     JSON = "json"
     PARQUET = "parquet"
     DELTA = "delta"
+    SQL = "sql"
 
     @property
     def increments(self) -> frozenset[str]:
@@ -42,17 +43,24 @@ class FileFormat(StrEnum):
         return _INCREMENTS[self]
 
 
-_OF_FILES = frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.FILES})
 _INCREMENTS: dict[FileFormat, frozenset[str]] = {
-    FileFormat.CSV: _OF_FILES,
-    FileFormat.JSON: _OF_FILES,
-    FileFormat.PARQUET: _OF_FILES,
-    FileFormat.DELTA: frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.VERSION}),
+    **dict.fromkeys(FileFormat, frozenset({"stateful", "rolling_window", "files"})),
+    FileFormat.DELTA: frozenset({"stateful", "rolling_window", "version"}),
+    FileFormat.SQL: frozenset({"stateful", "rolling_window"}),
 }
+
+
+def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
+    schema["required"].remove("path")
+    schema["if"] = {"properties": {"format": {"const": FileFormat.SQL.value}}}
+    schema["then"] = {"anyOf": [{"required": ["table"]}, {"required": ["query"]}]}
+    schema["else"] = {"required": ["path"]}
 
 
 class ReadConfig(Strict):
     """A source outside the pipeline."""
+
+    model_config = ConfigDict(json_schema_extra=_require_path_of_files_alone)
 
     connection: Text = Field(description="Name of a connection.")
     format: FileFormat = Field(description="Format of the source.")
@@ -61,7 +69,47 @@ class ReadConfig(Strict):
         default=None, alias="schema", description="Columns in Spark's DDL: `id BIGINT, name STRING`."
     )
     options: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark's options of the format.")
+    table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
+    query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
+    partition_column: Text | None = Field(
+        default=None, description="Column of a database that pieces are cut by; that of the increment unless given."
+    )
+    pieces: int = Field(default=1, ge=1, le=256, description="Pieces of a database that are read side by side.")
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_place(cls, data: Any) -> Any:
+        return with_place(data)
+
+    @model_validator(mode="after")
+    def _fits_its_format(self) -> ReadConfig:
+        given = [name for name in ("table", "query", "partition_column", "pieces") if name in self.model_fields_set]
+        if self.format is not FileFormat.SQL:
+            found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
+        else:
+            found = self._mistakes_of_databases()
+        if found:
+            raise mistakes(found)
+        return self
+
+    def _mistakes_of_databases(self) -> list[Mistake]:
+        found = []
+        if (self.table is None) == (self.query is None):
+            found.append(Mistake("give what is read in a database: `table` or `query`, one of them"))
+        elif self.path != with_place({"format": "sql", "table": self.table})["path"]:
+            found.append(Mistake("a database has no paths: give `table` or `query`", at=("path",), where="key"))
+        if self.schema_ddl is not None:
+            found.append(Mistake("a database has a schema of its own", at=("schema",), where="key"))
+        cursor = getattr(self.incremental, "column", None)
+        if self.pieces > 1 and self.partition_column is None and cursor is None:
+            found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
+        return found
+
+    @property
+    def shown(self) -> str:
+        """What is read, in words, without its connection."""
+        return self.table or self.path
 
 
 class InputConfig(Strict):
@@ -75,7 +123,50 @@ class InputConfig(Strict):
     @model_validator(mode="before")
     @classmethod
     def _accept_name(cls, data: Any) -> Any:
-        return node_only(data)
+        return {"node": data} if isinstance(data, str) else data
+
+
+def view_name(item: Any, position: int) -> str:
+    """Return the view name of an item in a list of inputs: the name of its node; ``[2]`` for one that names no node."""
+    reference = item.get("node") if isinstance(item, Mapping) else item
+    return reference.removeprefix("$").rpartition(".")[2] if isinstance(reference, str) else f"[{position}]"
+
+
+def named_inputs(value: Any) -> Any:
+    """Return inputs by view name for a list of them; what is no list, as it is.
+
+    Raises:
+        PydanticCustomError: two items would have one view name.
+    """
+    if not isinstance(value, list | tuple):
+        return value
+    named: dict[str, Any] = {}
+    twice: list[Mistake] = []
+    for position, item in enumerate(value):
+        view = view_name(item, position)
+        if view in named:
+            text = "gives two inputs one name: name them, as in `inputs: {a: one.node, b: other.node}`"
+            twice.append(about(view, text, at=(position,)))
+        named[view] = item
+    if twice:
+        raise mistakes(twice)
+    return named
+
+
+def _check_views(inputs: Mapping[str, InputConfig]) -> Mapping[str, InputConfig]:
+    found: list[Mistake] = []
+    seen: set[str] = set()
+    for view in inputs:
+        if view.lower() == "df":
+            found.append(Mistake("`df` is what `read` gives: call the input something else", at=(view,)))
+        elif not view.replace("_", "").isalnum() or not view.isascii():
+            found.append(Mistake(f"`{view}` is not a view name: letters, digits and `_` only", at=(view,)))
+        elif view.lower() in seen:
+            found.append(Mistake(f"`{view}` is there twice; Spark's views know no capitals", at=(view,)))
+        seen.add(view.lower())
+    if found:
+        raise mistakes(found)
+    return inputs
 
 
 class TransformConfig(Strict):
@@ -139,39 +230,35 @@ class NodeConfig(Strict):
     tags: Tags = Field(default=(), description="Tags of the asset.")
     depends_on: Names = Field(default=(), description="Nodes to run first, without reading them.")
     read: ReadConfig | None = Field(default=None, description="A source outside the pipeline; the view `df` in SQL.")
-    inputs: dict[str, InputConfig] = Field(
+    inputs: Annotated[dict[str, InputConfig], BeforeValidator(named_inputs), AfterValidator(_check_views)] = Field(
         default_factory=dict, description="Other nodes' tables: a list of nodes, or view names and nodes."
     )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
     write: WriteConfig = Field(description="The node's table.")
 
-    @field_validator("inputs", mode="before")
-    @classmethod
-    def _name_inputs(cls, value: Any) -> Any:
-        return named_inputs(value)
+    @property
+    def references(self) -> dict[tuple[str | int, ...], str]:
+        """The nodes that it names in ``inputs`` and ``depends_on``, by where it names them."""
+        named: dict[tuple[str | int, ...], str] = {
+            ("inputs", view, "node"): given.node for view, given in self.inputs.items()
+        }
+        return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}}
 
-    @field_validator("inputs")
-    @classmethod
-    def _check_views(cls, inputs: dict[str, InputConfig]) -> dict[str, InputConfig]:
-        found = _bad_views(inputs)
-        if found:
-            raise mistakes(found)
-        return inputs
+    @property
+    def increments(self) -> dict[tuple[str, ...], Increment]:
+        """The increments of its sources, by where they are in the node: ``("inputs", "flights", "incremental")``."""
+        given: dict[tuple[str, ...], Increment | None] = {}
+        if self.read is not None:
+            given["read", "incremental"] = self.read.incremental
+        given |= {("inputs", view, "incremental"): source.incremental for view, source in self.inputs.items()}
+        return {path: increment for path, increment in given.items() if increment is not None}
 
-
-def _bad_views(inputs: Mapping[str, InputConfig]) -> list[Mistake]:
-    found: list[Mistake] = []
-    seen: set[str] = set()
-    for view in inputs:
-        if view.lower() == "df":
-            found.append(Mistake("`df` is what `read` gives: call the input something else", at=(view,)))
-        elif not view.replace("_", "").isalnum() or not view.isascii():
-            found.append(Mistake(f"`{view}` is not a view name: letters, digits and `_` only", at=(view,)))
-        elif view.lower() in seen:
-            found.append(Mistake(f"`{view}` is there twice; Spark's views know no capitals", at=(view,)))
-        seen.add(view.lower())
-    return found
+    @property
+    def state_keys(self) -> dict[tuple[str, ...], str | None]:
+        """The state keys that its increments give, None for the node's own; by where the increments are."""
+        found = self.increments.items()
+        return {path: one.state_key for path, one in found if not isinstance(one, RollingWindowIncrement)}
 
 
 class PipelineConfig(Strict):

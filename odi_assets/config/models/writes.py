@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -9,7 +10,6 @@ from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes, one_of
 from odi_assets.config.models.fields import Columns, Strict, Text
-from odi_assets.config.models.shorthand import fold_keys
 from odi_assets.config.write_modes import WriteMode
 
 
@@ -47,12 +47,34 @@ class WriteConfig(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _fold_keys(cls, data: Any) -> Any:
-        return fold_keys(data)
+    def _rename_keys(cls, data: Any) -> Any:
+        """Take Odibi's ``merge_keys`` and ``options: {keys: …}`` for ``keys``."""
+        if not isinstance(data, Mapping):
+            return data
+        renamed = dict(data)
+        given: list[tuple[str, ...]] = []
+        options = data.get("options")
+        if isinstance(options, Mapping) and "keys" in options:
+            others = [name for name in options if name != "keys"]
+            if others:
+                text = "unknown key: only `keys` is taken here"
+                raise mistakes(Mistake(text, at=("options", name), where="key") for name in others)
+            given.append(("options", "keys"))
+            renamed["keys"] = renamed.pop("options")["keys"]
+        if "merge_keys" in data:
+            given.append(("merge_keys",))
+            renamed["keys"] = renamed.pop("merge_keys")
+        if len(given) + ("keys" in data) > 1:
+            raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], where="key")])
+        return renamed
 
     @model_validator(mode="after")
     def _check_columns(self) -> WriteConfig:
-        found = [*_repeated("keys", self.keys), *_repeated("partition_by", self.partition_by)]
+        found: list[Mistake] = []
+        for name, columns in {"keys": self.keys, "partition_by": self.partition_by}.items():
+            lower = [column.lower() for column in columns]
+            twice = [i for i, column in enumerate(lower) if column in lower[:i]]
+            found += [about(columns[i], "is there twice", at=(name, i)) for i in twice]
         if self.mode.traits.keyed and not self.keys:
             found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
         found += self._misplaced_options()
@@ -79,8 +101,3 @@ class WriteConfig(Strict):
         if self.mode.traits.replaces_columns and "schema_policy" in self.model_fields_set:
             found.append(Mistake(f"has no say in `mode: {self.mode}`, which replaces the columns too", at=("schema",)))
         return found
-
-
-def _repeated(name: str, columns: tuple[str, ...]) -> list[Mistake]:
-    lower = [column.lower() for column in columns]
-    return [about(columns[i], "is there twice", at=(name, i)) for i, column in enumerate(lower) if column in lower[:i]]

@@ -42,20 +42,6 @@ LOADER: Any = with_core_schema(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 """On libyaml, unless PyYAML was built without it; that is ten times slower."""
 
 
-def _compose(text: str) -> Any:
-    """Return the root node of the one document in ``text``, or None when there is none.
-
-    Raises:
-        yaml.YAMLError: the text is no YAML; see :func:`explain`.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
-    return yaml.compose(text, Loader=LOADER)
-
-
 MAX_NODES = 200_000
 """Values in one file, aliases counted each time: a project of 500 nodes has 25,000."""
 
@@ -103,8 +89,13 @@ def read_document(text: str) -> Document:
     """Read a YAML document."""
     document = Document()
     builder = _Builder(text, document)
+    depth = 0
     try:
-        root = _compose(builder.hidden)
+        for event in yaml.parse(builder.hidden, Loader=LOADER):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=event.start_mark)
+        root = yaml.compose(builder.hidden, Loader=LOADER)
     except yaml.YAMLError as error:
         document.mistakes.append(explain(error, text))
         return document
@@ -136,32 +127,32 @@ class _Builder:
 
     def build(self, node: Any, path: Path, key: Mark | None = None) -> Any:
         mark = _mark(node)
-        if isinstance(node, yaml.ScalarNode) and self._admits(mark, path):
+        self._document.places[path] = Place(mark, key, "")
+        if not self._enters(node, path):
+            return None
+        built: Any
+        if isinstance(node, yaml.ScalarNode):
             text = node.value.translate(self._letters)
             self._document.places[path] = Place(mark, key, text)
-            return self._scalar(node.tag.removeprefix(TAG), text, mark, path)
-        if isinstance(node, yaml.ScalarNode) or not self._enters(node, path):
-            self._document.places[path] = Place(mark, key, "")
-            return None
-        self._document.places[path] = Place(mark, key)
-        if node.tag not in {f"{TAG}seq", f"{TAG}map"}:
-            self._note(mark, path, _NO_TAGS)
-        if isinstance(node, yaml.SequenceNode):
-            built: Any = [self.build(item, (*path, i)) for i, item in enumerate(node.value)]
+            built = self._scalar(node.tag.removeprefix(TAG), text, mark, path)
         else:
-            entries = self._entries(node, path)
-            built = {name: self.build(value, (*path, name), mark) for name, (mark, value) in entries.items()}
+            self._document.places[path] = Place(mark, key)
+            if node.tag not in {f"{TAG}seq", f"{TAG}map"}:
+                self._note(mark, path, _NO_TAGS)
+            if isinstance(node, yaml.SequenceNode):
+                built = [self.build(item, (*path, i)) for i, item in enumerate(node.value)]
+            else:
+                entries = self._entries(node, path)
+                built = {name: self.build(value, (*path, name), mark) for name, (mark, value) in entries.items()}
         self._open.discard(id(node))
         return built
 
-    def _admits(self, mark: Mark, path: Path) -> bool:
+    def _enters(self, node: Any, path: Path) -> bool:
+        """Tell whether to go into a node: not when it is inside itself, or when there were too many."""
         self._count += 1
         if self._count == MAX_NODES + 1:
-            self._note(mark, path, f"aliases unfold to more than {MAX_NODES:,} values")
-        return self._count <= MAX_NODES
-
-    def _enters(self, node: Any, path: Path) -> bool:
-        if not self._admits(_mark(node), path):
+            self._note(_mark(node), path, f"aliases unfold to more than {MAX_NODES:,} values")
+        if self._count > MAX_NODES:
             return False
         if id(node) in self._open:
             self._note(_mark(node), path, "an alias `*` leads back to itself")

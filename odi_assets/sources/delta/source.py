@@ -36,6 +36,14 @@ class DeltaTableSource(Source):
     def identity(self) -> Identity:
         return self._snapshot().identity
 
+    @property
+    def uri(self) -> str:
+        return self.location.uri
+
+    @property
+    def watchable(self) -> bool:
+        return isinstance(self.increment, VersionIncrement)
+
     def snapshot(self) -> TableSnapshot:
         found = self._snapshot()
         if found.handle.exists:

@@ -53,6 +53,14 @@ class LandingFiles(Source):
     def identity(self) -> Identity:
         return Identity("files", self.path, self.cursor or "file")
 
+    @property
+    def uri(self) -> str:
+        return self.base.child(self.path).uri
+
+    @property
+    def watchable(self) -> bool:
+        return isinstance(self.increment, FilesIncrement)
+
     def snapshot(self) -> FilesSnapshot:
         listed = list_files(self.base, self.path)
         if not listed:
