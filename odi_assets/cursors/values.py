@@ -28,10 +28,10 @@ class _Instant(NamedTuple):
 def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
     """How the cursor column ``name`` moved.
 
-    Numbers are compared as numbers, without rounding. Two dates, two timestamps with a zone, or two without one are
-    compared as instants, to any fraction of a second. Other texts are compared by code point; but two integers of
-    which the numeric order is another one cannot be compared, because the document does not name the column's type. A
-    null is a cursor without a value yet, before every value.
+    Numbers are compared as numbers, without rounding. Two dates, two timestamps with a zone or two timestamps without
+    one are compared as instants, to any fraction of a second. Other texts are compared by code point. If both are
+    integers and their numeric order is another one, they cannot be compared, because the document does not name the
+    column's type. A null is a cursor without a value yet, before every value.
     """
     what = f"{name} {_shown(old)} → {_shown(new)}"
     if old is None or new is None:

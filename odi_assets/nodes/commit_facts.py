@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -104,45 +104,30 @@ class CommitFacts:
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""
-        updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
-        found: dict[str, Any] = {
-            "node": self.node,
-            "run_id": self.run_id,
-            "attempt": self.attempt,
-            "mode": self.mode,
-            "increment": self.increment,
-            "code_version": self.code_version,
-            "positions": self.positions,
-            "inputs": self.inputs,
+        found = {
+            **vars(self),
             "bounds": list(self.bounds) if self.bounds else None,
             "hwm": self.hwm.to_json() if self.hwm else None,
-            "before_first_run": self.before_first_run,
             "partial": self.partial or None,
         }
         known = {name: value for name, value in found.items() if value is not None}
-        return {**known, "state_revision": self.state_revision, "state_updated_at": updated_at}
+        updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
+        return {**known, "state_updated_at": updated_at}
 
     @classmethod
     def of(cls, stamp: CommittedStamp) -> CommitFacts:
         """The facts of a commit of ours, read from the log; commits of older versions are understood too."""
         facts = stamp.facts
         updated_at, bounds, rewound_to = facts.get("state_updated_at"), facts.get("bounds"), facts.get("rewound_to")
-        return cls(
-            node=str(facts.get("node") or ""),
-            run_id=facts.get("run_id"),
-            attempt=int(facts["attempt"]) if facts.get("attempt") else None,
-            mode=facts.get("mode"),
-            increment=facts.get("increment"),
-            code_version=facts.get("code_version"),
-            positions=facts.get("positions"),
-            state_revision=int(facts.get("state_revision") or 0),
-            state_updated_at=datetime.fromisoformat(updated_at) if updated_at else None,
-            inputs=facts.get("inputs"),
-            partial=bool(facts.get("partial")),
-            bounds=(str(bounds[0]), str(bounds[1])) if bounds else None,
-            hwm=CommittedHwm.from_json(facts["hwm"]) if facts.get("hwm") else None,
-            before_first_run=facts.get("before_first_run"),
-            rewound_to=None if rewound_to is None else int(rewound_to),
-            rows_written=facts.get("rows_written"),
-            rows_updated=facts.get("rows_updated"),
-        )
+        as_they_are = {item.name: facts.get(item.name) for item in fields(cls)}
+        typed: dict[str, Any] = {
+            "node": str(facts.get("node") or ""),
+            "attempt": int(facts["attempt"]) if facts.get("attempt") else None,
+            "state_revision": int(facts.get("state_revision") or 0),
+            "state_updated_at": datetime.fromisoformat(updated_at) if updated_at else None,
+            "partial": bool(facts.get("partial")),
+            "bounds": (str(bounds[0]), str(bounds[1])) if bounds else None,
+            "hwm": CommittedHwm.from_json(facts["hwm"]) if facts.get("hwm") else None,
+            "rewound_to": None if rewound_to is None else int(rewound_to),
+        }
+        return cls(**{**as_they_are, **typed})

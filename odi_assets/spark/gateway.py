@@ -1,4 +1,4 @@
-"""Starts the JVM of a classic session so that its terminal output is what a reader needs and no more."""
+"""Starts the JVM of a classic session, without the terminal output that a user does not need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNK = 65536
 
 
 def debugging() -> bool:
-    """Whether :data:`DEBUG_VARIABLE` asks for everything that there is to see."""
+    """Whether :data:`DEBUG_VARIABLE` asks for all output."""
     return os.environ.get(DEBUG_VARIABLE, "").lower() not in {"", "0", "false", "no"}
 
 
@@ -46,10 +46,9 @@ def quiet_query_errors() -> None:
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:
-    """Start a Spark context with ``conf`` in a JVM of our own making; does nothing if this process has a JVM already.
+    """Start a JVM, and a Spark context with ``conf`` in it; do nothing if this process has a JVM already.
 
-    The JVM's first line, a warning that Spark itself provokes and nobody can heed, is dropped; all after it reaches
-    stderr as it was written.
+    The JVM's first line, a warning that Spark itself causes, is dropped; everything else goes to stderr as it is.
 
     Raises:
         Exception: whatever PySpark raises when the JVM or the context does not start.
@@ -88,7 +87,7 @@ def _forward(source: int) -> None:
         pending = rest if _INCUBATOR in first else head
         alive = True
         while pending or (pending := stream.read(_CHUNK)):
-            # Draining goes on when our stderr is closed: a full pipe would stop the JVM.
+            # Reading goes on when our stderr is closed: a full pipe would stop the JVM.
             alive = alive and _written(pending)
             pending = b""
 
@@ -96,7 +95,7 @@ def _forward(source: int) -> None:
 def _written(data: bytes) -> bool:
     try:
         while data:
-            # By descriptor, not sys.stderr: its lock may be held for ever when the interpreter ends.
+            # By descriptor: the lock of sys.stderr may be held for ever when the interpreter ends.
             data = data[os.write(2, data) :]
     except OSError:
         return False

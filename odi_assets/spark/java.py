@@ -1,4 +1,4 @@
-"""Finds the Java that Spark will start, and says in one message what to do when there is none or one too old.
+"""Finds the Java that Spark will start. If there is none, or it is too old, one message says what to do.
 
 ``python -m odi_assets.spark.java`` checks and exits 0 or 1.
 """
@@ -26,26 +26,16 @@ _GET_JAVA = (
 )
 
 
-def find_java() -> Path | None:
-    """The ``java`` that Spark's launcher takes: ``$JAVA_HOME/bin/java`` if JAVA_HOME is set, else the one on PATH."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        candidate = Path(home) / "bin" / "java"
-        return candidate if candidate.exists() else None
-    found = shutil.which("java")
-    return Path(found) if found else None
-
-
-def java_version(java: Path) -> str:
+def java_version(java: str) -> str:
     """The version ``java -version`` reports, such as ``17.0.15`` or ``1.8.0_402``.
 
     Raises:
         JavaError: the program cannot be run or prints no version.
     """
     try:
-        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaError(f"{java} cannot be run: {error}", fix=_GET_JAVA, java=str(java)) from error
+        raise JavaError(f"{java} cannot be run: {error}", fix=_GET_JAVA, java=java) from error
     # The JVM prints its version on stderr; options picked up from the environment may come first.
     match = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
     if not match:
@@ -60,14 +50,14 @@ def major_version(version: str) -> int:
 
 
 def require_java() -> str:
-    """The version of the Java that Spark will start.
+    """The version of the Java that Spark will start: ``$JAVA_HOME/bin/java`` if JAVA_HOME is set, else that on PATH.
 
     Raises:
         JavaError: none was found, or it is older than :data:`MINIMUM_JAVA`.
     """
-    java = find_java()
-    if java is None:
-        home = os.environ.get("JAVA_HOME")
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
         where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on PATH"
         raise JavaError(f"Spark needs Java {MINIMUM_JAVA} or later, and none was found: {where}.", fix=_GET_JAVA)
     version = java_version(java)

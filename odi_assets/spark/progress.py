@@ -1,4 +1,4 @@
-"""What Spark is working on right now, for progress displays: classic sessions and Spark Connect alike."""
+"""The stages that Spark is running now, for progress displays; of classic sessions and of Spark Connect."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _lock = threading.Lock()
 
 
 def watch_remote(spark: SparkSession) -> None:
-    """Keep count of the stages that a Spark Connect session reports while it waits for results."""
+    """Note the stages that a Spark Connect session reports while it waits for results."""
     session: Any = spark
     session.registerProgressHandler(_on_progress)
 
 
 def running_stages() -> Stages | None:
-    """The stages of this process's sessions; None while Spark does nothing, or was not started."""
+    """The running stages of this process's sessions; None if there are none, or Spark was not started."""
     return _remote_stages() or _classic_stages()
 
 
@@ -49,7 +49,7 @@ def _classic_stages() -> Stages | None:
         tracker = context.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     except (Py4JError, AttributeError, OSError):
-        # The session was stopped between the question and its answer; nothing runs then.
+        # The session was stopped meanwhile, so nothing runs.
         return None
     return _sum((info.numCompletedTasks, info.numTasks) for info in infos if info is not None)
 

@@ -1,4 +1,4 @@
-"""Spark sessions as this project needs them: in UTC, and stopped only by whoever started them."""
+"""Spark sessions with the settings that our tables need. Whoever starts a session stops it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
 from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, debugging, quiet_conf, quiet_query_errors, start_jvm
 from odi_assets.spark.java import require_java
-from odi_assets.spark.progress import watch_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +21,8 @@ REQUIRED_CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # INT96, the default, carries no minimum and maximum in the footer.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Filters are pushed down to files as java.sql.Date and Timestamp otherwise, whose calendar has no 5 to 14 October
-    # 1582: files with such days are left out.
+    # Else filters are pushed down to files as java.sql.Date and Timestamp, whose calendar has no 5 to 14 October 1582:
+    # files with such days would be left out.
     "spark.sql.datetime.java8API.enabled": "true",
 }
 """Settings without which a table or a checkpoint is read or written wrongly; a project cannot override them."""
@@ -38,11 +37,11 @@ DEFAULT_CONF: Mapping[str, str] = {
 """Settings of a classic session; ``spark.conf`` of the project file overrides each."""
 
 LOCAL_CONF: Mapping[str, str] = {
-    # The driver and its executors of a local master share a machine; no name look-up, no listening on other networks.
+    # With a local master, the driver and its executors share a machine: no name look-up, no other networks.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""Further settings of a local master only: the executors of a cluster could not reach a driver that listens so."""
+"""More settings for a local master only: executors of a cluster could not reach such a driver."""
 
 LOCAL_MASTER = "local[*]"
 _PACKAGES = "spark.jars.packages"
@@ -88,7 +87,7 @@ def _active_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    # A session whose JVM was stopped by its owner stays "active"; asking it for its version tells.
+    # A session stays "active" after its owner stopped its JVM.
     if active is not None and _is_stopped(active):
         return None
     return active
@@ -145,7 +144,7 @@ def classic_defaults(master: str) -> dict[str, str]:
 
 
 def _log_level() -> dict[str, str]:
-    # Set at run time too: the JVM of an earlier session keeps the level that it was started with.
+    # Also set at run time: a JVM keeps the level that it was started with.
     if debugging():
         return {}
     return {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
@@ -153,6 +152,8 @@ def _log_level() -> dict[str, str]:
 
 def _connect(config: SparkConfig, app_name: str) -> SparkSession:
     from pyspark.sql import SparkSession
+
+    from odi_assets.spark.progress import watch_remote
 
     builder: Any = SparkSession.builder.appName(app_name)
     try:

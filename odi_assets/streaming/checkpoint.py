@@ -81,7 +81,7 @@ class Checkpoint:
 
     @property
     def in_flight(self) -> Batch | None:
-        """The batch that was planned and did not finish: it runs now, or a restart will run it. None: there is none."""
+        """The batch that was planned and did not finish: it runs now, or a restart will run it. None if none."""
         newest = self.batches[-1] if self.batches else None
         return newest if newest and not newest.committed else None
 

@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import Stamp
-from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import StateConflictError, TableError
+from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
+from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.hwm_of_version import hwm_of_version
-from odi_assets.nodes.recovery.rewind_downstream import all_downstream, last_unaffected
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
 from odi_assets.sources.marks import hwm_text
@@ -117,7 +117,7 @@ def plan_rewind(
     else:
         rewinds.append(_rewind(project, state, key, handle, version))
     reached = {key: version}
-    for below in all_downstream(project, key) if cascade else ():
+    for below in _all_downstream(project, key) if cascade else ():
         _follow(project, state, below, reached, rewinds, left)
     return RewindPlan(tuple(reversed(rewinds)), left)
 
@@ -136,7 +136,7 @@ def _follow(
         left[key] = "has no table"
         return
     limits = {str(above): version for above, version in reached.items() if above in project.graph.upstream(key)}
-    version = last_unaffected(handle, key, limits)
+    version = _last_unaffected(handle, key, limits)
     if version == handle.version:
         left[key] = "read nothing of what is undone"
     elif version is None:
@@ -175,11 +175,104 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         handle,
         before,
         state.get_entry(node.state_key, deleted=True),
-        hwm_of_version(node, state, before),
+        _hwm_of_version(node, state, before),
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
     )
+
+
+def _last_unaffected(handle: TableHandle, key: NodeKey, limits: Mapping[str, int]) -> int | None:
+    """The newest version that holds nothing read from a version of an input beyond its limit; None: there is none.
+
+    Args:
+        limits: by upstream node, the version its table goes back to.
+    """
+    affected: dict[int, bool] = {}
+    now = False
+    newest: int | None = None
+    for stamp in reversed(list(handle.stamps())):
+        if stamp.app_id not in app_ids(key):
+            # Compaction changes no row.
+            continue
+        if not now and affected:
+            newest = stamp.version - 1
+        now = _is_affected(stamp, limits, now, affected)
+        affected[stamp.version] = now
+    return handle.version if affected and not now else newest
+
+
+def _is_affected(stamp: CommittedStamp, limits: Mapping[str, int], before: bool, affected: Mapping[int, bool]) -> bool:
+    facts = CommitFacts.of(stamp)
+    if facts.rewound_to is not None:
+        earlier = [affected[version] for version in sorted(affected) if version <= facts.rewound_to]
+        return earlier[-1] if earlier else False
+    read = facts.inputs
+    beyond = read is None or any(int(read.get(name, -1)) > limit for name, limit in limits.items())
+    return beyond or (before and facts.mode != WriteMode.OVERWRITE)
+
+
+def _all_downstream(project: Project, key: NodeKey) -> list[NodeKey]:
+    """Every node that reads from ``key``, directly or not, in the order they run."""
+    reached = {key}
+    for candidate in project.graph.order():
+        if reached.intersection(project.graph.upstream(candidate)):
+            reached.add(candidate)
+    return [candidate for candidate in project.graph.order() if candidate in reached and candidate != key]
+
+
+def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> CommittedHwm | None:
+    """The HWM that belongs to the rows of ``handle``, a version of the node's table. None: that version had no HWM.
+
+    Raises:
+        StateError: neither the table's log nor state goes back that far.
+    """
+    if not node.following:
+        return None
+    stamp = handle.last_stamp(app_id(node.key), carrying="hwm")
+    change = None if stamp is None else rows_removed_since(stamp.version, handle)
+    if change is not None:
+        return _after_change(node, state, handle, change)
+    if stamp is not None:
+        return CommitFacts.of(stamp).hwm
+    version = int(handle.version or 0)
+    known = _known_of(node, state, range(version + 1))
+    if known is not None:
+        return known
+    if any(commit.version == 0 for commit in handle.commits()):
+        return None
+    raise StateError(
+        f"{node}: which HWM belongs to version {version} is not known any more: the log was cleaned since",
+        fix=f"choose a later version (odi state rewind {node} --list), or rebuild the table with odi run "
+        f"{node.command} --full-refresh",
+        node=str(node),
+        version=version,
+    )
+
+
+def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: ForeignChange) -> CommittedHwm | None:
+    """The HWM after somebody else changed the table: that of an accepted version, or of the version they restored."""
+    version = int(handle.version or 0)
+    accepted = _known_of(node, state, range(change.commit.version, version + 1))
+    if accepted is not None:
+        return accepted
+    restored = restored_version(change.commit.operation, change.commit.parameters)
+    if restored is not None:
+        return _hwm_of_version(node, state, TableHandle.open(handle.location, restored))
+    raise StateError(
+        f"{node}: no HWM belongs to version {version}: the table was {change}",
+        fix=f"choose a version before that (odi state rewind {node} --list)",
+        node=str(node),
+        version=version,
+    )
+
+
+def _known_of(node: Node, state: StateBackend, versions: range) -> CommittedHwm | None:
+    """The newest HWM in state that was written for one of ``versions`` of the node's table."""
+    for entry in state.history(node.state_key):
+        if entry.target_commit in versions and not entry.deleted:
+            return CommittedHwm.of(entry.value)
+    return None
 
 
 def apply_rewind(project: Project, state: StateBackend, plan: RewindPlan) -> list[tuple[Rewind, int]]:
