@@ -5,11 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,7 +25,7 @@ WRITE_FOLDER = "odi_write"
 
 It looks like a partition so that Spark finds the real partition columns below it; it is never a column of a table.
 """
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 INDEXED_COLUMNS = 32
 """Columns that get minimum and maximum, as Delta's own ``delta.dataSkippingNumIndexedCols`` has it."""
 
@@ -55,37 +54,46 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
     """The non-empty Parquet files below ``folder`` of the table, their footers read in parallel.
 
     ``always_index`` names columns that get statistics however far to the right they stand (keys, cursors).
+
+    Raises:
+        TableError: a file is not a whole Parquet file.
     """
-    listed = list(_local_files(table.local_path, folder) if table.is_local else _stored_files(table, folder))
-    keep = frozenset(always_index)
-    with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
-        files = list(pool.map(lambda file: _with_footer(table, folder, file, keep), listed))
-    return [file for file in files if file.rows > 0]
-
-
-def _stored_files(table: Location, folder: str) -> Iterator[tuple[str, int, int]]:
-    """Path, size and time of change in milliseconds of each Parquet file."""
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
-    for path, info in filesystem.find(root, detail=True).items():
-        relative = path[len(root.rstrip("/")) + 1 :]
-        if path.endswith(".parquet") and not _is_hidden(relative):
-            modified = info.get("last_modified") or info.get("LastModified") or info.get("mtime")
-            stamp = modified.timestamp() if isinstance(modified, dt.datetime) else dt.datetime.now(dt.UTC).timestamp()
-            yield f"{folder}/{relative}", int(info["size"]), int(stamp * 1000)
-
-
-def _local_files(table: Path, folder: str) -> Iterator[tuple[str, int, int]]:
-    root = table / folder
-    for path in sorted(root.rglob("*")) if root.exists() else ():
-        inside = path.relative_to(root).as_posix()
-        if _is_hidden(inside.rpartition("/")[0]):
-            continue
-        if path.name.endswith(".crc"):
+    keep, listed = frozenset(always_index), []
+    for path, info in sorted(filesystem.find(root, detail=True).items()):
+        inside = path[len(root.rstrip("/")) + 1 :]
+        if path.endswith(".crc") and not _is_hidden(inside.rpartition("/")[0]):
             # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
-            path.unlink(missing_ok=True)
-        elif path.suffix == ".parquet" and not _is_hidden(inside):
-            status = path.stat()
-            yield path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000
+            filesystem.rm_file(path)
+        elif path.endswith(".parquet") and not _is_hidden(inside):
+            listed.append((inside, path, info))
+
+    def read(file: tuple[str, str, dict[str, Any]]) -> WrittenFile:
+        inside, path, info = file
+        try:
+            with filesystem.open(path, "rb") as stream:
+                footer = pq.read_metadata(stream)
+        except pa.ArrowInvalid as error:
+            raise TableError(
+                f"{folder}/{inside}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
+                fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
+                uri=table.uri,
+                path=f"{folder}/{inside}",
+            ) from error
+        statistics = footer_statistics(footer, keep)
+        changed = _changed_ms(info)
+        return WrittenFile(
+            f"{folder}/{inside}", int(info["size"]), changed, footer.num_rows, _partition_of(inside), statistics
+        )
+
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
+        return [file for file in pool.map(read, listed) if file.rows > 0]
+
+
+def _changed_ms(info: Mapping[str, Any]) -> int:
+    """When a file was changed last, in milliseconds; each of fsspec's file systems says it in its own way."""
+    changed = info.get("last_modified") or info.get("LastModified") or info.get("mtime") or dt.datetime.now(dt.UTC)
+    return int((changed.timestamp() if isinstance(changed, dt.datetime) else changed) * 1000)
 
 
 def _is_hidden(path: str) -> bool:
@@ -94,33 +102,10 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
-def _with_footer(table: Location, folder: str, file: tuple[str, int, int], keep: frozenset[str]) -> WrittenFile:
-    path, size, modified_ms = file
-    try:
-        if table.is_local:
-            footer = pq.read_metadata(table.local_path / path)
-        else:
-            with fsspec.open(table.child(path).uri, "rb", **table.fsspec_options) as stream:
-                footer = pq.read_metadata(stream)
-    except pa.ArrowInvalid as error:
-        raise TableError(
-            f"{path}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
-            fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
-            uri=table.uri,
-            path=path,
-        ) from error
-    partition = partition_of(path.removeprefix(folder + "/"))
-    return WrittenFile(path, size, modified_ms, footer.num_rows, partition, footer_statistics(footer, keep))
-
-
-def partition_of(path: str) -> dict[str, str | None]:
+def _partition_of(path: str) -> dict[str, str | None]:
     """Partition values of a Hive-style path, unescaped: ``{"day": "2013-01-01"}`` for ``day=2013-01-01/x.parquet``."""
-    values: dict[str, str | None] = {}
-    for part in path.split("/")[:-1]:
-        name, sign, value = part.partition("=")
-        if sign:
-            values[unquote(name)] = None if value == HIVE_NULL else unquote(value)
-    return values
+    named = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
+    return {unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in named}
 
 
 def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(), first: int = INDEXED_COLUMNS) -> str:
@@ -154,25 +139,19 @@ def _column_statistics(
     high: dict[str, Any],
     nulls: dict[str, Any],
 ) -> None:
-    groups = [footer.row_group(g).column(index).statistics for g in range(footer.num_row_groups)]
-    counts = [s.null_count if s is not None and s.has_null_count else None for s in groups]
-    if None in counts:
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    found = [group.column(index).statistics for group in groups]
+    if any(statistics is None or not statistics.has_null_count for statistics in found):
         return
-    null_count = sum(count for count in counts if count is not None)
+    null_count = sum(statistics.null_count for statistics in found)
     _put(nulls, path, null_count)
-    if null_count == footer.num_rows:
-        return
     # A row group that holds only NULLs has no bounds and narrows nothing.
-    bounded = [
-        s
-        for s, group in zip(groups, range(footer.num_row_groups), strict=True)
-        if s.null_count < footer.row_group(group).num_rows
-    ]
-    if not all(s.has_min_max for s in bounded):
+    bounded = [s for s, group in zip(found, groups, strict=True) if s.null_count < group.num_rows]
+    if not bounded or not all(statistics.has_min_max for statistics in bounded):
         return
     try:
-        least = _json_bound(min(s.min for s in bounded))
-        most = _json_bound(max(s.max for s in bounded))
+        least = _json_bound(min(statistics.min for statistics in bounded))
+        most = _json_bound(max(statistics.max for statistics in bounded))
     except OverflowError:
         # A time beyond the years of Python.
         return

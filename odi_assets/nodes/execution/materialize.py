@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.commit import Stamp
+from odi_assets.delta.retry import raced
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.execution.resolve import resolve
@@ -27,7 +26,6 @@ from odi_assets.tables.engine import TableEngine, WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TRIES = 8
 _log = logging.getLogger(__name__)
 
 
@@ -98,26 +96,27 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
         SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
     """
-    for wait in _waits():
-        if isinstance(computed, NoRows):
-            return no_data(computed.plan, state, run)
-        try:
-            return _commit_once(computed, state, run, engine or EmbeddedEngine())
-        except TableConflictError as conflict:
-            if wait is None:
-                raise
-            plan = computed.plan
-            _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
-            time.sleep(wait)
-            again = plan_node(plan.node.project, state, plan.key, plan.request)
-            computed = compute(again, computed.df.sparkSession)
-    raise AssertionError("the last wait is None")
+    engine = engine or EmbeddedEngine()
+    if isinstance(computed, NoRows):
+        return no_data(computed.plan, state, run)
+    try:
+        return _commit_once(computed, state, run, engine)
+    except TableConflictError as conflict:
+        plan, spark = computed.plan, computed.df.sparkSession
+        _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
+    return raced(
+        lambda: _commit_anew(plan, spark, state, run, engine),
+        lost=lambda error: isinstance(error, TableConflictError),
+    )
 
 
-def _waits() -> Iterator[float | None]:
-    """Seconds before each new try of a write that met a conflict; None once it has been tried often enough."""
-    yield from (random.uniform(0, 0.1 * 2**number) for number in range(_TRIES - 1))
-    yield None
+def _commit_anew(
+    plan: NodePlan, spark: SparkSession, state: StateBackend, run: RunInfo, engine: TableEngine
+) -> NodeResult:
+    computed = compute(plan_node(plan.node.project, state, plan.key, plan.request), spark)
+    if isinstance(computed, NoRows):
+        return no_data(computed.plan, state, run)
+    return _commit_once(computed, state, run, engine)
 
 
 def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import dagster as dg
 
-from odi_assets.util.process import is_gone, own_process
+from odi_assets.util.process import is_gone, process_name
 
 IN_FLIGHT = [
     dg.DagsterRunStatus.QUEUED,
@@ -25,7 +25,7 @@ PROCESS_TAG = "odi/process"
 
 def stamp_process(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Note in the run which process it runs in."""
-    instance.add_run_tags(run.run_id, {PROCESS_TAG: own_process()})
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name()})
 
 
 def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
