@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
+from odi_assets.state.values import decode, encode
 
 NO_TABLE = -1
 """The ``target_commit`` of an HWM that was accepted without a table: its rows are not expected anywhere."""
@@ -139,13 +139,13 @@ class RunRecord:
             "timestamp": ended,
             "date": ended.date(),
             "started_at": self.started_at and self.started_at.astimezone(UTC),
-            **{name: None if same[name] is None else values.encode(same[name]).json for name in _HWMS},
+            **{name: None if same[name] is None else encode(same[name]).json for name in _HWMS},
         }
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> RunRecord:
         """The record of a row; columns that Odibi does not write may be missing or null."""
-        metrics = values.decode(row.get("metrics_json"), None)
+        metrics = decode(row.get("metrics_json"), None)
         found = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
         never = datetime.min.replace(tzinfo=UTC)
         required = {"run_id": "", "pipeline_name": "", "node_name": "", "duration_ms": 0, "timestamp": never}
@@ -157,7 +157,7 @@ class RunRecord:
                 **found,
                 "status": RunStatus.parse(row.get("status")),
                 "metrics": metrics if isinstance(metrics, dict) else {},
-                **{name: values.decode(row.get(name), None) for name in _HWMS},
+                **{name: decode(row.get(name), None) for name in _HWMS},
             }
         )
 

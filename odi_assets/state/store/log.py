@@ -134,6 +134,8 @@ def remove_before(handle: TableHandle, version: int) -> int:
 class StoreTable(SystemTable):
     """The table of a state store; another table in its place is refused, not adopted."""
 
+    compacts = False
+
     def open(self) -> TableHandle | None:
         handle = super().open()
         if handle is not None and not set(COLUMNS.kinds) <= set(handle.columns):
@@ -247,7 +249,7 @@ class VersionLog:
         header = {**asdict(commit), "key": None, "value": None}
         nothing = dict.fromkeys(COLUMNS.kinds)
         changes = ({**nothing, "version": batch.version, "key": k, "value": v} for k, v in sorted(rows.items()))
-        return self.table.append(
+        return self.table.append_rows(
             handle,
             COLUMNS.to_arrow(by_column([header, *changes])),
             [Transaction(_FENCE, batch.version)],

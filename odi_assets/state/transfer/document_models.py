@@ -20,8 +20,8 @@ from pydantic import (
 from pydantic import ValidationInfo as Info
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
 from odi_assets.state.records import HwmEntry, RunRecord, RunStatus, check_environment, check_key
+from odi_assets.state.values import from_json
 
 FORMAT = "odi-state"
 VERSION = 1
@@ -60,7 +60,7 @@ class Revision(Part):
                 raise ValueError("a deleted revision has no value: it must be null")
             return None
         try:
-            return values.from_json(data, info.data.get("value_type"))
+            return from_json(data, info.data.get("value_type"))
         except StateError as error:
             raise ValueError(error.message) from None
 

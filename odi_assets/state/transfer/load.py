@@ -13,11 +13,11 @@ from enum import StrEnum
 from typing import Any
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.monotonic import check_monotonic
 from odi_assets.state.records import HwmEntry, Move, RunRecord
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.state.values import encode
 
 
 class Effect(StrEnum):
@@ -181,7 +181,7 @@ def _effect(before: HwmEntry | None, after: HwmEntry) -> Effect:
 
 def _content(entry: HwmEntry) -> tuple[Any, ...]:
     # Odibi's values have no type: the same JSON is then the same value, whatever the type beside it.
-    encoded = values.encode(entry.value)
+    encoded = encode(entry.value)
     return entry.deleted, encoded.json, None if entry.deleted else entry.value_type
 
 
@@ -189,7 +189,7 @@ def _lies_before(before: HwmEntry, after: HwmEntry) -> bool:
     if before.deleted or after.deleted:
         return False
     try:
-        check_monotonic(before, after.value, after.value_type or values.encode(after.value).type)
+        check_monotonic(before, after.value, after.value_type or encode(after.value).type)
     except StateError:
         return True
     return False
