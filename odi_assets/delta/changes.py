@@ -100,16 +100,9 @@ def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChang
     return found
 
 
-def table_position(handle: TableHandle) -> dict[str, Any]:
-    """Where a table stands: its id and its version; of one that does not exist, that it does not."""
-    if not handle.exists:
-        return {"version": None}
-    return {"table_id": handle.table_id, "version": handle.version}
-
-
 def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:
     """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
-    now = table_position(handle)
+    now = handle.position
     if then == now:
         return None
     if then is None or "version" not in then:

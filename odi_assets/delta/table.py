@@ -129,6 +129,11 @@ class TableHandle:
         """The id Delta gave the table at its creation; a table dropped and made again has another."""
         return str(self.table.metadata().id)
 
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the table stands, as runs record it: its id and its version; or that it does not exist."""
+        return {"table_id": self.table_id, "version": self.version} if self.exists else {"version": None}
+
     @cached_property
     def schema_json(self) -> str:
         """The schema in Delta's JSON form, which is also Spark's."""

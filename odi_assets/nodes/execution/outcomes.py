@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.changes import changes, table_position
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -66,7 +65,7 @@ def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
         hwm_before=plan.hwm_before,
         hwm_after=hwm,
         table_version=plan.target.version,
-        metrics={"inputs": plan.inputs, "target": table_position(plan.target)},
+        metrics={"inputs": plan.inputs, "target": plan.target.position},
     )
 
 
@@ -78,6 +77,8 @@ def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp
 
 def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) -> NodeResult:
     """The ``result`` of a node that is tried again and has nothing to do, because an earlier attempt did commit."""
+    from odi_assets.delta.changes import changes
+
     column, facts = _partition_column(plan), CommitFacts.of(stamp)
     touched = [p for one in changes(plan.target, stamp.version - 1, stamp.version).commits for p in one.partitions]
     standing = plan.start.standing
