@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -59,8 +60,10 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
         TableError: a file is not a whole Parquet file.
     """
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
-    keep, listed = frozenset(always_index), []
-    for path, info in sorted(filesystem.find(root, detail=True).items()):
+    keep, now, listed = frozenset(always_index), int(time.time() * 1000), []
+    # Asked to list, fsspec passes over folders of this machine that it cannot read: their rows would be missing.
+    strictly = {"on_error": "raise"} if table.is_local else {}
+    for path, info in sorted(filesystem.find(root, detail=True, **strictly).items()):
         inside = path[len(root.rstrip("/")) + 1 :]
         if path.endswith(".crc") and not _is_hidden(inside.rpartition("/")[0]):
             # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
@@ -80,20 +83,11 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
                 uri=table.uri,
                 path=f"{folder}/{inside}",
             ) from error
-        statistics = footer_statistics(footer, keep)
-        changed = _changed_ms(info)
-        return WrittenFile(
-            f"{folder}/{inside}", int(info["size"]), changed, footer.num_rows, _partition_of(inside), statistics
-        )
+        size, statistics = int(info["size"]), footer_statistics(footer, keep)
+        return WrittenFile(f"{folder}/{inside}", size, now, footer.num_rows, _partition_of(inside), statistics)
 
     with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
         return [file for file in pool.map(read, listed) if file.rows > 0]
-
-
-def _changed_ms(info: Mapping[str, Any]) -> int:
-    """When a file was changed last, in milliseconds; each of fsspec's file systems says it in its own way."""
-    changed = info.get("last_modified") or info.get("LastModified") or info.get("mtime") or dt.datetime.now(dt.UTC)
-    return int((changed.timestamp() if isinstance(changed, dt.datetime) else changed) * 1000)
 
 
 def _is_hidden(path: str) -> bool:
@@ -114,9 +108,9 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
     The ``first`` columns have them, and those that ``keep`` names. A bound is left out where it could be wrong: NaN,
     long strings, decimals that a float cannot hold, repeated values.
     """
+    nulls: dict[str, Any] = {}
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
-    nulls: dict[str, Any] = {}
     indexed = 0
     for index in range(footer.num_columns):
         column = footer.schema.column(index)
@@ -127,43 +121,32 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
         indexed += 1
         if indexed > first and path[0] not in keep:
             continue
-        _column_statistics(footer, index, path, low, high, nulls)
+        for tree, value in zip((nulls, low, high), _column_statistics(footer, index), strict=True):
+            if value is not None:
+                for part in path[:-1]:
+                    tree = tree.setdefault(part, {})
+                tree[path[-1]] = value
     return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
 
 
-def _column_statistics(
-    footer: pq.FileMetaData,
-    index: int,
-    path: tuple[str, ...],
-    low: dict[str, Any],
-    high: dict[str, Any],
-    nulls: dict[str, Any],
-) -> None:
+def _column_statistics(footer: pq.FileMetaData, index: int) -> tuple[int | None, Any, Any]:
+    """How many NULLs a column has, its least and its greatest value; None for what is not known for sure."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     found = [group.column(index).statistics for group in groups]
     if any(statistics is None or not statistics.has_null_count for statistics in found):
-        return
-    null_count = sum(statistics.null_count for statistics in found)
-    _put(nulls, path, null_count)
+        return None, None, None
+    nulls = sum(statistics.null_count for statistics in found)
     # A row group that holds only NULLs has no bounds and narrows nothing.
     bounded = [s for s, group in zip(found, groups, strict=True) if s.null_count < group.num_rows]
     if not bounded or not all(statistics.has_min_max for statistics in bounded):
-        return
+        return nulls, None, None
     try:
         least = _json_bound(min(statistics.min for statistics in bounded))
         most = _json_bound(max(statistics.max for statistics in bounded))
     except OverflowError:
         # A time beyond the years of Python.
-        return
-    if least is not None and most is not None:
-        _put(low, path, least)
-        _put(high, path, most)
-
-
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    for part in path[:-1]:
-        tree = tree.setdefault(part, {})
-    tree[path[-1]] = value
+        return nulls, None, None
+    return (nulls, None, None) if least is None or most is None else (nulls, least, most)
 
 
 def _json_bound(value: Any) -> Any:

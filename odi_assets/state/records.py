@@ -134,7 +134,7 @@ class RunRecord:
         return {
             **same,
             "status": RunStatus(self.status).value,
-            "metrics_json": json.dumps(plain(dict(self.metrics)), ensure_ascii=False),
+            "metrics_json": json.dumps(dict(self.metrics), default=str, ensure_ascii=False),
             "environment": environment,
             "timestamp": ended,
             "date": ended.date(),

@@ -24,8 +24,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import replace_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
-from odi_assets.state.delta.columns import Columns, by_column
-from odi_assets.state.delta.table import SystemTable
+from odi_assets.state.delta.table import Columns, SystemTable, by_column
 from odi_assets.state.store.contents import Contents, Draft, apply, digest
 
 COLUMNS = Columns(

@@ -43,7 +43,7 @@ from odi_assets.errors import StateError
 
 _MAX_DEPTH = 64
 # Types that JSON alone brings back.
-_KEPT_BY_JSON = frozenset({"null", "bool", "int", "float", "str", "list", "dict"})
+_KEPT_BY_JSON = ("null", "bool", "int", "float", "str", "list", "dict")
 _PLAIN_INT = 2**63
 _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _ESCAPED = json.JSONEncoder(allow_nan=False)
