@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -156,27 +156,27 @@ def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str,
             moved.append(action["add"])
         elif action.get("remove", {}).get("dataChange", False):
             removes.append(action["remove"])
-    files = tuple(_file(add, kinds) for add in adds)
-    partitions = _partitions([*adds, *removes], kinds)
-    ours = info.get(METADATA_KEY) or {}
-    declared = ours.get("changes")
-    restored = restored_version(str(info.get("operation")), info.get("operationParameters") or {})
     if not adds and not removes:
         return CommitChange(version, "none")
-    if declared in {"rows", "partitions", "table"}:
-        return CommitChange(
-            version,
-            declared,
-            files,
-            partitions,
-            keys=tuple(ours.get("keys") or ()),
-            updated=int(ours.get("rows_updated") or 0),
-            deleted=int(ours.get("rows_deleted") or 0),
-            moved=tuple(_file(add, kinds) for add in moved),
-            removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
-            restored=restored,
-        )
-    return CommitChange(version, "table" if removes else "rows", files, partitions, restored=restored)
+    ours = info.get(METADATA_KEY) or {}
+    change = CommitChange(
+        version,
+        "table" if removes else "rows",
+        tuple(_file(add, kinds) for add in adds),
+        _partitions([*adds, *removes], kinds),
+        restored=restored_version(str(info.get("operation")), info.get("operationParameters") or {}),
+    )
+    if ours.get("changes") not in {"rows", "partitions", "table"}:
+        return change
+    return replace(
+        change,
+        kind=ours["changes"],
+        keys=tuple(ours.get("keys") or ()),
+        updated=int(ours.get("rows_updated") or 0),
+        deleted=int(ours.get("rows_deleted") or 0),
+        moved=tuple(_file(add, kinds) for add in moved),
+        removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
+    )
 
 
 def _partition(action: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, str | None]:

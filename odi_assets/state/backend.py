@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,7 +24,7 @@ from odi_assets.state.records import (
     pipeline_data,
     records_of,
 )
-from odi_assets.state.values import encode
+from odi_assets.state.values import Encoded, encode
 
 HISTORY_KEPT = 20
 """How many revisions of a key a backend keeps at least."""
@@ -53,6 +54,7 @@ def monotonic(change: Change, current: HwmEntry | None) -> None:
         check_monotonic(current, change.value, change.encoded.type)
 
 
+@dataclass(slots=True)
 class Change:
     """One key's next revision; ``encoded`` is its value as it is stored, made once.
 
@@ -62,29 +64,18 @@ class Change:
         StateError: the key is none, or the value cannot be stored.
     """
 
-    # Written out, and without a call that can be spared: a batch makes thousands of these.
-    __slots__ = ("check", "deleted", "encoded", "key", "move", "older", "run_id", "target_commit", "value")
+    key: str
+    value: Any = None
+    target_commit: int | None = None
+    run_id: str | None = None
+    deleted: bool = False
+    check: Check = any_change
+    move: Move | None = None
+    encoded: Encoded = field(init=False)
 
-    def __init__(
-        self,
-        key: str,
-        value: Any = None,
-        target_commit: int | None = None,
-        run_id: str | None = None,
-        deleted: bool = False,
-        check: Check = any_change,
-        move: Move | None = None,
-    ) -> None:
-        self.key = check_key(key)
-        self.value = value
-        self.target_commit = target_commit
-        self.run_id = run_id
-        self.deleted = deleted
-        self.check = check
-        self.move = move
-        # Revisions to be written beside this one, oldest first.
-        self.older = move.older if move is not None else ()
-        self.encoded = encode(value)
+    def __post_init__(self) -> None:
+        check_key(self.key)
+        self.encoded = encode(self.value)
 
     def entry_after(self, latest: HwmEntry | None, environment: str | None, now: datetime) -> HwmEntry:
         """The entry that follows ``latest`` (tombstones count; None: the key is new).

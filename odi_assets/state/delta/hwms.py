@@ -201,7 +201,7 @@ def to_add(entries: Sequence[HwmEntry], changes: Sequence[Change], environment: 
     added: list[HwmEntry] = []
     texts: list[str | None] = []
     for entry, change in zip(entries, changes, strict=True):
-        for older in change.older:
+        for older in change.move.older if change.move is not None else ():
             added.append(older._replace(environment=environment))
             texts.append(None if older.deleted else encode(older.value).json)
         added.append(entry)

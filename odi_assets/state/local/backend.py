@@ -80,7 +80,8 @@ class LocalJSONStateBackend(StateBackend):
                 change.entry_after(next(iter(revisions[change.key]), None), self.environment, now) for change in changes
             ]
             for change, entry in zip(changes, entries, strict=True):
-                self._put(document, [entry, *reversed(change.older), *revisions[entry.key]])
+                older = change.move.older if change.move is not None else ()
+                self._put(document, [entry, *reversed(older), *revisions[entry.key]])
             self._file.replace(document)
         return entries
 
