@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.spark.session import open_session
+from odi_assets_tests.jdbc import jdbc_jars
 
 MASTER_VARIABLE, REMOTE_VARIABLE = "ODI_TEST_MASTER", "ODI_TEST_REMOTE"
 """What the suite's session is opened on; only tests marked ``contract`` are meant for other than the default."""
@@ -87,7 +88,7 @@ def scratch() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The suite's session: small, in UTC, with its warehouse out of the way."""
     conf = {"spark.sql.shuffle.partitions": "2"}
     remote, master = os.environ.get(REMOTE_VARIABLE), os.environ.get(MASTER_VARIABLE, "local[2]")
@@ -96,6 +97,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.driver.memory": "2g" if master.startswith("local") else "1g",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         }
+        if master.startswith("local") and any("sources/sql/" in item.nodeid for item in request.session.items):
+            conf |= {"spark.driver.extraClassPath": os.pathsep.join(map(str, jdbc_jars()))}
     if not master.startswith("local"):
         conf |= {"spark.executor.cores": "1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
         conf |= {"spark.executor.extraJavaOptions": jvm_options()}

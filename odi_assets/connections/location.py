@@ -15,7 +15,7 @@ from odi_assets.config.models import (
     RetryConfig,
     S3Connection,
 )
-from odi_assets.config.models.connections import SCHEME, inside
+from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.connections import storage_options as stores
 from odi_assets.connections.storage_options import Options
 from odi_assets.errors import ConfigError
@@ -111,12 +111,18 @@ def resolve(
         retry: the project's retry policy; the default one unless given.
 
     Raises:
-        ConfigError: the path leads out of ``base_path``, or is a URI, or the connection's own values make no location.
+        ConfigError: the connection has no paths, or the path leads out of ``base_path``, or is a URI, or the
+            connection's own values make no location.
     """
+    if not isinstance(connection, StoreConnection):
+        raise ConfigError(
+            f"a connection of type `{connection.type}` has no files and folders",
+            fix="use a connection of type local, azure_blob, s3 or gcs",
+        )
     return replace(_base(connection, root).child(path), connection=name, retry=retry or RetryConfig())
 
 
-def _base(connection: Connection, root: Path) -> Location:
+def _base(connection: LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, root: Path) -> Location:
     if isinstance(connection, LocalConnection):
         return Location(_local_base(connection, root))
     return _remote(stores.options(connection), _bucket(connection), connection.base_path)

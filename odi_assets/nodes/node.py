@@ -78,7 +78,10 @@ class Node:
             ConfigError: a connection cannot be resolved.
         """
         config, project = self.config, self.project
-        found = [] if config.read is None else [source_of(config.read, self.target, project.location)]
+        found: list[Source] = []
+        if config.read is not None:
+            connection = project.config.connections[config.read.connection]
+            found.append(source_of(config.read, self.target, connection, project.location))
         for name, given in config.inputs.items():
             upstream = project.graph.resolve(self.key, given.node)
             table = project.target(upstream)

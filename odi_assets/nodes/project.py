@@ -107,11 +107,6 @@ class Project:
         write = self.node(key).write
         return self.location(write.connection, write.path)
 
-    def source(self, key: NodeKey) -> Location | None:
-        """What the node's ``read`` names; None if it only reads other nodes."""
-        read = self.node(key).read
-        return self.location(read.connection, read.path) if read else None
-
     def location(self, connection: str, path: str) -> Location:
         """A path on a connection of the project file."""
         return resolve(self.config.connections[connection], path, self.root, name=connection, retry=self.config.retry)

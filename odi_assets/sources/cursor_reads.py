@@ -128,7 +128,7 @@ class CursorWindow(Read):
 
     @property
     def overlap(self) -> Overlap | None:
-        if self.increment is None or not _reads_again(self.increment):
+        if self.increment is None or not reads_again(self.increment):
             return None
         window = self.window
         bounded = not (window.nulls or window.fallback or window.date_format)
@@ -140,11 +140,11 @@ class CursorWindow(Read):
         Raises:
             IncrementError: there are too many.
         """
-        from odi_assets.sources.cursor.columns import ties_at
+        from odi_assets.sources.cursor.columns import counted_rows
 
         if not isinstance(self.after, CursorMark):
             return self
-        found = ties_at(self.snapshot.rows(spark), self.window, self.after.value, MOST_TIES)
+        found = counted_rows(self.snapshot.rows_in_window(spark, self.window.at(self.after.value)), MOST_TIES)
         if found is None:
             raise IncrementError(
                 f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {self.after.value}, and "
@@ -283,7 +283,7 @@ def _types(rows: DataFrame) -> dict[str, Any]:
     return {field.name: field.dataType.jsonValue() for field in rows.schema.fields}
 
 
-def _reads_again(increment: StatefulIncrement) -> bool:
+def reads_again(increment: StatefulIncrement) -> bool:
     """Whether rows that are in the target may come again."""
     lag, closed = bool(increment.watermark_lag), increment.boundary is Boundary.CLOSED
     return lag or closed or increment.on_null is OnNull.INCLUDE

@@ -1,9 +1,9 @@
-"""Files that Spark could not read, as an error of ours: which file, why, and what to do."""
+"""What Spark could not read, as an error of ours: what it was, why, and what to do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from odi_assets.errors import SourceError
@@ -12,14 +12,16 @@ from odi_assets.errors import SourceError
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.\s")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
 _LONGEST = 400
+_DEEPEST = 20
 
 
 @contextmanager
-def unreadable_files_named(label: str) -> Iterator[None]:
-    """Within, a file that Spark cannot read raises a SourceError that names it.
+def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | None]]) -> Iterator[None]:
+    """Within, an error of Spark that is about a source raises a SourceError that says what is wrong with it.
 
     Args:
-        label: who reads it: ``pipeline.node``.
+        label: who reads: ``pipeline.node``.
+        tell: what each of the sources makes of the text of an error; None if it is not about that source.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -27,18 +29,36 @@ def unreadable_files_named(label: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        text = str(error)
-        found = _FILE.search(text)
+        text = error_text(error)
+        told = (one(text) for one in tell)
+        found = _unreadable_file(label, text) or next((one for one in told if one is not None), None)
         if found is None:
             raise
-        why = "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
-        raise SourceError(
-            f"{label}: {found[1]} cannot be read{why}",
-            fix="nothing was loaded. Land the file again, whole (under a name that begins with `.` or `_` until it is "
-            "complete), or say in `read` what it is like: `format`, `schema`, `options`",
-            node=label,
-            path=found[1],
-        ) from error
+        raise found from error
+
+
+def error_text(error: BaseException) -> str:
+    """What an error of Spark says, and what the errors say that caused it, from the outermost in."""
+    texts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(texts) < _DEEPEST:
+        texts.append(str(cause))
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+    return "\n".join(texts)
+
+
+def _unreadable_file(label: str, text: str) -> SourceError | None:
+    found = _FILE.search(text)
+    if found is None:
+        return None
+    why = "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
+    return SourceError(
+        f"{label}: {found[1]} cannot be read{why}",
+        fix="nothing was loaded. Land the file again, whole (under a name that begins with `.` or `_` until it is "
+        "complete), or say in `read` what it is like: `format`, `schema`, `options`",
+        node=label,
+        path=found[1],
+    )
 
 
 def _telling(causes: list[str]) -> list[str]:

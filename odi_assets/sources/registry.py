@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odi_assets.config.models import FileFormat, Increment, ReadConfig
+from odi_assets.config.models import Connection, FileFormat, Increment, ReadConfig, SqlConnection
 from odi_assets.connections.location import Location
 from odi_assets.sources.marks import READ
 from odi_assets.sources.source import Source, Target
@@ -13,9 +13,13 @@ Locate = Callable[[str, str], Location]
 """A path of a connection → where it is."""
 
 
-def source_of(read: ReadConfig, target: Target, locate: Locate) -> Source:
-    """The source that a node's ``read`` names."""
-    label = f"{read.connection}:{read.path}"
+def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate) -> Source:
+    """The source that a node's ``read`` names, on ``connection``."""
+    label = f"{read.connection}:{read.shown}"
+    if isinstance(connection, SqlConnection):
+        from odi_assets.sources.sql.source import sql_source
+
+        return sql_source(READ, label, read, target, connection)
     if read.format is FileFormat.DELTA:
         return table_source(READ, label, target, read.incremental, locate(read.connection, read.path))
     from odi_assets.sources.files.source import LandingFiles

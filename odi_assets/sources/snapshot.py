@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.errors import SourceError
 from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
 
 if TYPE_CHECKING:
@@ -112,6 +113,15 @@ class Snapshot(ABC):
         Raises:
             SourceError: it cannot be read.
         """
+
+    def read_error(self, text: str) -> SourceError | None:
+        """What an error of Spark means that came up as its rows were read, if it is about this source.
+
+        Args:
+            text: what the error says, and what caused it.
+        """
+        del text
+        return None
 
     def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
         """Its rows in ``window``, lazily."""

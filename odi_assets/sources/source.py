@@ -61,6 +61,16 @@ class Source(ABC):
         """What a mark of this source measures."""
 
     @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Where it is, without secrets."""
+
+    @property
+    def watchable(self) -> bool:
+        """Whether it tells, without being read, that it is ahead of its mark."""
+        return False
+
+    @property
     def cursor(self) -> str | None:
         """The column that orders the source, if it is followed or ranged by one."""
         return self.increment.column if isinstance(self.increment, CursorIncrement) else None
@@ -77,6 +87,14 @@ class Source(ABC):
         Raises:
             SourceError: it does not exist or cannot be looked at.
             TableError: it is a table that cannot be opened.
+        """
+
+    @abstractmethod
+    def position(self) -> Position:
+        """Where the source stands now: cheap, without Spark. It may stand at "nothing there".
+
+        Raises:
+            SourceError, TableError: it cannot be looked at.
         """
 
     @abstractmethod

@@ -45,6 +45,10 @@ LOCAL_CONF: Mapping[str, str] = {
 """Further settings of a local master only: the executors of a cluster could not reach a driver that listens so."""
 
 LOCAL_MASTER = "local[*]"
+_PACKAGES = "spark.jars.packages"
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -72,6 +76,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     active = _active_session()
     if active is not None:
         _apply(active, REQUIRED_CONF)
+        _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
     quiet_query_errors()
     spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
@@ -103,7 +108,7 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
     require_java()
     master = config.master or LOCAL_MASTER
     conf = quiet_conf({**classic_defaults(master), **_log_level(), **config.conf, **REQUIRED_CONF})
-    conf |= {"spark.app.name": app_name, "spark.master": master}
+    conf |= {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
     builder = SparkSession.builder
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -115,6 +120,23 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
             f"Spark did not start (master {master}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
+
+
+def packages_conf(config: SparkConfig) -> dict[str, str]:
+    """The JARs that a new session fetches: those of `spark.conf`, then those of `spark.packages`."""
+    named = [*filter(None, config.conf.get(_PACKAGES, "").split(",")), *config.packages]
+    return {_PACKAGES: ",".join(dict.fromkeys(named))} if config.packages else {}
+
+
+def _tell_of_missing_packages(spark: SparkSession, config: SparkConfig) -> None:
+    """A session has the JARs that it was started with: those that the project names come too late."""
+    missing = set(config.packages) - set((spark.conf.get(_PACKAGES, "") or "").split(","))
+    if missing:
+        _log.warning(
+            "the Spark session was not started with %s of `spark.packages`; if its JARs are not there in another way, "
+            "name them where the session is started",
+            ", ".join(sorted(missing)),
+        )
 
 
 def classic_defaults(master: str) -> dict[str, str]:
@@ -143,6 +165,7 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
             remote=config.remote,
         ) from error
     watch_remote(session)
+    _tell_of_missing_packages(session, config)
     _apply(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
     return session
 
@@ -150,7 +173,7 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
 def _is_static(spark: SparkSession, key: str) -> bool:
     if spark.conf.isModifiable(key):
         return False
-    logging.getLogger(__name__).warning("%s belongs to the Spark Connect server and is not set by this project", key)
+    _log.warning("%s belongs to the Spark Connect server and is not set by this project", key)
     return True
 
 

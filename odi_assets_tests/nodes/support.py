@@ -38,10 +38,11 @@ _runs = itertools.count(1)
 class Sandbox:
     """A project in a folder, with short ways to run nodes and look at what became of them."""
 
-    def __init__(self, root: Path, spark: SparkSession, pipelines: str) -> None:
+    def __init__(self, root: Path, spark: SparkSession, pipelines: str, connections: str = "") -> None:
         self.root = root
         self.spark = spark
-        (root / "odibi.yaml").write_text(HEAD + textwrap.indent(textwrap.dedent(pipelines), "  "), encoding="utf-8")
+        head = HEAD.replace("system:", f"{connections}system:") if connections else HEAD
+        (root / "odibi.yaml").write_text(head + textwrap.indent(textwrap.dedent(pipelines), "  "), encoding="utf-8")
         self.project = Project.load(root / "odibi.yaml")
         self.state: StateBackend = self.project.open_state()
         self.pipeline = "p"

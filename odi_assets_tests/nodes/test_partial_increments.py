@@ -101,3 +101,82 @@ def test_a_partition_that_a_window_cuts_is_computed_whole(make: Make, increment:
     box.land("e/a.csv", [*lines, f"3,2024-01-01,{later}"])
     box.run("n")
     assert ids(box) == [1, 2, 3]
+
+
+TWO_INPUTS = """
+- pipeline: p
+  nodes:
+  - {name: left, read: {connection: landing, format: csv, path: "l/*.csv", schema: "id BIGINT, day DATE, at BIGINT",
+     options: {header: "true"}, incremental: files}, write: {connection: lake, path: left, mode: append}}
+  - {name: right, read: {connection: landing, format: csv, path: "r/*.csv", schema: "id BIGINT, day DATE, at BIGINT",
+     options: {header: "true"}, incremental: files}, write: {connection: lake, path: right, mode: append}}
+  - name: n
+    inputs:
+      left: {node: left, incremental: {mode: stateful, column: at}}
+      right: {node: right, incremental: {mode: stateful, column: at}}
+    transform: {sql: "SELECT l.id, l.day, r.at FROM left l JOIN right r USING (id)"}
+    write: {connection: lake, path: n, mode: partition_overwrite, partition_by: [day]}
+"""
+
+
+def test_a_partition_is_computed_anew_from_inputs_that_gained_nothing_too(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, TWO_INPUTS)
+    box.land("l/1.csv", [HEADER, "1,2024-01-01,1", "2,2024-01-01,2"])
+    box.land("r/1.csv", [HEADER, "1,2024-01-01,1", "2,2024-01-01,2"])
+    for node in ("left", "right"):
+        box.run(node)
+    box.run("n", full_refresh=True)
+    assert ids(box) == [1, 2]
+    box.land("l/2.csv", [HEADER, "1,2024-01-01,3"])
+    box.run("left")
+    box.run("n")
+    assert ids(box) == [1, 1, 2]
+
+
+BOTH = """
+- pipeline: p
+  nodes:
+  - {name: up, read: {connection: landing, format: csv, path: "u/*.csv", schema: "id BIGINT, day DATE, at BIGINT",
+     options: {header: "true"}, incremental: files}, write: {connection: lake, path: up, mode: append}}
+  - name: n
+    read: {connection: landing, format: csv, path: "e/*.csv", schema: "id BIGINT, day DATE, at BIGINT",
+           options: {header: "true"}, incremental: files}
+    inputs: {up: {node: up, incremental: version}}
+    transform: {sql: "SELECT * FROM df UNION ALL SELECT * FROM up"}
+    write: {connection: lake, path: n, mode: partition_overwrite, partition_by: [day]}
+"""
+
+
+def test_a_node_that_follows_files_and_a_table_remembers_both(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, BOTH)
+    box.land("u/1.csv", [HEADER, "1,2024-01-01,1"])
+    box.land("e/1.csv", [HEADER, "2,2024-01-01,1"])
+    box.run("up")
+    assert set(box.run("n").hwm_after) == {"df", "up"}
+    assert box.run("n").status is RunStatus.NO_DATA
+    box.land("e/2.csv", [HEADER, "3,2024-01-02,1"])
+    assert box.run("n").rows_written == 1
+    assert ids(box) == [1, 2, 3]
+
+
+RANGE = """
+- pipeline: p
+  nodes:
+  - name: n
+    read:
+      {connection: landing, format: csv, path: "e/*.csv", schema: "id BIGINT, day DATE, at BIGINT",
+       options: {header: "true"}, incremental: {mode: stateful, column: at, initial_value: "10"}}
+    partition: {column: day, start: 2024-01-01}
+    write: {connection: lake, path: n, mode: append}
+"""
+
+
+def test_a_range_of_an_appending_node_leaves_out_what_lies_before_the_first_value(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, RANGE)
+    box.land("e/1.csv", [HEADER, "1,2024-01-01,5", "2,2024-01-01,15"])
+    box.run("n")
+    assert ids(box) == [2]
+    box.run("n", start="2024-01-01", end="2024-01-02")
+    assert ids(box) == [2]

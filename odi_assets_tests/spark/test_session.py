@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.spark.session import REQUIRED_CONF, classic_defaults, open_session
+from odi_assets.spark.session import REQUIRED_CONF, classic_defaults, open_session, packages_conf
 
 
 def test_settings_that_results_depend_on_hold_whatever_the_project_says(spark: SparkSession) -> None:
@@ -26,3 +27,16 @@ def test_only_a_local_master_has_its_driver_listen_on_this_machine_alone() -> No
     assert classic_defaults("local[4]")["spark.driver.host"] == "127.0.0.1"
     for master in ("spark://host:7077", "yarn", "k8s://https://host:443"):
         assert not {"spark.driver.host", "spark.driver.bindAddress"} & classic_defaults(master).keys()
+
+
+def test_packages_join_those_of_the_configuration_and_are_fetched_only_if_named() -> None:
+    assert packages_conf(SparkConfig(conf={"spark.jars.packages": "a:b:1"})) == {}
+    config = SparkConfig(conf={"spark.jars.packages": "a:b:1"}, packages=["c:d:2", "a:b:1"])
+    assert packages_conf(config) == {"spark.jars.packages": "a:b:1,c:d:2"}
+
+
+def test_packages_that_come_too_late_for_a_session_are_named(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert open_session(SparkConfig(packages=["org.postgresql:postgresql:42.7.8"])).spark is spark
+    assert "was not started with org.postgresql:postgresql:42.7.8" in caplog.text

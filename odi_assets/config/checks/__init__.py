@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import increments, nodes, sql, tables
+from odi_assets.config.checks import databases, increments, nodes, sql, tables
 from odi_assets.config.checks.partial_project import PartialProject
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -13,6 +13,7 @@ CHECKS: tuple[Callable[[PartialProject], Iterator[Mistake]], ...] = (
     nodes.duplicate_names,
     nodes.unknown_nodes,
     nodes.cycles,
+    databases.connections,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,

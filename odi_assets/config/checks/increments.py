@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from odi_assets.config.checks.partial_project import PartialNode, PartialProject
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, one_of
 from odi_assets.config.models import (
+    FileFormat,
     FilesIncrement,
     OnNull,
     RollingWindowIncrement,
@@ -72,10 +73,12 @@ def formats(project: PartialProject) -> Iterator[Mistake]:
         increment = node.read.incremental if node.read is not None else None
         if node.read is None or increment is None or increment.mode in node.read.format.increments:
             continue
-        message = _NOT_OF_THIS_FORMAT[increment.mode].format(format=node.read.format)
+        of_format = _NOT_OF_A_DATABASE if node.read.format is FileFormat.SQL else _NOT_OF_THIS_FORMAT[increment.mode]
+        message = of_format.format(format=node.read.format, mode=increment.mode)
         yield Mistake(message, at=(*node.path, "read", "incremental", "mode"))
 
 
+_NOT_OF_A_DATABASE = "`{mode}` is for files and Delta tables: a database is followed by a column, with `stateful`"
 _NOT_OF_THIS_FORMAT = {
     "version": "`version` counts the commits of a Delta table, and `{format}` has none: use `files`",
     "files": "`files` would read the files of a Delta table past its log: use `version`",

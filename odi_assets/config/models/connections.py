@@ -1,4 +1,4 @@
-"""Connections: where files and tables are, and what opens them."""
+"""Connections: where files, tables and databases are, and what opens them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from odi_assets.config.models.databases import SqlConnection
 from odi_assets.config.models.fields import Secret, Strict, Text
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -118,7 +119,7 @@ class GcsConnection(StoreConnection):
 
 
 Connection = Annotated[
-    LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, Field(discriminator="type")
+    LocalConnection | AzureBlobConnection | S3Connection | GcsConnection | SqlConnection, Field(discriminator="type")
 ]
 
 

@@ -8,9 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, mistake, mistakes
+from odi_assets.config.models.databases import with_place
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -35,6 +36,7 @@ class FileFormat(StrEnum):
     JSON = "json"
     PARQUET = "parquet"
     DELTA = "delta"
+    SQL = "sql"
 
     @property
     def increments(self) -> frozenset[str]:
@@ -48,11 +50,21 @@ _INCREMENTS: dict[FileFormat, frozenset[str]] = {
     FileFormat.JSON: _OF_FILES,
     FileFormat.PARQUET: _OF_FILES,
     FileFormat.DELTA: frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW, IncrementalMode.VERSION}),
+    FileFormat.SQL: frozenset({IncrementalMode.STATEFUL, IncrementalMode.ROLLING_WINDOW}),
 }
+
+
+def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
+    schema["required"].remove("path")
+    schema["if"] = {"properties": {"format": {"const": FileFormat.SQL.value}}}
+    schema["then"] = {"anyOf": [{"required": ["table"]}, {"required": ["query"]}]}
+    schema["else"] = {"required": ["path"]}
 
 
 class ReadConfig(Strict):
     """A source outside the pipeline."""
+
+    model_config = ConfigDict(json_schema_extra=_require_path_of_files_alone)
 
     connection: Text = Field(description="Name of a connection.")
     format: FileFormat = Field(description="Format of the source.")
@@ -61,7 +73,47 @@ class ReadConfig(Strict):
         default=None, alias="schema", description="Columns in Spark's DDL: `id BIGINT, name STRING`."
     )
     options: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark's options of the format.")
+    table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
+    query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
+    partition_column: Text | None = Field(
+        default=None, description="Column of a database that pieces are cut by; that of the increment unless given."
+    )
+    pieces: int = Field(default=1, ge=1, le=256, description="Pieces of a database that are read side by side.")
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _find_place(cls, data: Any) -> Any:
+        return with_place(data)
+
+    @model_validator(mode="after")
+    def _fits_its_format(self) -> ReadConfig:
+        given = [name for name in ("table", "query", "partition_column", "pieces") if name in self.model_fields_set]
+        if self.format is not FileFormat.SQL:
+            found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
+        else:
+            found = self._mistakes_of_databases()
+        if found:
+            raise mistakes(found)
+        return self
+
+    def _mistakes_of_databases(self) -> list[Mistake]:
+        found = []
+        if (self.table is None) == (self.query is None):
+            found.append(Mistake("give what is read in a database: `table` or `query`, one of them"))
+        elif self.path != with_place({"format": "sql", "table": self.table})["path"]:
+            found.append(Mistake("a database has no paths: give `table` or `query`", at=("path",), where="key"))
+        if self.schema_ddl is not None:
+            found.append(Mistake("a database has a schema of its own", at=("schema",), where="key"))
+        cursor = getattr(self.incremental, "column", None)
+        if self.pieces > 1 and self.partition_column is None and cursor is None:
+            found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
+        return found
+
+    @property
+    def shown(self) -> str:
+        """What is read, in words, without its connection."""
+        return self.table or self.path
 
 
 class InputConfig(Strict):

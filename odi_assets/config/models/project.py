@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from odi_assets.config.diagnostics.mistakes import mistake
 from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.durations import Duration
-from odi_assets.config.models.fields import Option, Owner, Strict, Text
+from odi_assets.config.models.fields import Names, Option, Owner, Strict, Text
 from odi_assets.config.models.nodes import PipelineConfig
 
 
@@ -79,6 +79,11 @@ class SparkConfig(Strict):
     master: Text | None = Field(default=None, description="Spark master, as in `local[4]`.")
     remote: Text | None = Field(default=None, description="Spark Connect address, as in `sc://host:15002`.")
     conf: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark configuration.")
+    packages: Names = Field(
+        default=(),
+        description="JARs that a new session fetches from Maven, as in `org.postgresql:postgresql:42.7.8`; nothing is "
+        "fetched unless it is named here.",
+    )
 
 
 class ProjectConfig(Strict):

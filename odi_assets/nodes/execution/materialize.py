@@ -17,7 +17,7 @@ from odi_assets.nodes.execution.transform import drop_views, transformed
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.errors import unreadable_files_named
+from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
@@ -57,7 +57,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return NoRows(plan)
-    with unreadable_files_named(str(plan.key)):
+    with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
         resolved = resolve(plan, spark)
         if resolved.nothing_new:
             return NoRows(resolved)
@@ -125,7 +125,7 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     _prepare(plan)
     try:
-        with unreadable_files_named(str(plan.key)):
+        with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
             written = engine.write(rows.df, plan.target, write_spec(plan), stamp)
         rows_read = rows.counts.total(written.rows_written)
     finally:

@@ -83,7 +83,7 @@ class NodePlan:
     @property
     def moves_hwm(self) -> bool:
         """Whether a commit of this plan carries an HWM."""
-        return self.request.bounds is None and bool(self._following)
+        return self.request.bounds is None and bool(self.node.following)
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -106,16 +106,12 @@ class NodePlan:
     def marked(self) -> Any:
         """The HWM that the marks of all reads make, as state stores it."""
         marks: dict[str, Mark] = {}
-        for read in self._following:
+        for read in self.reads:
             if isinstance(read.after, Unresolved):
                 return UNRESOLVED
-            if read.after is not None:
+            if read.follows and read.after is not None:
                 marks[read.name] = read.after
         return node_value(marks, self.node.following)
-
-    @property
-    def _following(self) -> list[PlannedRead]:
-        return [read for read in self.reads if read.follows]
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json``."""
@@ -164,7 +160,11 @@ class ResolvedPlan(NodePlan):
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
-        entry, bounds = self.start.entry, self.request.bounds
+        entry, bounds, hwm = self.start.entry, self.request.bounds, None
+        if self.moves_hwm:
+            following = [read for read in self.reads if read.follows]
+            remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
+            hwm = CommittedHwm.of(self.hwm_after, remembered, {read.name: read.snapshot.identity for read in following})
         return CommitFacts(
             node=str(self.key),
             run_id=run.run_id,
@@ -178,13 +178,8 @@ class ResolvedPlan(NodePlan):
             inputs=self._input_versions(),
             partial=run.partial,
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
-            hwm=self._committed_hwm() if self.moves_hwm else None,
+            hwm=hwm,
         )
-
-    def _committed_hwm(self) -> CommittedHwm:
-        following = [read for read in self.reads if read.follows]
-        remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
-        return CommittedHwm.of(self.hwm_after, remembered, {read.name: read.snapshot.identity for read in following})
 
     def _input_versions(self) -> dict[str, int]:
         """By upstream node, the version of its table that the rows were read from: what a rewind there would undo."""

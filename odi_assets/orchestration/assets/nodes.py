@@ -5,7 +5,7 @@ Annotations are evaluated here, for Dagster reads the one of a step's ``config``
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import dagster as dg
 from pydantic import Field
@@ -18,13 +18,15 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, StepOutput
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
-from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import definition_attributes
 from odi_assets.orchestration.naming import asset_key, op_name
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
+
+if TYPE_CHECKING:
+    from odi_assets.orchestration.assets.sources import Sources
 
 
 class NodeRunConfig(dg.Config):
@@ -43,7 +45,7 @@ class NodeResources(Protocol):
     run_history: RunHistory
 
 
-def node_asset(project: Project, key: NodeKey, sources: Sources | None = None) -> dg.AssetsDefinition:
+def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None) -> dg.AssetsDefinition:
     """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline.
 
     Args:
@@ -57,7 +59,7 @@ def node_asset(project: Project, key: NodeKey, sources: Sources | None = None) -
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        return dg.asset(
+        made: dg.AssetsDefinition = dg.asset(
             name=None,
             key=asset_key(key),
             op_tags=None,
@@ -71,7 +73,8 @@ def node_asset(project: Project, key: NodeKey, sources: Sources | None = None) -
             pool=key.pipeline,
             dagster_type=dg.Any,
             **shown,
-        )(_step(project, key))  # type: ignore[no-any-return]
+        )(_step(project, key))
+        return made
 
 
 def _step(project: Project, key: NodeKey) -> Any:

@@ -9,6 +9,7 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import SOURCES_GROUP, asset_key, source_key
 
@@ -36,23 +37,25 @@ class Sources:
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source."""
-        return [self._spec(key, [read for _, read in readers]) for key, readers in self._reads.items()]
+        return [self._spec(key, readers) for key, readers in self._reads.items()]
 
-    def _spec(self, key: dg.AssetKey, reads: list[ReadConfig]) -> dg.AssetSpec:
+    def _spec(self, key: dg.AssetKey, readers: list[tuple[NodeKey, ReadConfig]]) -> dg.AssetSpec:
+        reads = [read for _, read in readers]
         connection = self._project.config.connections[reads[0].connection]
-        paths = list(dict.fromkeys(read.path for read in reads))
-        location = self._project.location(reads[0].connection, paths[0])
+        shown = list(dict.fromkeys(read.shown for read in reads))
         return dg.AssetSpec(
             key,
             group_name=SOURCES_GROUP,
             kinds={read.format.value for read in reads},
-            description=f"`{'`, `'.join(paths)}` of connection `{reads[0].connection}` ({connection.type}).",
-            metadata={"dagster/uri": location.uri},
+            description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
+            metadata={"dagster/uri": self._uri(readers[0][0])},
         )
 
     def _written_by(self, key: NodeKey) -> NodeKey | None:
-        location = self._project.source(key)
-        return self._nodes.get(location.uri) if location else None
+        return self._nodes.get(self._uri(key))
+
+    def _uri(self, key: NodeKey) -> str:
+        return Node.of(self._project, key).sources[0].uri
 
     def _key(self, read: ReadConfig) -> dg.AssetKey:
         found = source_key(read.connection, read.path)

@@ -36,7 +36,7 @@ def new_data_sensor(project: Project, pipeline: str, job: dg.JobDefinition) -> d
         job=job,
         minimum_interval_seconds=INTERVAL,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"Runs pipeline `{pipeline}` when there are new files or table versions for "
+        description=f"Runs pipeline `{pipeline}` when there are new files, table versions or rows for "
         + ", ".join(f"`{key.node}`" for key in watched)
         + ".",
     )

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import IncrementalMode, NodeConfig
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import Mark, Unresolved, hwm_text
 from odi_assets.state.values import encode
 
-_WATCHED = {IncrementalMode.FILES, IncrementalMode.VERSION}
 logger = logging.getLogger(__name__)
 
 
@@ -41,13 +41,9 @@ class Positions:
 
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
-    """The nodes of a pipeline whose source tells its position without being read: new files, new table versions."""
-    return tuple(key for key in project.graph.order(pipeline) if _is_watched(project.node(key)))
-
-
-def _is_watched(node: NodeConfig) -> bool:
-    increments = [node.read.incremental if node.read else None, *(item.incremental for item in node.inputs.values())]
-    return any(increment is not None and increment.mode in _WATCHED for increment in increments)
+    """The nodes of a pipeline with a source that tells its position without being read."""
+    nodes = [Node.of(project, key) for key in project.graph.order(pipeline)]
+    return tuple(node.key for node in nodes if any(source.watchable for source in node.sources))
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:
@@ -70,12 +66,17 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
             logger.exception("%s: its source cannot be looked at", key)
             found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
             continue
-        if plan.nothing_new:
+        if not _is_ahead(plan):
             found.current[key] = hwm_text(plan.hwm_before) or "nothing to read"
         else:
             found.ahead[key] = plan.summary
             marks[str(key)] = [_mark(read.after) for read in plan.reads]
     return Positions(found.ahead, found.current, found.errors, tuple(waiting), _fingerprint(marks))
+
+
+def _is_ahead(plan: NodePlan) -> bool:
+    # A source that is read again behind its mark is not ahead of it.
+    return not plan.nothing_new and any(read.moves for read in plan.reads)
 
 
 def _exists(project: Project, key: NodeKey) -> bool:

@@ -14,7 +14,6 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.code_version import code_version
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
-from odi_assets.nodes.history.resume import last_rows, left_out, verdict
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo
@@ -98,6 +97,8 @@ class RunHistory:
         Raises:
             SourceError, TableError: a source cannot be looked at.
         """
+        from odi_assets.nodes.history.resume import last_rows, left_out, verdict
+
         if key.pipeline not in self._before:
             rows = last_rows(self.state, self.project, key.pipeline, self.run.run_id)
             self._before[key.pipeline] = rows

@@ -200,12 +200,12 @@ def _misfits(window: Window) -> list[Column]:
     ]
 
 
-def ties_at(rows: DataFrame, window: Window, value: Any, most: int) -> dict[str, int] | None:
-    """The rows whose cursor is ``value``: how many there are of each hash; None if there are more than ``most``."""
+def counted_rows(rows: DataFrame, most: int) -> dict[str, int] | None:
+    """How many rows there are of each hash; None if there are more than ``most`` different ones."""
     from pyspark.sql import functions as F
 
-    at = rows.where(cursor_column(rows, window) == literal(value)).select(_row_hash(rows).alias(_HASH))
-    found = at.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
+    hashes = rows.select(_row_hash(rows).alias(_HASH))
+    found = hashes.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
     return None if len(found) > most else {row[_HASH]: int(row[_NUMBER]) for row in found}
 
 

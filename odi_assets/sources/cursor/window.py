@@ -43,6 +43,10 @@ class Window:
     def columns(self) -> tuple[str, ...]:
         return (self.column, self.fallback) if self.fallback else (self.column,)
 
+    def at(self, value: Any) -> Window:
+        """The rows whose cursor is ``value``."""
+        return replace(self, lower=value, upper=value, lower_inclusive=True, upper_inclusive=True, nulls=False, ties={})
+
     def __str__(self) -> str:
         name = f"coalesce({self.column}, {self.fallback})" if self.fallback else self.column
         low = "" if self.lower is None else f"{shown(self.lower)} {'<=' if self.lower_inclusive else '<'} "

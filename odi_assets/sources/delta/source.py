@@ -36,6 +36,14 @@ class DeltaTableSource(Source):
     def identity(self) -> Identity:
         return self._snapshot().identity
 
+    @property
+    def uri(self) -> str:
+        return self.location.uri
+
+    @property
+    def watchable(self) -> bool:
+        return isinstance(self.increment, VersionIncrement)
+
     def snapshot(self) -> TableSnapshot:
         found = self._snapshot()
         if found.handle.exists:
@@ -45,6 +53,9 @@ class DeltaTableSource(Source):
             fix="run the node that writes it first",
             path=self.location.uri,
         )
+
+    def position(self) -> Position:
+        return table_position(TableHandle.open(self.location))
 
     def change_since(self, then: Position | None) -> str | None:
         return table_change(then, TableHandle.open(self.location))

@@ -45,6 +45,14 @@ class LandingFiles(Source):
     def identity(self) -> Identity:
         return Identity("files", self.path, self.cursor or "file")
 
+    @property
+    def uri(self) -> str:
+        return self.base.child(self.path).uri
+
+    @property
+    def watchable(self) -> bool:
+        return isinstance(self.increment, FilesIncrement)
+
     def snapshot(self) -> FilesSnapshot:
         listed = self._list()
         if not listed:
@@ -55,8 +63,11 @@ class LandingFiles(Source):
             )
         return self._snapshot(listed, [file for file in listed if file.size])
 
+    def position(self) -> Position:
+        return files_position(self._list())
+
     def change_since(self, then: Position | None) -> str | None:
-        now = files_position(self._list())
+        now = self.position()
         if then == now:
             return None
         if then is None or "files" not in then:

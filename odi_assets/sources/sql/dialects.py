@@ -1,0 +1,366 @@
+"""What databases say each in their own way: addresses, names, constants, and the order of values.
+
+A cursor is compared by the database, and by us when state is compared with a bound. Both have to order values alike:
+numbers by all their digits, text by its code points whatever the collation, times as instants whatever the session's
+zone. So every constant, comparison and maximum that is sent to a database is written here, and values that come back
+are written out as text that says them exactly.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from odi_assets.config.models import (
+    JdbcConnection,
+    MssqlConnection,
+    MysqlConnection,
+    PostgresConnection,
+    SqlConnection,
+)
+
+INT, DECIMAL, FLOAT, STR, BYTES, DATE = "int", "decimal", "float", "str", "bytes", "date"
+INSTANT, LOCAL_TIME = "datetime with a zone", "datetime without a zone"
+"""Kinds of values, as the state layer calls them."""
+
+
+@dataclass(frozen=True)
+class Dialect(ABC):
+    """How one database is spoken to.
+
+    ``expression`` stands for SQL: a quoted column, or several in COALESCE.
+    """
+
+    connection: SqlConnection
+
+    driver: ClassVar[str]
+    """Class of the JDBC driver."""
+    package: ClassVar[str]
+    """Maven coordinates of the JARs that hold it."""
+    extra: ClassVar[str | None] = None
+    """The extra of this package that installs the plain Python driver; None: there is none."""
+    session: ClassVar[str | None] = None
+    """What every session begins with."""
+    kinds: ClassVar[frozenset[str]] = frozenset({INT, DECIMAL, FLOAT, STR, BYTES, DATE, INSTANT, LOCAL_TIME})
+    """The kinds of values that it orders as we do."""
+
+    selects_without_from: ClassVar[bool] = True
+    """It takes a SELECT of subqueries alone."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The JDBC address, without secrets."""
+
+    @property
+    def uri(self) -> str:
+        """The database in words, without secrets."""
+        return self.url.removeprefix("jdbc:").partition("?")[0].partition(";")[0]
+
+    @property
+    def database(self) -> str:
+        """The database's name, the same wherever it is moved to."""
+        return "" if isinstance(self.connection, JdbcConnection) else self.connection.database
+
+    @property
+    def driver_class(self) -> str:
+        """The class of the JDBC driver to use."""
+        return self.connection.driver or self.driver
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Properties of the JDBC driver without which values would come as others than they are stored."""
+        return {}
+
+    def quoted(self, name: str) -> str:
+        """A name as SQL."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def table(self, name: str) -> str:
+        """A table with its schema as SQL; a name that has quotes already is left as it is."""
+        if any(mark in name for mark in '"`['):
+            return name
+        return ".".join(self.quoted(part) for part in name.split("."))
+
+    @abstractmethod
+    def text(self, expression: str, kind: str | None) -> str:
+        """A value written out: times in ISO 8601, instants in UTC, numbers with all digits."""
+
+    def cursor(self, expression: str, kind: str) -> str:
+        """A value so that the database orders it as we do; NULL for NaN and infinity, which order nothing."""
+        del kind
+        return expression
+
+    def greatest(self, cursor: str, kind: str, function: str = "MAX") -> str:
+        """The greatest (or ``MIN``, the least) of a cursor, written out; text and bytes in hexadecimal."""
+        return self.text(f"{function}({cursor})", kind)
+
+    def number(self, expression: str) -> str:
+        """A bit string as a number; the expression itself where it needs no change."""
+        return expression
+
+    @abstractmethod
+    def literal(self, value: Any, kind: str) -> str:
+        """A value of a cursor as a constant that means the same in every session."""
+
+
+class Postgres(Dialect):
+    """PostgreSQL. Text is compared in the collation "C", by code points (its manual, "Collation Support")."""
+
+    driver = "org.postgresql.Driver"
+    package = "org.postgresql:postgresql:42.7.8"
+    extra = "postgres"
+    session = "SET TIME ZONE 'UTC'"
+    connection: PostgresConnection
+
+    @property
+    def url(self) -> str:
+        place = self.connection
+        return f"jdbc:postgresql://{_host(place.host)}:{place.port}/{quote(place.database, safe='')}"
+
+    def text(self, expression: str, kind: str | None) -> str:
+        if kind == INSTANT:
+            expression = f"({expression}) AT TIME ZONE 'UTC'"
+        elif kind == FLOAT:
+            expression = f"CAST({expression} AS float8)"
+        return f"CAST({expression} AS text)"
+
+    def cursor(self, expression: str, kind: str) -> str:
+        if kind == STR:
+            return f'CAST({expression} AS text) COLLATE "C"'
+        # It orders NaN above all numbers: as an HWM, it would end the increments.
+        return f"NULLIF(NULLIF({expression}, 'NaN'), 'Infinity')" if kind == FLOAT else expression
+
+    def greatest(self, cursor: str, kind: str, function: str = "MAX") -> str:
+        if kind == STR:
+            return f"encode(convert_to({function}({cursor}), 'UTF8'), 'hex')"
+        # It has no max(bytea) before version 18; hexadecimal text has the order of its bytes.
+        return (
+            f"{function}(encode({cursor}, 'hex') COLLATE \"C\")"
+            if kind == BYTES
+            else self.text(f"{function}({cursor})", kind)
+        )
+
+    def literal(self, value: Any, kind: str) -> str:
+        if kind == STR:
+            return f"convert_from(decode('{value.encode().hex()}', 'hex'), 'UTF8')"
+        if kind == BYTES:
+            return f"decode('{value.hex()}', 'hex')"
+        if kind == FLOAT:
+            return f"CAST('{value!r}' AS float8)"
+        if kind == INSTANT:
+            return f"TIMESTAMPTZ '{_time(value)}+00'"
+        return _standard(value, kind)
+
+
+class Mysql(Dialect):
+    """MySQL and MariaDB. Text is compared as bytes of UTF-8: collations may ignore capitals and spaces at the end."""
+
+    driver = "org.mariadb.jdbc.Driver"
+    package = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
+    extra = "mysql"
+    # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
+    session = "SET time_zone = '+00:00'"
+    connection: MysqlConnection
+
+    @property
+    def url(self) -> str:
+        place = self.connection
+        # Spark tells MySQL by the address: for others it would write names in quotes, which here are text.
+        return f"jdbc:mysql://{_host(place.host)}:{place.port}/{place.database}?permitMysqlScheme"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        found = {"tinyInt1isBit": "false", "yearIsDateType": "false"}
+        return {**found, "useCursorFetch": "true"} if self.driver_class.startswith("com.mysql.") else found
+
+    def quoted(self, name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    def text(self, expression: str, kind: str | None) -> str:
+        return f"CAST({f'CAST({expression} AS DOUBLE)' if kind == FLOAT else expression} AS CHAR)"
+
+    def cursor(self, expression: str, kind: str) -> str:
+        return f"CAST(CONVERT({expression} USING utf8mb4) AS BINARY)" if kind == STR else expression
+
+    def greatest(self, cursor: str, kind: str, function: str = "MAX") -> str:
+        best = f"{function}({cursor})"
+        return f"HEX({best})" if kind in (STR, BYTES) else self.text(best, kind)
+
+    def number(self, expression: str) -> str:
+        return f"CAST({expression} AS UNSIGNED)"
+
+    def literal(self, value: Any, kind: str) -> str:
+        if kind in (STR, BYTES):
+            return f"X'{(value.encode() if kind == STR else value).hex()}'"
+        if kind == FLOAT:
+            return _exponent(value)
+        return f"TIMESTAMP '{_time(value)}'" if kind == INSTANT else _standard(value, kind)
+
+
+class Mssql(Dialect):
+    """SQL Server, 2019 and later. Text is compared as bytes of UTF-8."""
+
+    driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
+    package = "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11"
+    extra = "mssql"
+    connection: MssqlConnection
+
+    @property
+    def url(self) -> str:
+        place = self.connection
+        name = place.database.replace("}", "}}")
+        return f"jdbc:sqlserver://{_host(place.host)}:{place.port};databaseName={{{name}}}"
+
+    @property
+    def uri(self) -> str:
+        return f"sqlserver://{_host(self.connection.host)}:{self.connection.port}/{self.connection.database}"
+
+    def quoted(self, name: str) -> str:
+        return "[" + name.replace("]", "]]") + "]"
+
+    def text(self, expression: str, kind: str | None) -> str:
+        if kind == INSTANT:
+            return f"CONVERT(nvarchar(40), CAST(SWITCHOFFSET({expression}, '+00:00') AS datetime2(6)), 121)"
+        if kind in (DATE, LOCAL_TIME):
+            # Style 121 is `yyyy-mm-dd hh:mi:ss.fffffff`; of a date, its first ten characters.
+            return f"CONVERT(nvarchar(40), CAST({expression} AS {'date' if kind == DATE else 'datetime2(6)'}), 121)"
+        # Style 3 of floats: 17 digits, which tell each from all others.
+        return f"CONVERT(nvarchar(4000), {expression}{', 3' if kind == FLOAT else ''})"
+
+    def cursor(self, expression: str, kind: str) -> str:
+        if kind in (INSTANT, LOCAL_TIME):
+            # Its seventh digit of a second is one more than Spark and state hold.
+            return f"CAST({expression} AS {'datetimeoffset' if kind == INSTANT else 'datetime2'}(6))"
+        utf8 = f"CAST({expression} AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2_UTF8"
+        return f"CAST(CAST({utf8} AS varchar(8000)) AS varbinary(8000))" if kind == STR else expression
+
+    def greatest(self, cursor: str, kind: str, function: str = "MAX") -> str:
+        best = f"{function}({cursor})"
+        return f"CONVERT(varchar(8000), {best}, 2)" if kind in (STR, BYTES) else self.text(best, kind)
+
+    def literal(self, value: Any, kind: str) -> str:
+        if kind in (STR, BYTES):
+            return f"0x{(value.encode() if kind == STR else value).hex()}"
+        if kind == FLOAT:
+            return f"CAST({_exponent(value)} AS float)"
+        if kind == INSTANT:
+            return f"CAST('{_time(value)} +00:00' AS datetimeoffset(6))"
+        if kind == LOCAL_TIME:
+            return f"CAST('{_time(value)}' AS datetime2(6))"
+        return f"CAST('{value.isoformat()}' AS date)" if kind == DATE else _standard(value, kind)
+
+
+class Standard(Dialect):
+    """Any other database, as far as the SQL standard goes."""
+
+    package = "the Maven coordinates of its JDBC driver"
+    kinds = frozenset({INT, DECIMAL, DATE, LOCAL_TIME})
+    selects_without_from = False
+    connection: JdbcConnection
+
+    @property
+    def url(self) -> str:
+        return self.connection.url
+
+    @property
+    def driver_class(self) -> str:
+        return self.connection.driver
+
+    def text(self, expression: str, kind: str | None) -> str:
+        # How values are written differs from database to database: the JDBC driver hands them over.
+        del kind
+        return expression
+
+    def literal(self, value: Any, kind: str) -> str:
+        return _standard(value, kind)
+
+
+_DIALECTS: Mapping[type[SqlConnection], type[Dialect]] = {
+    PostgresConnection: Postgres,
+    MysqlConnection: Mysql,
+    MssqlConnection: Mssql,
+    JdbcConnection: Standard,
+}
+
+
+def dialect_of(connection: SqlConnection) -> Dialect:
+    """How the database of ``connection`` is spoken to."""
+    return _DIALECTS[type(connection)](connection)
+
+
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _standard(value: Any, kind: str) -> str:
+    """A number, a date or a time without a zone as the SQL standard has it."""
+    if kind == DATE:
+        return f"DATE '{value.isoformat()}'"
+    if kind == LOCAL_TIME:
+        return f"TIMESTAMP '{_time(value)}'"
+    return f"({format(Decimal(value), 'f')})"
+
+
+def _exponent(value: float) -> str:
+    """A float as SQL has it: with an exponent, or it would be a decimal."""
+    text = repr(value)
+    return f"({text})" if "e" in text else f"({text}e0)"
+
+
+def _time(value: datetime) -> str:
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return value.isoformat(sep=" ", timespec="microseconds")
+
+
+def parsed(text: str | None, kind: str) -> Any:
+    """The value that :meth:`Dialect.greatest` wrote out; None for NULL.
+
+    Raises:
+        ValueError: no HWM holds it.
+    """
+    if text is None:
+        return None
+    if kind == INT:
+        return int(text)
+    if kind == DECIMAL:
+        return _finite(Decimal(text))
+    if kind == FLOAT:
+        return float(text)
+    if kind == STR:
+        return bytes.fromhex(text).decode()
+    if kind == BYTES:
+        return bytes.fromhex(text)
+    if kind == DATE:
+        return date.fromisoformat(text[:10]) if text[10:] in ("", " 00:00:00.0000000") else date.fromisoformat(text)
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if kind == INSTANT else moment
+
+
+def _finite(number: Decimal) -> Decimal:
+    if not number.is_finite():
+        raise ValueError(f"{number} is no number")
+    return number
+
+
+def constant(value: Any, kind: str, *, is_upper: bool = False) -> Any:
+    """A bound of a window as a value of the cursor's kind.
+
+    Ranges and rolling windows are bounded by instants. A day lies in them by its midnight; the day that a window begins
+    in belongs to it.
+    """
+    if kind == LOCAL_TIME and isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    if kind == INSTANT and isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    if kind != DATE or not isinstance(value, datetime):
+        return value
+    moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+    begins_a_day = moment.time() == datetime.min.time()
+    return moment.date() if begins_a_day or not is_upper else date.fromordinal(moment.toordinal() + 1)

@@ -1,0 +1,127 @@
+"""What databases and their drivers say when something is wrong, as errors of ours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from odi_assets.errors import SourceError
+from odi_assets.sources.sql.dialects import Dialect
+
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class _Failure:
+    pattern: re.Pattern[str]
+    what: str
+    fix: str
+
+
+def _failure(pattern: str, what: str, fix: str) -> _Failure:
+    return _Failure(re.compile(pattern, re.IGNORECASE), what, fix)
+
+
+_FAILURES = (
+    _failure(
+        r"ClassNotFoundException|No suitable driver|Did not find registered driver|ClassNotFound.*Driver",
+        "Spark has no JDBC driver {driver}",
+        "add `spark: {{packages: [{package}]}}` to the project file, for a session that this project starts; "
+        "or put the driver's JAR on the class path of the cluster",
+    ),
+    _failure(
+        r"password authentication failed|Access denied for user '[^']*'@'[^']*' \(using|Login failed|"
+        r"no pg_hba\.conf entry|no password (was )?supplied|"
+        r"role \"[^\"]*\" (does not exist|is not permitted)|"
+        r"Unable to load authentication",
+        "{uri} refuses the login",
+        "check `user` and `password` of the connection",
+    ),
+    _failure(
+        r"database \"[^\"]*\" does not exist|Unknown database|Cannot open database|"
+        r"Access denied for user \S+ to database",
+        "{uri}: there is no such database, or the user may not open it",
+        "check `database` of the connection, and what its user may do",
+    ),
+    _failure(
+        r"permission denied|command denied to user|permission was denied|access denied",
+        "the user may not read it",
+        "let the connection's user SELECT from it",
+    ),
+    _failure(
+        r"statement timeout|max_statement_time|maximum statement execution time|timed out.*read|read.*timed out|"
+        r"canceling statement|Lost connection to .* during query",
+        "its greatest cursor was not found in time",
+        "an index of the cursor makes it fast; or set `look_timeout` of the connection: 0 leaves it to Spark",
+    ),
+    _failure(
+        r"Connection ?Refused|could not connect|Can't connect|connection timeout expired|connection attempt failed|"
+        r"UnknownHost|Name or service not known|could not (translate|resolve) host|No route to host|"
+        r"Socket fail to connect|connect(ion)? timed out|TCP/IP connection to the host|Unable to connect|"
+        r"Adaptive Server connection failed|Failed to connect|server closed the connection|Connection reset|"
+        r"connection (is|was|has been) (lost|closed)|terminating connection|Communications link failure|"
+        r"I/O error occurred while sending",
+        "{uri} cannot be reached",
+        "check `host` and `port` of the connection, and that the server runs; if only Spark can reach it from where it "
+        "runs, set `look_timeout: 0`",
+    ),
+    _failure(
+        r"column \S+ does not exist|Unknown column|Invalid column name|UNRESOLVED_COLUMN",
+        "it has no such column",
+        "correct the names of columns in `read`",
+    ),
+    _failure(
+        r"relation \"[^\"]*\" does not exist|schema \"[^\"]*\" does not exist|Table '[^']*' doesn't exist|"
+        r"Invalid object name|TABLE_OR_VIEW_NOT_FOUND|Table \"[^\"]*\" not found",
+        "there is no such table",
+        "check `table`, with its schema, or the query",
+    ),
+    _failure(
+        r"syntax error|SQL syntax|Incorrect syntax|SQLSyntaxErrorException",
+        "the database does not understand the query",
+        "correct `query`: a SELECT in the database's own SQL, which has to work in brackets after FROM",
+    ),
+)
+_OF_A_DATABASE = re.compile(
+    r"\[FAILED_JDBC|org\.postgresql\.|org\.mariadb\.|com\.mysql\.|com\.microsoft\.sqlserver\.|java\.sql\.|\[ODI_VALUE\]"
+)
+_VALUE = re.compile(r"\[ODI_VALUE\] (.*?) \[/ODI_VALUE\]", re.DOTALL)
+VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
+"""How a value that cannot be held is told from Spark's workers."""
+
+
+def of_spark(text: str, dialect: Dialect, label: str) -> SourceError | None:
+    """The error that a text of Spark's means, if it is about a database."""
+    if not _OF_A_DATABASE.search(text) and not _FAILURES[0].pattern.search(text):
+        return None
+    value = _VALUE.search(text)
+    if value is not None:
+        return SourceError(
+            f"{label}: {value[1]}",
+            fix="correct it at the source, or read with a `query` that says what is to become of it",
+            label=label,
+        )
+    return database_error(text, dialect, label)
+
+
+def database_error(text: str, dialect: Dialect, label: str) -> SourceError:
+    """The error that a text of a database or its driver means."""
+    shown = " ".join(_without_password(text, dialect).split())
+    for one in _FAILURES:
+        if one.pattern.search(text):
+            names = {"uri": dialect.uri, "driver": dialect.driver_class, "package": dialect.package}
+            what = f"{one.what.format(**names)}: {_telling(shown, one.pattern)}"
+            return SourceError(f"{label}: {what}", fix=one.fix.format(**names), label=label)
+    return SourceError(f"{label} cannot be read: {shown[:_LONGEST]}", fix="see what the database says", label=label)
+
+
+def _telling(text: str, pattern: re.Pattern[str]) -> str:
+    """What is around the words that tell."""
+    found = pattern.search(text)
+    start = max(0, found.start() - _LONGEST // 4) if found else 0
+    return text[start : start + _LONGEST].strip()
+
+
+def _without_password(text: str, dialect: Dialect) -> str:
+    password = dialect.connection.password
+    return text if password is None else text.replace(password.get_secret_value(), "***")

@@ -1,0 +1,195 @@
+"""Where a database's cursor stands, asked over a plain Python driver: no Spark, and no JVM.
+
+The drivers are extras of this package; without one, Spark asks the same. What is sent is made by ``dialects`` and
+``statements`` either way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from odi_assets.config.models import SqlConnection
+from odi_assets.sources.cursor.types import TypeName
+from odi_assets.sources.sql.dialects import Dialect, Mssql, Mysql, Postgres
+from odi_assets.sources.sql.errors import database_error
+
+CONNECT_SECONDS = 5
+
+_POSTGRES_TYPES: Mapping[int, str] = {
+    # By the OIDs of pg_type.dat.
+    **{17: "binary", 20: "long", 21: "short", 23: "integer", 700: "float", 701: "double", 1700: "decimal(38,18)"},
+    **{25: "string", 1042: "string", 1043: "string", 2950: "string"},
+    **{1082: "date", 1114: "timestamp_ntz", 1184: "timestamp"},
+}
+_MYSQL_TYPES: Mapping[int, str] = {
+    # By MySQL's enum_field_types.
+    **{0: "decimal(38,18)", 246: "decimal(38,18)", 1: "byte", 2: "short", 3: "integer", 8: "long", 9: "integer"},
+    **{4: "float", 5: "double", 7: "timestamp", 10: "date", 12: "timestamp_ntz", 13: "integer"},
+    **{252: "string", 253: "string", 254: "string"},
+}
+_MYSQL_TEXTS, _MYSQL_LONG, _BINARY_CHARSET, _UNSIGNED = {252, 253, 254}, 8, 63, 32
+_MSSQL_TYPES: Mapping[str, str] = {
+    # By the names of sys.types.
+    **{"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "short", "real": "float", "float": "double"},
+    **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), "decimal(38,18)"),
+    **dict.fromkeys(("char", "varchar", "nchar", "nvarchar", "text", "ntext"), "string"),
+    **dict.fromkeys(("binary", "varbinary"), "binary"),
+    **dict.fromkeys(("datetime", "datetime2", "smalldatetime"), "timestamp_ntz"),
+    **{"date": "date", "datetimeoffset": "timestamp"},
+}
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A plain driver.
+
+    Attributes:
+        module: what it is imported as.
+        connect: opens a connection with a deadline for each statement, in seconds.
+        columns: the columns of a table in SQL, and their types; None for a type that it does not tell exactly.
+    """
+
+    module: str
+    connect: Callable[[Any, SqlConnection, float], Any]
+    columns: Callable[[Any, str], dict[str, TypeName | None]]
+
+    installed: ClassVar[dict[str, bool]] = {}
+
+    @property
+    def is_installed(self) -> bool:
+        if self.module not in self.installed:
+            self.installed[self.module] = importlib.util.find_spec(self.module) is not None
+        return self.installed[self.module]
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open connection of a plain driver."""
+
+    opened: Any
+    driver: Driver
+
+    def columns(self, relation: str) -> dict[str, TypeName | None]:
+        """The columns of a relation, and their types as Spark writes them in JSON; None for those of another kind."""
+        with closing(self.opened.cursor()) as cursor:
+            return self.driver.columns(cursor, relation)
+
+    def row(self, query: str) -> tuple[Any, ...]:
+        """The one row of a query."""
+        with closing(self.opened.cursor()) as cursor:
+            cursor.execute(query)
+            return tuple(cursor.fetchone())
+
+
+def driver_of(dialect: Dialect) -> Driver | None:
+    """The plain driver of a database, if it is installed and may be used."""
+    found = _DRIVERS.get(type(dialect))
+    return found if found is not None and found.is_installed and dialect.connection.look_timeout > 0 else None
+
+
+def ask(dialect: Dialect, driver: Driver, label: str, question: Callable[[Session], Any]) -> Any:
+    """The answer to ``question``, on a connection of its own.
+
+    Raises:
+        SourceError: the database cannot be reached, or does not answer.
+    """
+    module = importlib.import_module(driver.module)
+    try:
+        with closing(driver.connect(module, dialect.connection, dialect.connection.look_timeout)) as opened:
+            return question(Session(opened, driver))
+    except (module.Error, OSError) as error:
+        raise database_error(f"{type(error).__name__}: {error}", dialect, label) from None
+
+
+def _credentials(connection: SqlConnection) -> dict[str, str]:
+    password = connection.password.get_secret_value() if connection.password is not None else None
+    given = {"user": connection.user, "password": password}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _postgres(module: Any, connection: Any, seconds: float) -> Any:
+    of_libpq = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+    settings = {
+        "statement_timeout": int(seconds * 1000),
+        "datestyle": "ISO",
+        "timezone": "UTC",
+        "default_transaction_read_only": "on",
+    }
+    return module.connect(
+        host=connection.host,
+        port=connection.port,
+        dbname=connection.database,
+        connect_timeout=CONNECT_SECONDS,
+        client_encoding="utf8",
+        options=" ".join(f"-c {name}={value}" for name, value in settings.items()),
+        autocommit=True,
+        **_credentials(connection),
+        **{name: connection.options[name] for name in of_libpq if name in connection.options},
+    )
+
+
+def _postgres_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
+    cursor.execute(f"SELECT * FROM {relation} odi WHERE 1 = 0")
+    return {column.name: _POSTGRES_TYPES.get(column.type_code) for column in cursor.description}
+
+
+def _mysql(module: Any, connection: Any, seconds: float) -> Any:
+    wants_tls = connection.options.get("sslMode", "disable").lower() not in ("disable", "disabled")
+    return module.connect(
+        host=connection.host,
+        port=connection.port,
+        database=connection.database,
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=seconds,
+        write_timeout=seconds,
+        charset="utf8mb4",
+        init_command=Mysql.session,
+        autocommit=True,
+        ssl={"ca": connection.options.get("serverSslCert")} if wants_tls else None,
+        **_credentials(connection),
+    )
+
+
+def _mysql_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
+    cursor.execute(f"SELECT * FROM {relation} odi WHERE 1 = 0")
+    # Of what the server says of a column, DB-API's description has neither its character set nor its sign.
+    return {field.name: _mysql_type(field) for field in cursor._result.fields}
+
+
+def _mysql_type(field: Any) -> TypeName | None:
+    if field.type_code in _MYSQL_TEXTS and field.charsetnr == _BINARY_CHARSET:
+        return "binary"
+    if field.type_code == _MYSQL_LONG and field.flags & _UNSIGNED:
+        return "decimal(20,0)"
+    return _MYSQL_TYPES.get(field.type_code)
+
+
+def _mssql(module: Any, connection: Any, seconds: float) -> Any:
+    return module.connect(
+        server=connection.host,
+        port=str(connection.port),
+        database=connection.database,
+        login_timeout=CONNECT_SECONDS,
+        timeout=max(1, int(seconds)),
+        charset="UTF-8",
+        autocommit=True,
+        **_credentials(connection),
+    )
+
+
+def _mssql_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
+    query = f"SELECT * FROM {relation} odi".replace("'", "''")
+    cursor.execute(f"SELECT name, system_type_name FROM sys.dm_exec_describe_first_result_set(N'{query}', NULL, 0)")
+    return {name: _MSSQL_TYPES.get(str(kind).partition("(")[0]) for name, kind in cursor.fetchall()}
+
+
+_DRIVERS: Mapping[type[Dialect], Driver] = {
+    Postgres: Driver("psycopg", _postgres, _postgres_columns),
+    Mysql: Driver("pymysql", _mysql, _mysql_columns),
+    Mssql: Driver("pymssql", _mssql, _mssql_columns),
+}

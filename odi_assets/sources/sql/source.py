@@ -1,0 +1,216 @@
+"""Tables and queries of SQL databases as a source, read through Spark's JDBC reader."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odi_assets.config.models import ReadConfig, SqlConnection, StatefulIncrement
+from odi_assets.errors import SourceError
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.types import TypeName, cursor_type
+from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.cursor_reads import reads_again
+from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
+from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.source import Source, Target
+from odi_assets.sources.sql import position as plain
+from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.sources.sql.statements import Relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.sources.snapshot import Partitions
+    from odi_assets.sources.sql.reader import Reader
+
+_UNKNOWN = "what it holds is not known without reading it"
+
+
+def sql_source(name: str, label: str, read: ReadConfig, target: Target, connection: SqlConnection) -> SqlSource:
+    """The source that a ``read`` of a database names."""
+    dialect = dialect_of(connection)
+    what = dialect.table(read.table) if read.table is not None else _in_brackets(read.query or "")
+    return SqlSource(
+        name=name,
+        label=label,
+        target=target,
+        increment=read.incremental,
+        relation=Relation(dialect, what, label),
+        table=read.table,
+        partition_column=read.partition_column,
+        pieces=read.pieces,
+        options=read.options,
+    )
+
+
+def _in_brackets(query: str) -> str:
+    # On lines of its own: a comment at its end must not reach what follows.
+    return f"(\n{query.strip().removesuffix(';')}\n)"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at a database told, without Spark.
+
+    Attributes:
+        types: its columns, and their types where they are told exactly.
+        bound: its greatest cursor.
+    """
+
+    types: Mapping[str, TypeName | None]
+    bound: Bound | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlSource(Source):
+    """A table or a query of a database.
+
+    Attributes:
+        table: the table's name; None for a query.
+        partition_column, pieces: what the pieces are cut by that are read side by side, and how many there are.
+        options: options of Spark's JDBC reader.
+    """
+
+    relation: Relation
+    table: str | None = None
+    partition_column: str | None = None
+    pieces: int = 1
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def identity(self) -> Identity:
+        digest = hashlib.sha256(self.relation.sql.encode()).hexdigest()[:12]
+        what = self.table if self.table is not None else f"query {digest}"
+        return Identity("sql", f"{self.dialect.database}:{what}", self.cursor or "")
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.relation.dialect
+
+    @property
+    def uri(self) -> str:
+        return self.dialect.uri if self.table is None else f"{self.dialect.uri}/{self.table}"
+
+    @property
+    def watchable(self) -> bool:
+        return self._driver is not None
+
+    def snapshot(self) -> SqlSnapshot:
+        return SqlSnapshot(
+            name=self.name,
+            label=self.label,
+            format="sql",
+            identity=self.identity,
+            relation=self.relation,
+            look=self._look(),
+            partition_column=self.partition_column or self.cursor,
+            pieces=self.pieces,
+            options=self.options,
+        )
+
+    def position(self) -> Position:
+        return self.snapshot().position
+
+    def change_since(self, then: Position | None) -> str | None:
+        if not isinstance(self.increment, StatefulIncrement) or reads_again(self.increment):
+            return _UNKNOWN
+        if self._driver is None:
+            extra = self.dialect.extra
+            return f"{_UNKNOWN}; pip install 'odi_assets[{extra}]' lets its cursor be asked" if extra else _UNKNOWN
+        now = self.position()
+        if then == now:
+            return None
+        if not then:
+            return "what it held was not recorded"
+        if then.get("upper") != now["upper"]:
+            return f"its greatest cursor was {then.get('upper')} then, and is {now['upper']} now"
+        return f"its rows without a cursor were {then['without_cursor']} then, and are {now['without_cursor']} now"
+
+    @property
+    def _driver(self) -> plain.Driver | None:
+        """The plain driver that tells the cursor, if there is one that does."""
+        increment = self.increment
+        # Dates that are written as text are Spark's to read.
+        follows = isinstance(increment, StatefulIncrement) and increment.date_format is None
+        return plain.driver_of(self.dialect) if follows else None
+
+    def _look(self) -> Look | None:
+        increment, driver = self.increment, self._driver
+        if driver is None or not isinstance(increment, StatefulIncrement):
+            return None
+
+        def question(session: plain.Session) -> Look:
+            types = session.columns(self.relation.sql)
+            window = Window(increment.column, increment.fallback_column)
+            if any(types.get(name, "") is None for name in window.columns):
+                # Spark knows more types.
+                return Look(types, None)
+            shown = {name: kind or "of another type" for name, kind in types.items()}
+            cursor_type(increment, shown, self.label)
+            row = session.row(self.relation.bound(window, types))
+            return Look(types, self.relation.found(row, window, types))
+
+        found: Look = plain.ask(self.dialect, driver, self.label, question)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlSnapshot(Snapshot):
+    """A table or a query of a database, and what was known of it when the run was planned.
+
+    A database changes while it is read. What lies in a window whose upper bound is fixed stays there, as long as rows
+    are added above it.
+    """
+
+    relation: Relation
+    look: Look | None = None
+    partition_column: str | None = None
+    pieces: int = 1
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def position(self) -> Position:
+        if self.look is None or self.look.bound is None:
+            return {}
+        upper = self.look.bound.upper
+        shown = upper.hex() if isinstance(upper, bytes) else None if upper is None else str(upper)
+        return {"upper": shown, "without_cursor": self.look.bound.without_cursor}
+
+    @property
+    def summary(self) -> str:
+        return "whole"
+
+    def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
+        if self.look is None or self.look.bound is None:
+            return None, UNRESOLVED
+        kind = self.look.types[increment.column]
+        return str(kind), self.look.bound
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        rows = self._reader(spark).rows(None)
+        return rows if only is None else rows.where(only.condition(rows))
+
+    def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
+        if window.date_format is not None:
+            return super().rows_in_window(spark, window, only)
+        reader = self._reader(spark)
+        rows = reader.rows(self.relation.condition(window, reader.types))
+        return rows if only is None else rows.where(only.condition(rows))
+
+    def bound(self, spark: SparkSession, window: Window) -> Bound:
+        if window.date_format is not None:
+            return super().bound(spark, window)
+        reader = self._reader(spark)
+        row = reader.texts(self.relation.bound(window, reader.types))[0]
+        return self.relation.found(row, window, reader.types)
+
+    def read_error(self, text: str) -> SourceError | None:
+        return self.relation.read_error(text)
+
+    def _reader(self, spark: SparkSession) -> Reader:
+        from odi_assets.sources.sql.reader import Reader
+
+        return Reader(spark, self.relation, self.partition_column, self.pieces, self.options)

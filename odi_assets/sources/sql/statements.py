@@ -1,0 +1,103 @@
+"""The statements that a database is sent: the same ones by Spark and by a plain driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.errors import IncrementError, SourceError
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.types import TypeName, kind_of
+from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.sql.dialects import Dialect, constant, parsed
+from odi_assets.sources.sql.errors import of_spark
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is read of a database.
+
+    Attributes:
+        sql: a table's name, or a query in brackets: what stands after FROM.
+        label: it in words, for messages.
+    """
+
+    dialect: Dialect
+    sql: str
+    label: str
+
+    def read_error(self, text: str) -> SourceError | None:
+        """What an error of Spark means, if it is about a database."""
+        return of_spark(text, self.dialect, self.label)
+
+    def cursor(self, window: Window, types: Mapping[str, TypeName | None]) -> tuple[str, str]:
+        """The cursor of a window in SQL, and its kind.
+
+        Raises:
+            IncrementError: there is no such column, or the database does not order its values as we do.
+        """
+        kinds = [self._kind(name, types) for name in window.columns]
+        columns = [self.dialect.cursor(self.dialect.quoted(name), kinds[0]) for name in window.columns]
+        return (columns[0] if len(columns) == 1 else f"COALESCE({', '.join(columns)})"), kinds[0]
+
+    def _kind(self, column: str, types: Mapping[str, TypeName | None]) -> str:
+        if column not in types:
+            raise IncrementError(
+                f"{self.label} has no column `{column}`; it has {', '.join(types)}",
+                fix="correct the name of the column in `read`",
+                column=column,
+            )
+        name = types[column]
+        kind = kind_of(name) if isinstance(name, str) else None
+        if kind is None or kind not in self.dialect.kinds:
+            shown = name if isinstance(name, str) else "of another type"
+            raise IncrementError(
+                f"`{column}` of {self.label} is {shown}, and no cursor: nobody vouches that the database orders it as "
+                "state does",
+                fix="choose a column of numbers, dates or times",
+                column=column,
+            )
+        return kind
+
+    def condition(self, window: Window, types: Mapping[str, TypeName | None]) -> str:
+        """Whether a row is in a window."""
+        cursor, kind = self.cursor(window, types)
+        bounds = []
+        if window.lower is not None:
+            low = self.dialect.literal(constant(window.lower, kind), kind)
+            bounds.append(f"{cursor} {'>=' if window.lower_inclusive else '>'} {low}")
+        if window.upper is not None:
+            high = self.dialect.literal(constant(window.upper, kind, is_upper=True), kind)
+            bounds.append(f"{cursor} {'<=' if window.upper_inclusive else '<'} {high}")
+        inside = " AND ".join(bounds) or f"{cursor} IS NOT NULL"
+        return f"(({inside}) OR {cursor} IS NULL)" if window.nulls else f"({inside})"
+
+    def bound(self, window: Window, types: Mapping[str, TypeName | None]) -> str:
+        """One query for the greatest cursor, and the number of rows without one."""
+        cursor, kind = self.cursor(window, types)
+        if not self.dialect.selects_without_from:
+            greatest, without = self.dialect.greatest(cursor, kind), f"COUNT(*) - COUNT({cursor})"
+            return f"SELECT {greatest} AS odi_upper, {without} AS odi_without FROM {self.sql} odi"
+        # Each by itself, so that an index of the cursor serves both.
+        greatest = f"SELECT {self.dialect.greatest(cursor, kind)} FROM {self.sql} odi"
+        without = f"SELECT COUNT(*) FROM {self.sql} odi WHERE {cursor} IS NULL"
+        return f"SELECT ({greatest}) AS odi_upper, ({without}) AS odi_without"
+
+    def found(self, row: tuple[Any, ...], window: Window, types: Mapping[str, TypeName | None]) -> Bound:
+        """The bound that the row of :meth:`bound` says.
+
+        Raises:
+            IncrementError: the greatest cursor is none that an HWM can hold.
+        """
+        _, kind = self.cursor(window, types)
+        upper, without = row
+        try:
+            return Bound(parsed(None if upper is None else str(upper), kind), int(without))
+        except (ValueError, ArithmeticError) as error:
+            raise IncrementError(
+                f"the greatest `{window.column}` of {self.label} is {upper}, and no HWM holds a value like that",
+                fix="correct it at the source, or choose another cursor: an HWM that stands for `never` would end the "
+                "increments",
+                column=window.column,
+            ) from error

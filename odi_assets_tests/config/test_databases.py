@@ -1,0 +1,94 @@
+"""Databases in the project file: what a connection and a read of one take, and mistakes in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odi_assets.config.models import MysqlConnection, PostgresConnection
+from odi_assets_tests.config.support import load, problem, project
+from odi_assets_tests.config.test_json_schema import complaints
+
+DB = "  db: {type: postgres, host: h, database: d, user: u, password: s3cret}\n"
+NODE = "- {name: raw, read: {connection: db, format: sql, READ}, write: {connection: lake, path: raw}}\n"
+
+
+def with_db(read: str = "table: sales.orders", connection: str = DB) -> str:
+    return project(NODE.replace("READ", read)).replace("system:", f"{connection}system:")
+
+
+def test_a_database_has_its_usual_port_and_keeps_its_secrets(tmp_path: Path) -> None:
+    found = load(tmp_path, with_db()).config
+    connection = found.connections["db"]
+    assert isinstance(connection, PostgresConnection)
+    assert (connection.port, connection.look_timeout) == (5432, 20)
+    assert "s3cret" not in repr(found)
+    read = found.pipelines[0].nodes[0].read
+    assert read is not None
+    assert (read.shown, read.path) == ("sales.orders", "sales/orders")
+    other = load(tmp_path, with_db(connection="  db: {type: mysql, database: d, port: '${P}'}\n"), {"P": "3307"}).config
+    assert isinstance(other.connections["db"], MysqlConnection)
+    assert (other.connections["db"].host, other.connections["db"].port) == ("localhost", 3307)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "query: SELECT 1 AS one, incremental: {mode: stateful, column: one}, pieces: 4",
+        "table: orders, partition_column: id, pieces: 4, options: {fetchsize: 100}",
+        "table: orders, incremental: {mode: rolling_window, column: at, lookback: 2}",
+    ],
+)
+def test_a_table_or_a_query_is_read(tmp_path: Path, read: str) -> None:
+    text = with_db(read)
+    if "rolling" in read:
+        text = text.replace("path: raw}", "path: raw, mode: overwrite}")
+    assert load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("table: sales.orders", "pieces: 1", "give what is read in a database: `table` or `query`, one of them"),
+        ("table: sales.orders", "table: a, query: SELECT 1", "`table` or `query`, one of them"),
+        ("table: sales.orders", "table: a, path: b", "a database has no paths: give `table` or `query`"),
+        ("table: sales.orders", "table: a, schema: id INT", "a database has a schema of its own"),
+        ("table: sales.orders", "table: a, pieces: 4", "says by no column how to cut: add `partition_column`"),
+        ("table: sales.orders", "table: a, pieces: 0", "greater than or equal to 1"),
+        ("table: sales.orders", "table: a, incremental: files", "a database is followed by a column, with `stateful`"),
+        ("table: sales.orders", "table: a, incremental: version", "a database is followed by a column"),
+        ("format: sql, table: sales.orders", "format: csv, path: in", "`db` is a database: write `format: sql`"),
+        ("connection: db", "connection: lake", "`lake` is no database"),
+        (
+            "{connection: lake, path: raw}",
+            "{connection: db, path: raw}",
+            "`db` is a database, and Delta tables",
+        ),
+        ("system: {connection: lake}", "system: {connection: db}", "`db` is a database, and Delta tables"),
+        ("type: postgres", "type: postgre", "`postgres`"),
+        ("database: d", "database: d, port: 70000", "65535"),
+        ("type: postgres, host: h, database: d", "type: sql, driver: d", "missing key `url`"),
+    ],
+)
+def test_mistakes_are_named_where_they_are(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in with_db()
+    assert message in str(problem(tmp_path, with_db().replace(old, new)))
+
+
+@pytest.mark.parametrize("key", ["table: t", "query: SELECT 1", "partition_column: id", "pieces: 2"])
+def test_files_have_neither_tables_nor_pieces(tmp_path: Path, key: str) -> None:
+    text = with_db("path: in").replace("connection: db, format: sql", f"connection: lake, format: csv, {key}")
+    assert "is for `format: sql`" in str(problem(tmp_path, text))
+
+
+def test_a_read_of_files_without_a_path_is_still_named_so(tmp_path: Path) -> None:
+    text = with_db("options: {}").replace("connection: db, format: sql", "connection: lake, format: csv")
+    assert "missing key `path`" in str(problem(tmp_path, text))
+
+
+def test_editors_accept_databases() -> None:
+    assert complaints(with_db()) == []
+    assert complaints(with_db("query: SELECT 1")) == []
+    assert complaints(with_db("pieces: 2"))
+    assert complaints(with_db("options: {}").replace("format: sql", "format: csv"))

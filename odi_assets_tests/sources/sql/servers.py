@@ -1,0 +1,221 @@
+"""Real PostgreSQL and MariaDB servers of Debian's packages, on loopback, in zones of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+PASSWORD = "p@ss/w:rd'#1"
+USER, DATABASE = "odi", "odi"
+_PATIENCE = 60.0
+
+
+@dataclass
+class Server(ABC):
+    """A server that runs.
+
+    Attributes:
+        type: of its connection in a project file.
+        types: what a test calls a column's type → what the server calls it.
+    """
+
+    port: int
+
+    type: ClassVar[str]
+    types: ClassVar[dict[str, str]]
+
+    @property
+    def connection(self) -> str:
+        """The connection `db` of a project file."""
+        secret = PASSWORD.replace("'", "''")
+        place = f"host: 127.0.0.1, port: {self.port}, database: {DATABASE}"
+        return f"  db: {{type: {self.type}, {place}, user: {USER}, password: '{secret}'}}\n"
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """A connection that commits each statement."""
+
+    def execute(self, *statements: str) -> None:
+        """Run statements, each by itself."""
+        opened = self.connect()
+        try:
+            for statement in statements:
+                opened.cursor().execute(statement)
+        finally:
+            opened.close()
+
+    def insert(self, table: str, *rows: tuple[Any, ...]) -> None:
+        """Add rows, whose values go as parameters."""
+        opened = self.connect()
+        try:
+            for row in rows:
+                opened.cursor().execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+        finally:
+            opened.close()
+
+
+class PostgresServer(Server):
+    type = "postgres"
+    types: ClassVar[dict[str, str]] = {
+        "int": "bigint",
+        "decimal": "numeric(38,10)",
+        "text": "text",
+        "bytes": "bytea",
+        "date": "date",
+        "float": "double precision",
+        "local": "timestamp",
+        "instant": "timestamptz",
+    }
+
+    def connect(self) -> Any:
+        import psycopg
+
+        return psycopg.connect(
+            host="127.0.0.1", port=self.port, dbname=DATABASE, user=USER, password=PASSWORD, autocommit=True
+        )
+
+
+class MariadbServer(Server):
+    type = "mysql"
+    types: ClassVar[dict[str, str]] = {
+        "int": "bigint",
+        "decimal": "decimal(38,10)",
+        "text": "varchar(200)",
+        "bytes": "varbinary(200)",
+        "date": "date",
+        "float": "double",
+        "local": "datetime(6)",
+        "instant": "timestamp(6) NULL DEFAULT NULL",
+    }
+
+    def connect(self) -> Any:
+        import pymysql
+
+        return pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            database=DATABASE,
+            user=USER,
+            password=PASSWORD,
+            autocommit=True,
+            charset="utf8mb4",
+            init_command="SET time_zone = '+00:00', sql_mode = ''",
+        )
+
+
+def postgres_program(name: str) -> str | None:
+    """A program of the newest PostgreSQL that is installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(found[-1]) if found else shutil.which(name)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[PostgresServer]:
+    """A PostgreSQL server with its data in ``folder``."""
+    port, data, secret = _free_port(), folder / "data", folder / "secret"
+    secret.write_text(PASSWORD, encoding="utf-8")
+    as_user = _given_to("postgres", folder)
+    initdb, server = str(postgres_program("initdb")), str(postgres_program("postgres"))
+    made = [initdb, "-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256", "-E", "UTF8"]
+    subprocess.run([*made, "--locale=C.UTF-8", "--no-sync"], check=True, capture_output=True, **as_user)
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": "",
+        "fsync": "off",
+        "timezone": "America/New_York",
+        "standard_conforming_strings": "off",
+        "datestyle": "German",
+    }
+    command = [server, "-D", str(data), "-p", str(port), *(f"-c{name}={value}" for name, value in settings.items())]
+    with _running(command, folder, as_user):
+        _when_it_answers(lambda: _create(port))
+        yield PostgresServer(port)
+
+
+def _create(port: int) -> None:
+    import psycopg
+
+    place = {"host": "127.0.0.1", "port": port, "user": USER, "password": PASSWORD}
+    with psycopg.connect(**place, dbname="postgres", autocommit=True) as opened:  # type: ignore[arg-type]
+        # Its own collation orders text otherwise than code points do.
+        opened.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+
+
+@contextmanager
+def mariadb(folder: Path) -> Iterator[MariadbServer]:
+    """A MariaDB server with its data in ``folder``."""
+    port, data, first = _free_port(), folder / "data", folder / "first.sql"
+    quoted = PASSWORD.replace("'", "''")
+    first.write_text(
+        f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
+        f"CREATE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{quoted}';\n"
+        f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'127.0.0.1';\n",
+        encoding="utf-8",
+    )
+    as_user = _given_to("mysql", folder)
+    install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+    subprocess.run([*install, "--skip-test-db"], check=True, capture_output=True, **as_user)
+    command = [str(mariadbd()), "--no-defaults", f"--datadir={data}", f"--port={port}", "--bind-address=127.0.0.1"]
+    command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", f"--init-file={first}"]
+    command += ["--default-time-zone=-05:00", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M"]
+    with _running([*command, "--skip-name-resolve"], folder, as_user):
+        server = MariadbServer(port)
+        _when_it_answers(lambda: server.connect().close())
+        yield server
+
+
+def mariadbd() -> str | None:
+    """The server's program, which need not be on the path of users."""
+    return shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+def _given_to(user: str, folder: Path) -> dict[str, Any]:
+    """Servers do not run as root: let ``user`` have the folder, and run programs in its name."""
+    plain = {"cwd": folder, "env": {**os.environ, "TMPDIR": str(folder)}}
+    if os.geteuid() != 0:
+        return plain
+    shutil.chown(folder, user, user)
+    for file in folder.iterdir():
+        shutil.chown(file, user, user)
+    return {**plain, "user": user, "group": user, "extra_groups": []}
+
+
+@contextmanager
+def _running(command: list[str], folder: Path, as_user: dict[str, Any]) -> Iterator[None]:
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, **as_user)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _when_it_answers(ask: Any) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return ask()
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
