@@ -55,7 +55,7 @@ class DeltaTableSource(Source):
         )
 
     def position(self) -> Position:
-        return table_position(TableHandle.open(self.location))
+        return TableHandle.open(self.location).position
 
     def change_since(self, then: Position | None) -> str | None:
         return table_change(then, TableHandle.open(self.location))
