@@ -61,8 +61,12 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
     """
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
     keep, now, listed = frozenset(always_index), int(time.time() * 1000), []
-    # Asked to list, fsspec passes over folders of this machine that it cannot read: their rows would be missing.
-    strictly = {"on_error": "raise"} if table.is_local else {}
+    strictly = {}
+    if table.is_local:
+        if not table.child(folder).local_path.exists():
+            return []
+        # fsspec passes over folders of this machine that it cannot list: their rows would be missing.
+        strictly = {"on_error": "raise"}
     for path, info in sorted(filesystem.find(root, detail=True, **strictly).items()):
         inside = path[len(root.rstrip("/")) + 1 :]
         if path.endswith(".crc") and not _is_hidden(inside.rpartition("/")[0]):
