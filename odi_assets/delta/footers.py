@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
@@ -60,26 +61,13 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
         TableError: a file is not a whole Parquet file.
     """
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
-    keep, now, listed = frozenset(always_index), int(time.time() * 1000), []
-    strictly = {}
-    if table.is_local:
-        if not table.child(folder).local_path.exists():
-            return []
-        # fsspec passes over folders of this machine that it cannot list: their rows would be missing.
-        strictly = {"on_error": "raise"}
-    for path, info in sorted(filesystem.find(root, detail=True, **strictly).items()):
-        inside = path[len(root.rstrip("/")) + 1 :]
-        if path.endswith(".crc") and not _is_hidden(inside.rpartition("/")[0]):
-            # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
-            filesystem.rm_file(path)
-        elif path.endswith(".parquet") and not _is_hidden(inside):
-            listed.append((inside, path, info))
+    keep, now = frozenset(always_index), int(time.time() * 1000)
 
-    def read(file: tuple[str, str, dict[str, Any]]) -> WrittenFile:
-        inside, path, info = file
+    def read(path: str) -> WrittenFile:
+        inside = path[len(root.rstrip("/")) + 1 :]
         try:
             with filesystem.open(path, "rb") as stream:
-                footer = pq.read_metadata(stream)
+                footer, size = pq.read_metadata(stream), stream.seek(0, os.SEEK_END)
         except pa.ArrowInvalid as error:
             raise TableError(
                 f"{folder}/{inside}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
@@ -87,17 +75,43 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
                 uri=table.uri,
                 path=f"{folder}/{inside}",
             ) from error
-        size, statistics = int(info["size"]), footer_statistics(footer, keep)
+        statistics = footer_statistics(footer, keep)
         return WrittenFile(f"{folder}/{inside}", size, now, footer.num_rows, _partition_of(inside), statistics)
 
+    listed = sorted(_parquet_files(filesystem, root, strictly=table.is_local))
     with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
         return [file for file in pool.map(read, listed) if file.rows > 0]
 
 
-def _is_hidden(path: str) -> bool:
-    """Whether Spark does not count it as data: ``_temporary`` above all, where a task that was given up, on an executor
-    that is alive, may go on writing after its job is done."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+def _parquet_files(filesystem: fsspec.AbstractFileSystem, root: str, *, strictly: bool) -> Iterator[str]:
+    """The files that Spark counts as data. Not ``_temporary`` above all: a task that was given up, on an executor that
+    is alive, may go on writing there after its job is done.
+
+    Args:
+        strictly: ``root`` is on this machine, where fsspec would pass over folders that it cannot list, and so lose
+            their rows.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    if strictly:
+        paths = [f"{folder}/{name}" for folder, _, names in os.walk(root, onerror=refuse) for name in names]
+    else:
+        paths = filesystem.find(root)
+    for path in paths:
+        *folders, name = path[len(root.rstrip("/")) + 1 :].split("/")
+        if any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in folders):
+            continue
+        if name.endswith(".crc"):
+            # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
+            filesystem.rm_file(path)
+        elif name.endswith(".parquet") and name[0] not in "._":
+            yield path
 
 
 def _partition_of(path: str) -> dict[str, str | None]:
