@@ -55,7 +55,7 @@ class WrittenFile:
 def written_files(table: Location, folder: str, always_index: Iterable[str] = ()) -> list[WrittenFile]:
     """The non-empty Parquet files below ``folder`` of the table, their footers read in parallel.
 
-    ``always_index`` names columns that get statistics however far to the right they stand (keys, cursors).
+    ``always_index`` names columns that get statistics however far to the right they are (keys, cursors).
 
     Raises:
         TableError: a file is not a whole Parquet file.

@@ -28,7 +28,7 @@ class HwmEntry(NamedTuple):
         updated_at: when it was written, UTC; later than that of the revision before it, whatever the clocks say.
         revision: 1 for the first write of a key, then one more with each write; 0 for a row that Odibi wrote.
         deleted: a tombstone.
-        target_commit: version of the Delta table whose commit carried this value; NO_TABLE where it was accepted
+        target_commit: version of the Delta table whose commit has this value; NO_TABLE where it was accepted
             that there is none.
         run_id: the run that wrote it.
         value_type: the name of the value's type; None for a value that Odibi wrote.

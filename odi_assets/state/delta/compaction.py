@@ -18,7 +18,7 @@ from odi_assets.state.delta.table import VERSIONS_PER_LOOK, SystemTable
 _log = logging.getLogger(__name__)
 
 MOST_FILES = 64
-# What tables were written with before it had a better name.
+# It is in the logs of tables already: under another name, an older process could compact beside a newer one.
 _APP_ID = "odi/fold"
 _VACUUM_HOURS = 1
 # Vacuum lists the whole folder, so only about one compaction in so many does it.

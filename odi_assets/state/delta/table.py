@@ -54,7 +54,7 @@ _ARROW: dict[Kind, DataType] = {
 }
 
 
-# arro3 makes no arrays of these from Python's own types, but of the numbers that stand behind them.
+# arro3 makes no arrays of these from Python's own types, but of the numbers they are stored as.
 _AS_NUMBERS: dict[Kind, tuple[DataType, Callable[[Any], int]]] = {
     "timestamp": (DataType.int64(), lambda moment: (moment - _EPOCH) // _MICROSECOND),
     "date": (DataType.int32(), lambda day: (day - _EPOCH.date()).days),
@@ -222,7 +222,7 @@ class SystemTable:
             with handle.calls("reading a system table"):
                 return look(handle)
 
-        # A file may have been compacted away and deleted under a reader that stood still for long.
+        # A file may have been compacted away and deleted while a reader was held up.
         return raced(attempt, lost=lambda error: isinstance(error, StateError) and self._moved(handle))
 
     def lists(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:

@@ -1,6 +1,6 @@
-"""Carrying a snapshot into a backend: first what that would change, then the change itself.
+"""Taking a snapshot over into a backend: first what that would change, then the change itself.
 
-Nothing that the backend has is lost: a key that stands further, or was written later, stays unless the transfer is
+Nothing that the backend has is lost: a key that is further, or was written later, stays unless the transfer is
 forced, and runs that are there already are not added again. So the same transfer twice changes nothing.
 """
 
@@ -21,7 +21,7 @@ from odi_assets.state.values import encode
 
 
 class Effect(StrEnum):
-    """What a transfer does to one key. BACK: the key stands further, or was written later, and so is not touched
+    """What a transfer does to one key. BACK: the key is further, or was written later, and so is not touched
     unless the transfer is forced."""
 
     ADDED = "added"
@@ -117,7 +117,7 @@ def decide(
     """Compare a snapshot with what ``backend`` holds. Changes nothing.
 
     Args:
-        snapshot: what is to be carried over.
+        snapshot: what is to be taken over.
         backend: where to.
         same_tables: the state is of the very tables that it will be used with. Revisions, times and target commits
             are then kept, which lets the next plans repair what a dead run left; of another project's tables they
