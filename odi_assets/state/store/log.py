@@ -5,8 +5,8 @@ snapshot instead: all that the version holds. So a version is read from the last
 since. Headers carry digests: of the rows, by which damage is noticed, and of the batch on its base, by which the same
 batch committed again is known.
 
-The commit that removes files of old versions has a fence of its own: it does not conflict with the commit of a new version,
-and of two cleanings at once one is refused.
+The commit that removes files of old versions has a fence of its own: it does not conflict with the commit of a new
+version, and of two cleanings at once one is refused.
 """
 
 from __future__ import annotations
