@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.errors import cannot_look
 from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text, restored_version
 from odi_assets.delta.partition_values import same_spellings
-from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import TableError
 
 
@@ -28,7 +29,7 @@ class CommitChange:
         keys: of an upsert, the columns that identify a row.
         updated: of an upsert, how many rows replaced one with the same keys.
         deleted: of an upsert, how many rows it took out for good; no file of the commit tells which.
-        carried: files of rows that only moved out of removed files.
+        moved: files of rows that were in removed files before.
         removed: path and partition of the files it took out.
         partitions: values of the partitions the commit added to or removed from.
         kind: ``rows`` (the files hold just what is new or changed), ``partitions`` (those partitions are to be read
@@ -43,7 +44,7 @@ class CommitChange:
     keys: tuple[str, ...] = ()
     updated: int = 0
     deleted: int = 0
-    carried: tuple[LiveFile, ...] = ()
+    moved: tuple[LiveFile, ...] = ()
     removed: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
     restored: int | None = None
 
@@ -72,8 +73,7 @@ class TableChanges:
     @property
     def rows(self) -> int | None:
         """Rows in the added files, by their statistics; None if one carries no count."""
-        counts = [file.rows for file in self.files]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        return rows_in(self.files)
 
 
 def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
@@ -100,16 +100,9 @@ def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChang
     return found
 
 
-def table_position(handle: TableHandle) -> dict[str, Any]:
-    """Where a table stands: its id and its version; of one that does not exist, that it does not."""
-    if not handle.exists:
-        return {"version": None}
-    return {"table_id": handle.table_id, "version": handle.version}
-
-
 def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:
     """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
-    now = table_position(handle)
+    now = handle.position
     if then == now:
         return None
     if then is None or "version" not in then:
@@ -127,7 +120,9 @@ def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | N
 def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:
     try:
         return changes(handle, after, upto).kind != "none"
-    except TableError:
+    except TableError as error:
+        if cannot_look(error):
+            raise
         # The log of that time is gone: nobody can say that nothing changed.
         return True
 
@@ -151,37 +146,37 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
 
 def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:
     info: dict[str, Any] = {}
-    adds, removes, carried = [], [], []
+    adds, removes, moved = [], [], []
     for action in actions:
         if "commitInfo" in action:
             info = action["commitInfo"]
         elif action.get("add", {}).get("dataChange"):
             adds.append(action["add"])
         elif "add" in action:
-            carried.append(action["add"])
+            moved.append(action["add"])
         elif action.get("remove", {}).get("dataChange", False):
             removes.append(action["remove"])
-    files = tuple(_file(add, kinds) for add in adds)
-    partitions = _partitions([*adds, *removes], kinds)
-    ours = info.get(METADATA_KEY) or {}
-    declared = ours.get("changes")
-    restored = restored_version(str(info.get("operation")), info.get("operationParameters") or {})
     if not adds and not removes:
         return CommitChange(version, "none")
-    if declared in {"rows", "partitions", "table"}:
-        return CommitChange(
-            version,
-            declared,
-            files,
-            partitions,
-            keys=tuple(ours.get("keys") or ()),
-            updated=int(ours.get("rows_updated") or 0),
-            deleted=int(ours.get("rows_deleted") or 0),
-            carried=tuple(_file(add, kinds) for add in carried),
-            removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
-            restored=restored,
-        )
-    return CommitChange(version, "table" if removes else "rows", files, partitions, restored=restored)
+    ours = info.get(METADATA_KEY) or {}
+    change = CommitChange(
+        version,
+        "table" if removes else "rows",
+        tuple(_file(add, kinds) for add in adds),
+        _partitions([*adds, *removes], kinds),
+        restored=restored_version(str(info.get("operation")), info.get("operationParameters") or {}),
+    )
+    if ours.get("changes") not in {"rows", "partitions", "table"}:
+        return change
+    return replace(
+        change,
+        kind=ours["changes"],
+        keys=tuple(ours.get("keys") or ()),
+        updated=int(ours.get("rows_updated") or 0),
+        deleted=int(ours.get("rows_deleted") or 0),
+        moved=tuple(_file(add, kinds) for add in moved),
+        removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
+    )
 
 
 def _partition(action: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
 """The one moment that counts: data, fence and facts in one Delta commit, on the handle that the plan was made on.
 
-:func:`attempted` sends any commit and finds out what became of it. :func:`commit` is that of a node's table: with a
-stamp, rebased on what others committed first, and retried while the store does not answer.
+:func:`commit` is that of a node's table: with a stamp, made anew on what others committed first, and retried while the
+store does not answer. :func:`looked_for` finds out what became of any commit whose answer was lost.
 """
 
 from __future__ import annotations
@@ -72,19 +72,20 @@ class FileChanges:
     """The files a commit puts in and takes out.
 
     Attributes:
-        new: files holding rows that are new or changed.
-        carried: files holding rows that only moved here from a removed file; committed without ``dataChange``.
-        removed: live files that leave the table.
+        new: files of rows that are new or changed.
         kind: what downstream readers may conclude from ``new``.
+        moved: files of rows that were in a removed file before; committed without ``dataChange``.
+        removed: live files that leave the table.
         replace_all: every live file of the handle's version leaves the table, and the schema becomes the one given.
         new_schema: the schema becomes the one given, and no file leaves.
-        basis: what of the table this was computed from; ``partitions`` are those it replaces.
-        data_change: whether removed files take rows along that are not in ``carried``: False for compaction.
+        data_change: False if ``moved`` holds all rows of the removed files, as after a compaction.
+        computed_from: what of the table this was computed from.
+        partitions: those that this replaces, where it was computed from ``partitions``.
     """
 
     new: Sequence[AddAction]
     kind: RowChanges
-    carried: Sequence[AddAction] = ()
+    moved: Sequence[AddAction] = ()
     removed: Sequence[LiveFile] = ()
     replace_all: bool = False
     new_schema: bool = False
@@ -93,58 +94,27 @@ class FileChanges:
     rows_updated: int = 0
     rows_deleted: int = 0
     keys: tuple[str, ...] = ()
-    basis: ComputedFrom = "nothing"
+    computed_from: ComputedFrom = "nothing"
     partitions: Sequence[PartitionValues] = ()
-
-    @property
-    def takes_files(self) -> bool:
-        return self.replace_all or bool(self.removed)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the commit tells of its changes to those who read the log."""
-        counts = {name: getattr(self, name) for name in ("rows_written", "rows_updated", "rows_deleted")}
-        return {"changes": self.kind, **counts, "keys": list(self.keys)}
 
 
 # -- any commit --------------------------------------------------------------------------------------------------------
 
 
-def attempted(handle: TableHandle, send: Callable[[], object], look: Callable[[], T | None], what: str) -> T | None:
-    """Send one commit through ``handle``; None if it was acknowledged.
-
-    A commit whose answer was an error is looked for: if it landed, what ``look`` finds of it is returned.
+def looked_for(handle: TableHandle, look: Callable[[], T | None], refused: OdiError | None = None) -> T | None:
+    """What ``look`` finds of a commit that was sent through ``handle``; None if it did not land.
 
     Args:
-        send: makes the commit.
         look: what the caller wants of the commit, from the table as it is now; None if it is not there.
-        what: names the commit in messages.
-
-    Raises:
-        OdiError: nothing was written, but after an OutcomeUnknownError, for which nobody can tell.
-    """
-    try:
-        with handle.calls(what):
-            send()
-    except OdiError as error:
-        found = looked_for(handle, look)
-        if found is None:
-            raise
-        _log.info("a commit to %s landed although its answer was: %s", handle.location.uri, error.message)
-        return found
-    return None
-
-
-def looked_for(handle: TableHandle, look: Callable[[], T]) -> T:
-    """What ``look`` finds of a commit that was sent.
+        refused: what the commit was answered, if that was an error: its answer may have been lost on the way.
 
     Raises:
         OutcomeUnknownError: the store does not answer.
     """
+    location = handle.location
     try:
-        return look()
+        found = look()
     except StoreUnreachableError as error:
-        location = handle.location
         unknown = OutcomeUnknownError(
             f"it is not known whether a commit to {location.uri} was made: {error.message}",
             fix="when the store answers, look at what is there before writing it again",
@@ -153,6 +123,9 @@ def looked_for(handle: TableHandle, look: Callable[[], T]) -> T:
         )
         unknown.look = lambda: looked_for(handle, look)
         raise unknown from error
+    if found is not None and refused is not None:
+        _log.info("a commit to %s landed although its answer was: %s", location.uri, refused.message)
+    return found
 
 
 def replace_files(handle: TableHandle, added: Sequence[AddAction], removed: Sequence[LiveFile], app_id: str) -> None:
@@ -230,30 +203,41 @@ def settled(handle: TableHandle, stamp: Stamp, send: Callable[[], object], retry
 
 
 def _settled_once(handle: TableHandle, stamp: Stamp, send: Callable[[], object]) -> int:
+    refused: OdiError | None = None
     # A restore moves its handle on, so the version is asked for before it.
-    look = partial(_landed, handle, handle.version, stamp)
+    before = handle.version
     try:
-        version = attempted(handle, send, look, "the commit")
-    except StoreUnreachableError:
-        raise
-    except TableError as error:
-        now = TableHandle.open_once(handle.location)
-        rival = _stamp_numbered(now, stamp)
-        if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
-            raise _fenced(stamp, rival) from error
-        if now.exists != handle.exists and not isinstance(error, TableConflictError):
-            fix = "run the node again; nothing was written"
-            raise TableConflictError(error.message, fix=fix, uri=handle.location.uri) from error
-        raise
-    if version is None:
-        version = looked_for(handle, look)
-    if version is None:
+        with handle.calls("the commit"):
+            send()
+    except OdiError as error:
+        refused = error
+    version = looked_for(handle, partial(_landed, handle, before, stamp), refused)
+    if version is not None:
+        return version
+    if refused is None:
         raise TableError(
             f"the commit {stamp.write_id} to {handle.location.uri} was acknowledged and is not in the table's log",
             fix="something rewrote the table's log; look at its history before running the node again",
             uri=handle.location.uri,
         )
-    return version
+    raise _explained(handle, stamp, refused)
+
+
+def _explained(handle: TableHandle, stamp: Stamp, refused: OdiError) -> OdiError:
+    """Why a commit that is not in the table was refused: deltalake does not tell a lost fence from another conflict."""
+    if isinstance(refused, StoreUnreachableError) or not isinstance(refused, TableError):
+        return refused
+    now = TableHandle.open_once(handle.location)
+    rival = _stamp_numbered(now, stamp)
+    if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
+        found: OdiError = _fenced(stamp, rival)
+    elif now.exists != handle.exists and not isinstance(refused, TableConflictError):
+        fix = "run the node again; nothing was written"
+        found = TableConflictError(refused.message, fix=fix, uri=handle.location.uri)
+    else:
+        return refused
+    found.__cause__ = refused
+    return found
 
 
 def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[TableHandle, Stamp] | None:
@@ -266,7 +250,9 @@ def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[T
     taken = now.transaction_number(stamp.app_id)
     if stamp.fences and taken >= stamp.number:
         return None
-    if not _same_to_remove(handle, now, changes) or not is_unchanged(handle, now, changes.basis, changes.partitions):
+    if not _same_to_remove(handle, now, changes) or not is_unchanged(
+        handle, now, changes.computed_from, changes.partitions
+    ):
         return None
     return now, replace(stamp, number=max(stamp.number, taken + 1))
 
@@ -290,15 +276,23 @@ def _commit_once(
     handle: TableHandle, schema_json: str, partition_by: Sequence[str], changes: FileChanges, stamp: Stamp
 ) -> None:
     require_unfenced(handle, stamp)
-    alone = not handle.exists or changes.takes_files or changes.basis != "nothing" or not stamp.fences
+    removes = changes.replace_all or bool(changes.removed)
+    alone = not handle.exists or removes or changes.computed_from != "nothing" or not stamp.fences
     # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; passes
     # over what others added; and removes files that a compaction has removed, whose rows then are there twice.
-    properties = stamp.properties(changes.facts, max_retries=0 if alone else None)
+    told = {
+        "changes": changes.kind,
+        "rows_written": changes.rows_written,
+        "rows_updated": changes.rows_updated,
+        "rows_deleted": changes.rows_deleted,
+        "keys": list(changes.keys),
+    }
+    properties = stamp.properties(told, max_retries=0 if alone else None)
     if not handle.exists:
         create_table_with_add_actions(
             handle.location.uri,
             Schema.from_json(schema_json),
-            [*changes.new, *changes.carried],
+            [*changes.new, *changes.moved],
             mode="error",
             partition_by=list(partition_by),
             storage_options=store_options(handle.location),
@@ -311,7 +305,7 @@ def _commit_once(
     # a node's HWM is out of use only once its next increment is committed.
     cleans = stamp.fences and changes.data_change
     handle.table.create_write_transaction(
-        [*removals, *changes.new, *changes.carried],
+        [*removals, *changes.new, *changes.moved],
         mode="overwrite" if changes.replace_all or changes.new_schema else "append",
         schema=Schema.from_json(schema_json),
         partition_by=list(partition_by),

@@ -75,8 +75,10 @@ def compact(location: Location, small_bytes: int, target_bytes: int, facts: Mapp
 
     def attempt() -> Compaction:
         handle = TableHandle.open(location)
+        if not handle.exists:
+            return Compaction()
         require_writable(handle)
-        groups = bins(handle, small_bytes, target_bytes) if handle.exists else []
+        groups = bins(handle, small_bytes, target_bytes)
         return _commit(handle, groups, facts) if groups else Compaction()
 
     return raced(attempt, lost=lambda error: isinstance(error, TableConflictError | FencedError))

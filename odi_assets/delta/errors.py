@@ -20,7 +20,6 @@ from deltalake.exceptions import (
     DeltaError,
     DeltaProtocolError,
     SchemaMismatchError,
-    TableNotFoundError,
 )
 
 from odi_assets.connections.location import Location
@@ -117,32 +116,7 @@ _BODY = re.compile(r"(: )?\s*(<\?xml|<Error|<html|<!doctype).*", re.IGNORECASE |
 _NO_CLIENT = re.compile(r"Generic \w+ error: ")
 # deltalake tries each request again in silence, ten times by default; longer waits are for our retries, which tell.
 _PATIENCE = {"max_retries": "3", "retry_timeout": "10s"}
-_used = False
-_forked = False
-
-
-def _after_fork() -> None:
-    global _forked
-    _forked = _forked or _used
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def require_own_runtime(owner: Owner) -> None:
-    """deltalake's threads do not survive a fork: say so before it panics.
-
-    Raises:
-        OdiError: this process was forked from one that had already used deltalake.
-    """
-    global _used
-    _used = True
-    if _forked:
-        raise owner.error(
-            f"process {os.getpid()} was forked from one that had opened Delta tables; deltalake does not work there",
-            fix="start worker processes with the `spawn` or `forkserver` method",
-        )
+_process: int | None = None
 
 
 @contextmanager
@@ -151,7 +125,17 @@ def deltalake_calls(what: str, location: Location, owner: Owner = NODE) -> Itera
 
     Args:
         what: names the calls in messages.
+
+    Raises:
+        OdiError: also in a process that was forked from one that had used deltalake, whose threads are gone there.
     """
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise owner.error(
+            f"process {os.getpid()} was forked from one that had opened Delta tables; deltalake does not work there",
+            fix="start worker processes with the `spawn` or `forkserver` method",
+        )
     try:
         yield
     except OdiError:
@@ -193,19 +177,10 @@ def translated(error: Exception, what: str, location: Location, owner: Owner = N
     return owner.error(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
 
 
-def require_known_scheme(error: TableNotFoundError, uri: str, owner: Owner) -> None:
-    """A URI that deltalake does not understand is not a table that is not there yet, though it raises the same type.
-
-    Raises:
-        OdiError: deltalake does not know the URI's scheme.
-    """
-    if "Unknown scheme" in str(error):
-        scheme = uri.partition("://")[0]
-        raise owner.error(
-            f"a Delta table cannot be at {uri}: `{scheme}` is no scheme of a store",
-            fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
-            uri=uri,
-        ) from error
+def cannot_look(error: OdiError) -> bool:
+    """Whether an error leaves open what is there, because the store did not answer or refused to."""
+    refused = isinstance(error.__cause__, PermissionError)
+    return refused or isinstance(error, StoreUnreachableError | StoreAccessError)
 
 
 def is_remote(uri: str) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import os
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,7 +27,7 @@ WRITE_FOLDER = "odi_write"
 
 It looks like a partition so that Spark finds the real partition columns below it; it is never a column of a table.
 """
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 INDEXED_COLUMNS = 32
 """Columns that get minimum and maximum, as Delta's own ``delta.dataSkippingNumIndexedCols`` has it."""
 
@@ -54,73 +55,69 @@ class WrittenFile:
 def written_files(table: Location, folder: str, always_index: Iterable[str] = ()) -> list[WrittenFile]:
     """The non-empty Parquet files below ``folder`` of the table, their footers read in parallel.
 
-    ``always_index`` names columns that get statistics however far to the right they stand (keys, cursors).
+    ``always_index`` names columns that get statistics however far to the right they are (keys, cursors).
+
+    Raises:
+        TableError: a file is not a whole Parquet file.
     """
-    listed = list(_local_files(table.local_path, folder) if table.is_local else _stored_files(table, folder))
-    keep = frozenset(always_index)
-    with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
-        files = list(pool.map(lambda file: _with_footer(table, folder, file, keep), listed))
-    return [file for file in files if file.rows > 0]
-
-
-def _stored_files(table: Location, folder: str) -> Iterator[tuple[str, int, int]]:
-    """Path, size and time of change in milliseconds of each Parquet file."""
     filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
-    for path, info in filesystem.find(root, detail=True).items():
-        relative = path[len(root.rstrip("/")) + 1 :]
-        if path.endswith(".parquet") and not _is_hidden(relative):
-            modified = info.get("last_modified") or info.get("LastModified") or info.get("mtime")
-            stamp = modified.timestamp() if isinstance(modified, dt.datetime) else dt.datetime.now(dt.UTC).timestamp()
-            yield f"{folder}/{relative}", int(info["size"]), int(stamp * 1000)
+    keep, now = frozenset(always_index), int(time.time() * 1000)
+
+    def read(path: str) -> WrittenFile:
+        inside = path[len(root.rstrip("/")) + 1 :]
+        try:
+            with filesystem.open(path, "rb") as stream:
+                footer, size = pq.read_metadata(stream), stream.seek(0, os.SEEK_END)
+        except pa.ArrowInvalid as error:
+            raise TableError(
+                f"{folder}/{inside}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
+                fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
+                uri=table.uri,
+                path=f"{folder}/{inside}",
+            ) from error
+        statistics = footer_statistics(footer, keep)
+        return WrittenFile(f"{folder}/{inside}", size, now, footer.num_rows, _partition_of(inside), statistics)
+
+    listed = sorted(_parquet_files(filesystem, root, strictly=table.is_local))
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:
+        return [file for file in pool.map(read, listed) if file.rows > 0]
 
 
-def _local_files(table: Path, folder: str) -> Iterator[tuple[str, int, int]]:
-    root = table / folder
-    for path in sorted(root.rglob("*")) if root.exists() else ():
-        inside = path.relative_to(root).as_posix()
-        if _is_hidden(inside.rpartition("/")[0]):
+def _parquet_files(filesystem: fsspec.AbstractFileSystem, root: str, *, strictly: bool) -> Iterator[str]:
+    """The files that Spark counts as data. Not ``_temporary`` above all: a task that was given up, on an executor that
+    is alive, may go on writing there after its job is done.
+
+    Args:
+        strictly: ``root`` is on this machine, where fsspec would pass over folders that it cannot list, and so lose
+            their rows.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    if strictly:
+        paths = [f"{folder}/{name}" for folder, _, names in os.walk(root, onerror=refuse) for name in names]
+    else:
+        paths = filesystem.find(root)
+    for path in paths:
+        *folders, name = path[len(root.rstrip("/")) + 1 :].split("/")
+        if any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in folders):
             continue
-        if path.name.endswith(".crc"):
+        if name.endswith(".crc"):
             # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
-            path.unlink(missing_ok=True)
-        elif path.suffix == ".parquet" and not _is_hidden(inside):
-            status = path.stat()
-            yield path.relative_to(table).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000
+            filesystem.rm_file(path)
+        elif name.endswith(".parquet") and name[0] not in "._":
+            yield path
 
 
-def _is_hidden(path: str) -> bool:
-    """Whether Spark does not count it as data: ``_temporary`` above all, where a task that was given up, on an executor
-    that is alive, may go on writing after its job is done."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
-
-
-def _with_footer(table: Location, folder: str, file: tuple[str, int, int], keep: frozenset[str]) -> WrittenFile:
-    path, size, modified_ms = file
-    try:
-        if table.is_local:
-            footer = pq.read_metadata(table.local_path / path)
-        else:
-            with fsspec.open(table.child(path).uri, "rb", **table.fsspec_options) as stream:
-                footer = pq.read_metadata(stream)
-    except pa.ArrowInvalid as error:
-        raise TableError(
-            f"{path}, just written for the table at {table.uri}, is not a whole Parquet file: {error}",
-            fix="nothing was committed; look for full disks and errors of the storage, and run the node again",
-            uri=table.uri,
-            path=path,
-        ) from error
-    partition = partition_of(path.removeprefix(folder + "/"))
-    return WrittenFile(path, size, modified_ms, footer.num_rows, partition, footer_statistics(footer, keep))
-
-
-def partition_of(path: str) -> dict[str, str | None]:
+def _partition_of(path: str) -> dict[str, str | None]:
     """Partition values of a Hive-style path, unescaped: ``{"day": "2013-01-01"}`` for ``day=2013-01-01/x.parquet``."""
-    values: dict[str, str | None] = {}
-    for part in path.split("/")[:-1]:
-        name, sign, value = part.partition("=")
-        if sign:
-            values[unquote(name)] = None if value == HIVE_NULL else unquote(value)
-    return values
+    named = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
+    return {unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in named}
 
 
 def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(), first: int = INDEXED_COLUMNS) -> str:
@@ -129,9 +126,9 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
     The ``first`` columns have them, and those that ``keep`` names. A bound is left out where it could be wrong: NaN,
     long strings, decimals that a float cannot hold, repeated values.
     """
+    nulls: dict[str, Any] = {}
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
-    nulls: dict[str, Any] = {}
     indexed = 0
     for index in range(footer.num_columns):
         column = footer.schema.column(index)
@@ -142,49 +139,32 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
         indexed += 1
         if indexed > first and path[0] not in keep:
             continue
-        _column_statistics(footer, index, path, low, high, nulls)
+        for tree, value in zip((nulls, low, high), _column_statistics(footer, index), strict=True):
+            if value is not None:
+                for part in path[:-1]:
+                    tree = tree.setdefault(part, {})
+                tree[path[-1]] = value
     return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
 
 
-def _column_statistics(
-    footer: pq.FileMetaData,
-    index: int,
-    path: tuple[str, ...],
-    low: dict[str, Any],
-    high: dict[str, Any],
-    nulls: dict[str, Any],
-) -> None:
-    groups = [footer.row_group(g).column(index).statistics for g in range(footer.num_row_groups)]
-    counts = [s.null_count if s is not None and s.has_null_count else None for s in groups]
-    if None in counts:
-        return
-    null_count = sum(count for count in counts if count is not None)
-    _put(nulls, path, null_count)
-    if null_count == footer.num_rows:
-        return
+def _column_statistics(footer: pq.FileMetaData, index: int) -> tuple[int | None, Any, Any]:
+    """How many NULLs a column has, its least and its greatest value; None for what is not known for sure."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    found = [group.column(index).statistics for group in groups]
+    if any(statistics is None or not statistics.has_null_count for statistics in found):
+        return None, None, None
+    nulls = sum(statistics.null_count for statistics in found)
     # A row group that holds only NULLs has no bounds and narrows nothing.
-    bounded = [
-        s
-        for s, group in zip(groups, range(footer.num_row_groups), strict=True)
-        if s.null_count < footer.row_group(group).num_rows
-    ]
-    if not all(s.has_min_max for s in bounded):
-        return
+    bounded = [s for s, group in zip(found, groups, strict=True) if s.null_count < group.num_rows]
+    if not bounded or not all(statistics.has_min_max for statistics in bounded):
+        return nulls, None, None
     try:
-        least = _json_bound(min(s.min for s in bounded))
-        most = _json_bound(max(s.max for s in bounded))
+        least = _json_bound(min(statistics.min for statistics in bounded))
+        most = _json_bound(max(statistics.max for statistics in bounded))
     except OverflowError:
         # A time beyond the years of Python.
-        return
-    if least is not None and most is not None:
-        _put(low, path, least)
-        _put(high, path, most)
-
-
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    for part in path[:-1]:
-        tree = tree.setdefault(part, {})
-    tree[path[-1]] = value
+        return nulls, None, None
+    return (nulls, None, None) if least is None or most is None else (nulls, least, most)
 
 
 def _json_bound(value: Any) -> Any:

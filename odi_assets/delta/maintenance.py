@@ -13,11 +13,9 @@ import fsspec
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.compaction import Compaction, bins, compact
-from odi_assets.delta.errors import StoreAccessError, StoreUnreachableError
 from odi_assets.delta.history import actions_of, commit_text
 from odi_assets.delta.restore import presence
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import TableError
 
 RETAIN_HOURS = 168
 ORPHAN_HOURS = 24
@@ -179,16 +177,7 @@ def rewindable_from(handle: TableHandle) -> int:
         # Versions before this commit need the files that it removed.
         if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions_of(text)):
             break
-    while oldest < newest and not _opens(handle.location, oldest):
+    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
+    while oldest < newest and not handle.is_kept(oldest):
         oldest += 1
     return oldest
-
-
-def _opens(location: Location, version: int) -> bool:
-    # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
-    try:
-        return TableHandle.open(location, version).exists
-    except (StoreUnreachableError, StoreAccessError):
-        raise
-    except TableError:
-        return False

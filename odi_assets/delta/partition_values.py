@@ -47,7 +47,7 @@ def _not_finite(value: float) -> str:
 def same_spelling(text: str | None, kind: Any) -> str | None:
     """``text``, a value of the Delta type ``kind`` as some writer spells it, as `partition_string` does."""
     if not text or not isinstance(kind, str):
-        # Protocol: an empty string stands for NULL, whatever the type.
+        # Protocol: an empty string means NULL, whatever the type.
         return text or None
     try:
         return partition_string(_value(text, kind))

@@ -50,8 +50,7 @@ def require_readable(handle: TableHandle) -> None:
 
 def require_writable(handle: TableHandle) -> None:
     """Raises UnsupportedFeatureError if rows added as files would break a rule the table keeps."""
-    if handle.exists:
-        _refuse(handle, _WRITE_BREAKERS, "written")
+    _refuse(handle, _WRITE_BREAKERS, "written")
 
 
 def with_features(handle: TableHandle, schema_json: str) -> TableHandle:
@@ -60,7 +59,7 @@ def with_features(handle: TableHandle, schema_json: str) -> TableHandle:
     deltalake 1.6 commits a TIMESTAMP_NTZ column to a table without that feature, and cannot open the table afterwards.
     A feature is a commit of its own that changes no row; it is there for good.
     """
-    if not handle.exists or not _has_type(json.loads(schema_json), "timestamp_ntz"):
+    if not _has_type(json.loads(schema_json), "timestamp_ntz"):
         return handle
     protocol = handle.table.protocol()
     if "timestampNtz" in (protocol.writer_features or ()):

@@ -10,8 +10,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
 from odi_assets.config.models import RetryConfig
 from odi_assets.delta.errors import OutcomeUnknownError
@@ -69,30 +70,42 @@ class Retry:
         Raises:
             Exception: what ``operation`` raised last, with a note of how often it was tried.
         """
+        policy = Retrying(
+            retry=retry_if_exception(again),
+            stop=stop_after_attempt(self.config.attempts),
+            wait=lambda state: self.config.delay(state.attempt_number) + self._draw(0.0, self.config.jitter),
+            sleep=self._sleep or time.sleep,
+            before_sleep=lambda state: _tell(state, what, self.config.attempts),
+            retry_error_callback=_give_up,
+        )
         look: Callable[[], Any] | None = None
-        for attempt in count(1):
-            try:
+        for attempt in policy:
+            with attempt:
                 found: T | None = look() if look is not None else None
                 return operation() if found is None else found
-            except Exception as error:
-                look = error.look if isinstance(error, OutcomeUnknownError) else None
-                if not again(error):
-                    raise
-                if attempt >= self.config.attempts:
-                    error.add_note(f"given up after {attempt} attempts")
-                    raise
-                wait = self.config.delay(attempt) + self._draw(0.0, self.config.jitter)
-                told = (
-                    what,
-                    attempt,
-                    self.config.attempts,
-                    type(error).__name__,
-                    getattr(error, "message", error),
-                    wait,
-                )
-                _log.warning("%s: attempt %d of %d met %s: %s; trying again in %.1f s", *told)
-            (self._sleep or time.sleep)(wait)
-        raise AssertionError("counting does not end")
+            error = _met(attempt.retry_state)
+            look = error.look if isinstance(error, OutcomeUnknownError) else None
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _tell(state: RetryCallState, what: str, attempts: int) -> None:
+    error = _met(state)
+    kind, message = type(error).__name__, getattr(error, "message", error)
+    told = "%s: attempt %d of %d met %s: %s; trying again in %.1f s"
+    _log.warning(told, what, state.attempt_number, attempts, kind, message, state.upcoming_sleep)
+
+
+def _give_up(state: RetryCallState) -> NoReturn:
+    error = _met(state)
+    error.add_note(f"given up after {state.attempt_number} attempts")
+    raise error
+
+
+def _met(state: RetryCallState) -> BaseException:
+    error = state.outcome.exception() if state.outcome is not None else None
+    if error is None:
+        raise AssertionError("an attempt that succeeds ends the retries")
+    return error
 
 
 def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
@@ -111,5 +124,6 @@ def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
         except OdiError as error:
             if not lost(error):
                 raise
+            _log.debug("another process was faster: %s", error)
         time.sleep(_RACE_SECONDS * number)
     return attempt()

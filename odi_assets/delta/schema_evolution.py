@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.config.models import SchemaPolicy
@@ -24,23 +23,12 @@ _EXACT_IN_FLOAT = ("byte", "short")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
-@dataclass
-class SchemaPlan:
-    """The schema a write commits, and how it differs from the table's.
-
-    Attributes:
-        schema_json: of the table after the commit.
-        added: columns the table gains; nested ones as ``a.b``.
-        ignored: columns of the rows that are left out.
-    """
-
-    schema_json: str
-    added: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
-
-
-def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> SchemaPlan:
+def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> tuple[str, list[str], list[str]]:
     """How rows of the schema ``rows_json`` go into the table.
+
+    Returns:
+        The table's schema after the commit, the columns it gains (nested ones as ``a.b``), and the columns of the rows
+        that are left out.
 
     Raises:
         TableError: ``policy`` is ``fail`` and a column is new, missing or of another type; or, under any policy, a
@@ -49,7 +37,7 @@ def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> Sc
     merge = _Merge(handle.location.uri, policy)
     table = json.loads(handle.schema_json)
     merged = merge.struct("", table, json.loads(rows_json))
-    return SchemaPlan(json.dumps(merged) if merge.added else handle.schema_json, merge.added, merge.ignored)
+    return json.dumps(merged) if merge.added else handle.schema_json, merge.added, merge.ignored
 
 
 class _Merge:

@@ -20,17 +20,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.errors import (
-    NODE,
-    Owner,
-    deltalake_calls,
-    require_known_scheme,
-    require_own_runtime,
-    store_options,
-)
+from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
 from odi_assets.delta.history import Commit, CommittedStamp, commits
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
+from odi_assets.errors import TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +47,8 @@ class TableHandle:
         location: where it is.
         owner: whose it is; tells what its faults are raised as.
         opened_at: when this handle was opened, in seconds of the clock.
+        version: the version that was opened; None if there is no table.
+        exists: whether there is a table.
     """
 
     def __init__(self, location: Location, table: DeltaTable | None, owner: Owner = NODE) -> None:
@@ -61,6 +57,8 @@ class TableHandle:
         self.opened_at = time.time()
         self._opened_at_monotonic = time.monotonic()
         self._table = table
+        self.exists = table is not None
+        self.version = None if table is None else table.version()
 
     @classmethod
     def open(cls, location: Location, version: int | None = None) -> TableHandle:
@@ -78,13 +76,10 @@ class TableHandle:
     @classmethod
     def open_once(cls, location: Location, version: int | None = None, owner: Owner = NODE) -> TableHandle:
         """Like :meth:`open`, without waiting for the store; for callers with retries of their own."""
-        require_own_runtime(owner)
         # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
         return raced(
             lambda: cls._opened(location, version, owner),
-            lost=lambda error: (
-                version is None and type(error) is owner.error and not isinstance(error.__cause__, PermissionError)
-            ),
+            lost=lambda error: version is None and type(error) is owner.error and not cannot_look(error),
         )
 
     @classmethod
@@ -95,16 +90,19 @@ class TableHandle:
             try:
                 return cls(location, DeltaTable(location.uri, version=version, storage_options=options), owner)
             except TableNotFoundError as error:
-                require_known_scheme(error, location.uri, owner)
-                return cls(location, None, owner)
+                # deltalake has the same type for a URI that it does not understand.
+                if "Unknown scheme" not in str(error):
+                    return cls(location, None, owner)
+                scheme = location.uri.partition("://")[0]
+                raise owner.error(
+                    f"a Delta table cannot be at {location.uri}: `{scheme}` is no scheme of a store",
+                    fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
+                    uri=location.uri,
+                ) from error
 
     def calls(self, what: str) -> AbstractContextManager[None]:
         """Run deltalake calls on this table and raise its errors as ours; ``what`` names them."""
         return deltalake_calls(what, self.location, self.owner)
-
-    @property
-    def exists(self) -> bool:
-        return self._table is not None
 
     @property
     def table(self) -> DeltaTable:
@@ -122,10 +120,6 @@ class TableHandle:
         return self._table
 
     @property
-    def version(self) -> int | None:
-        return None if self._table is None else self._table.version()
-
-    @property
     def age(self) -> float:
         """Seconds since it was opened, by the clock that saw more: a machine asleep stops only one of them."""
         return max(time.time() - self.opened_at, time.monotonic() - self._opened_at_monotonic)
@@ -134,6 +128,11 @@ class TableHandle:
     def table_id(self) -> str:
         """The id Delta gave the table at its creation; a table dropped and made again has another."""
         return str(self.table.metadata().id)
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the table stands, as runs record it: its id and its version; or that it does not exist."""
+        return {"table_id": self.table_id, "version": self.version} if self.exists else {"version": None}
 
     @cached_property
     def schema_json(self) -> str:
@@ -151,9 +150,7 @@ class TableHandle:
 
     def transaction_number(self, app_id: str) -> int:
         """The last fence committed for ``app_id``; 0 if there is none."""
-        if self._table is None:
-            return 0
-        return int(self._table.transaction_version(app_id) or 0)
+        return 0 if self._table is None else self._table.transaction_version(app_id) or 0
 
     @cached_property
     def add_actions(self) -> pa.Table:
@@ -207,6 +204,19 @@ class TableHandle:
     def refreshed(self) -> TableHandle:
         """The same place, opened anew."""
         return TableHandle.open(self.location)
+
+    def is_kept(self, version: int) -> bool:
+        """Whether the log still tells what the table held at ``version``.
+
+        Raises:
+            TableError: the store does not answer, or refuses.
+        """
+        try:
+            return TableHandle.open(self.location, version).exists
+        except TableError as error:
+            if cannot_look(error):
+                raise
+            return False
 
     def vacuum(self, hours: float, *, full: bool = True, dry_run: bool = False) -> list[str]:
         """Delete files that left the table ``hours`` ago, and with ``full`` those that old that never joined it.

@@ -13,7 +13,7 @@ from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_sch
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory
 from odi_assets.orchestration.runs.reconcile import PROCESS_TAG, PROJECT_TAG, repair_history
-from odi_assets.util.process import own_process
+from odi_assets.util.process import process_name
 
 
 def build_definitions(
@@ -81,7 +81,7 @@ def resources(project: Project, listener: Listener | None = None) -> dict[str, o
         run, instance = context.run, context.instance
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
-        instance.add_run_tags(run.run_id, {PROCESS_TAG: own_process(), PROJECT_TAG: project.config.project})
+        instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), PROJECT_TAG: project.config.project})
         state: StateResource = getattr(context.resources, STATE)
         repair_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener)

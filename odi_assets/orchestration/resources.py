@@ -9,7 +9,7 @@ Connect, gives no useful error if there is no Java, and never stops what it star
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
@@ -20,7 +20,9 @@ from odi_assets.config.models import SparkConfig
 from odi_assets.nodes.project import Project
 from odi_assets.spark.session import SessionHandle, open_session
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.manager import StateManager
+
+if TYPE_CHECKING:
+    from odi_assets.state.manager import StateManager
 
 
 class SparkResource(LazyPySparkResource):
@@ -75,4 +77,6 @@ class StateResource(dg.ConfigurableResource[Any]):
     @property
     def manager(self) -> StateManager:
         """The public API of the state backend, as documented."""
+        from odi_assets.state.manager import StateManager
+
         return StateManager(project_root=str(Project.shared(self.project_file).root), backend=self.backend)

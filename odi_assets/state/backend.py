@@ -1,4 +1,4 @@
-"""State backends: the protocol that every store of high-water marks and runs keeps, and the base class of ours.
+"""State backends: what every store of high-water marks and runs can do.
 
 The base class does what does not depend on the store, on top of a few primitives: decide under the store's own guard,
 then write.
@@ -6,13 +6,13 @@ then write.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from odi_assets.errors import StateConflictError, StateError
-from odi_assets.state import values
 from odi_assets.state.monotonic import check_monotonic
 from odi_assets.state.records import (
     HwmEntry,
@@ -24,145 +24,12 @@ from odi_assets.state.records import (
     pipeline_data,
     records_of,
 )
+from odi_assets.state.values import Encoded, encode
 
 HISTORY_KEPT = 20
 """How many revisions of a key a backend keeps at least."""
 MOST_RUN_IDS = 20
 """How many ids :meth:`StateBackend.find_run_ids` gives at most."""
-
-
-@runtime_checkable
-class StateBackend(Protocol):
-    """High-water marks and run history of one environment.
-
-    Method names and first arguments are Odibi's. Every method raises ``StateError`` when the state cannot be read or
-    written, and ``StateConflictError`` when other writers kept changing the same key until the retries were used up.
-    """
-
-    @property
-    def environment(self) -> str | None:
-        """Whose keys and runs these are; None is the environment without a name."""
-        ...
-
-    def get_hwm(self, key: str) -> Any:
-        """The value of ``key``; None if it was never set or is deleted."""
-        ...
-
-    def in_environment(self, environment: str | None) -> StateBackend:
-        """The same store, as another environment sees it."""
-        ...
-
-    def environments(self) -> list[str | None]:
-        """Every environment that has keys or runs in this store; the one without a name first."""
-        ...
-
-    def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
-        """The present revision of ``key``; None if it was never set or is deleted. With ``deleted``, a tombstone is
-        given as it is."""
-        ...
-
-    def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
-        """Move ``key`` on to ``value``. A value that lies before the present one, or is of another type, is
-        refused with ``StateError``: use :meth:`reset_hwm`."""
-        ...
-
-    def reset_hwm(
-        self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None
-    ) -> HwmEntry:
-        """Set ``key`` to ``value``, back or forward."""
-        ...
-
-    def compare_and_set(
-        self,
-        key: str,
-        value: Any,
-        *,
-        expected_revision: int | None,
-        expected_value: Any = ...,
-        target_commit: int | None = None,
-        run_id: str | None = None,
-    ) -> HwmEntry:
-        """Set ``key`` if its revision is ``expected_revision`` (None: if it is not set), and its value, if that is
-        given, ``expected_value``. Revisions count every write of ours; of several writes of another tool in a row
-        only the values tell that there was more than one.
-
-        Raises:
-            StateConflictError: it has another revision or value. Nothing was written.
-        """
-        ...
-
-    def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
-        """Move many keys on, all or none. Each update holds ``key`` and ``value``, and may hold
-        ``target_commit`` and ``run_id``; of two updates of one key the last counts."""
-        ...
-
-    def delete_hwm(self, key: str) -> bool:
-        """Delete ``key``; False if it was not set."""
-        ...
-
-    def list_hwms(self, *, deleted: bool = False) -> list[HwmEntry]:
-        """Every key that is set, in order of the keys; with ``deleted``, tombstones too."""
-        ...
-
-    def restore(self, moves: Sequence[Move]) -> list[HwmEntry]:
-        """Add revisions of many keys as they are, with their numbers and times, all or none.
-
-        Raises:
-            StateConflictError: a key was changed since its move was decided. Nothing was written.
-        """
-        ...
-
-    def history(self, key: str) -> list[HwmEntry]:
-        """The revisions of ``key``, tombstones included, newest first; at least the last 20."""
-        ...
-
-    def histories(self) -> dict[str, list[HwmEntry]]:
-        """What :meth:`history` gives, of every key at once, in order of the keys."""
-        ...
-
-    def record_runs(self, records: Iterable[RunRecord]) -> None:
-        """Add ``records`` to the run history, in one commit."""
-        ...
-
-    def list_runs(
-        self,
-        *,
-        pipeline: str | None = None,
-        node: str | None = None,
-        run_id: str | None = None,
-        limit: int | None = None,
-    ) -> list[RunRecord]:
-        """Runs, newest first."""
-        ...
-
-    def find_run_ids(self, prefix: str) -> list[str]:
-        """Ids of runs that begin with ``prefix``, newest first; at most 20."""
-        ...
-
-    def get_last_run(self, pipeline: str, node: str) -> RunRecord | None:
-        """The newest attempt of a node."""
-        ...
-
-    def get_last_run_status(self, pipeline: str, node: str) -> bool | None:
-        """Whether the newest attempt of a node succeeded; None if there was none."""
-        ...
-
-    def get_last_run_info(self, pipeline: str, node: str) -> dict[str, Any] | None:
-        """``success`` and ``metadata`` of the newest attempt of a node, and its fields; None if there was none."""
-        ...
-
-    def save_pipeline_run(self, pipeline_name: str, pipeline_data: Mapping[str, Any]) -> None:
-        """Record a whole pipeline run in Odibi's form: ``{"last_run": …, "nodes": {name: {"success", "timestamp",
-        "metadata"}}}``."""
-        ...
-
-    def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
-        """Compact files, drop runs older than ``keep_runs_for`` and what nothing refers to; counts of what was done, or
-        with ``dry_run`` would be. The newest run of each node always stays."""
-        ...
-
-
-# -- what our backends do alike ----------------------------------------------------------------------------------------
 
 
 Check = Callable[["Change", HwmEntry | None], None]
@@ -187,6 +54,7 @@ def monotonic(change: Change, current: HwmEntry | None) -> None:
         check_monotonic(current, change.value, change.encoded.type)
 
 
+@dataclass(slots=True)
 class Change:
     """One key's next revision; ``encoded`` is its value as it is stored, made once.
 
@@ -196,27 +64,18 @@ class Change:
         StateError: the key is none, or the value cannot be stored.
     """
 
-    # Written out, and without a call that can be spared: a batch makes thousands of these.
-    __slots__ = ("check", "deleted", "encoded", "key", "move", "run_id", "target_commit", "value")
+    key: str
+    value: Any = None
+    target_commit: int | None = None
+    run_id: str | None = None
+    deleted: bool = False
+    check: Check = any_change
+    move: Move | None = None
+    encoded: Encoded = field(init=False)
 
-    def __init__(
-        self,
-        key: str,
-        value: Any = None,
-        target_commit: int | None = None,
-        run_id: str | None = None,
-        deleted: bool = False,
-        check: Check = any_change,
-        move: Move | None = None,
-    ) -> None:
-        self.key = check_key(key)
-        self.value = value
-        self.target_commit = target_commit
-        self.run_id = run_id
-        self.deleted = deleted
-        self.check = check
-        self.move = move
-        self.encoded = values.encode(value)
+    def __post_init__(self) -> None:
+        check_key(self.key)
+        self.encoded = encode(self.value)
 
     def entry_after(self, latest: HwmEntry | None, environment: str | None, now: datetime) -> HwmEntry:
         """The entry that follows ``latest`` (tombstones count; None: the key is new).
@@ -241,11 +100,6 @@ class Change:
             None if self.deleted else self.encoded.type,
         )
 
-    @property
-    def older(self) -> tuple[HwmEntry, ...]:
-        """Revisions to be written beside this one, oldest first."""
-        return self.move.older if self.move is not None else ()
-
 
 def _moved(move: Move, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
     found = None if latest is None else latest.revision
@@ -254,15 +108,30 @@ def _moved(move: Move, latest: HwmEntry | None, environment: str | None) -> HwmE
     return move.entry._replace(environment=environment)
 
 
-class BaseBackend(StateBackend):
-    """The methods of :class:`StateBackend` that do not depend on the store."""
+class StateBackend(ABC):
+    """High-water marks and run history of one environment.
+
+    Method names and first arguments are Odibi's. Every method raises ``StateError`` when the state cannot be read or
+    written, and ``StateConflictError`` when other writers kept changing the same key until the retries were used up.
+    """
 
     def __init__(self, environment: str | None) -> None:
         self._environment = check_environment(environment)
 
     @property
     def environment(self) -> str | None:
+        """Whose keys and runs these are; None is the environment without a name."""
         return self._environment
+
+    @abstractmethod
+    def in_environment(self, environment: str | None) -> StateBackend:
+        """The same store, as another environment sees it."""
+
+    @abstractmethod
+    def environments(self) -> list[str | None]:
+        """Every environment that has keys or runs in this store; the one without a name first."""
+
+    # -- high-water marks ----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _latest(self, key: str) -> HwmEntry | None:
@@ -276,23 +145,30 @@ class BaseBackend(StateBackend):
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
         """Make all changes (of distinct keys) or none, each checked against the revision it replaces."""
 
+    def get_hwm(self, key: str) -> Any:
+        """The value of ``key``; None if it was never set or is deleted."""
+        entry = self.get_entry(key)
+        return None if entry is None else entry.value
+
     def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+        """The present revision of ``key``; None if it was never set or is deleted. With ``deleted``, a tombstone is
+        given as it is."""
         entry = self._latest(check_key(key))
         return None if entry is None or (entry.deleted and not deleted) else entry
 
     def list_hwms(self, *, deleted: bool = False) -> list[HwmEntry]:
+        """Every key that is set, in order of the keys; with ``deleted``, tombstones too."""
         return [entry for entry in self._latest_of_all() if deleted or not entry.deleted]
 
-    def get_hwm(self, key: str) -> Any:
-        entry = self.get_entry(key)
-        return None if entry is None else entry.value
-
     def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
+        """Move ``key`` on to ``value``. A value that lies before the present one, or is of another type, is
+        refused with ``StateError``: use :meth:`reset_hwm`."""
         return self._write([Change(key, value, target_commit, run_id, check=monotonic)])[0]
 
     def reset_hwm(
         self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None
     ) -> HwmEntry:
+        """Set ``key`` to ``value``, back or forward."""
         return self._write([Change(key, value, target_commit, run_id)])[0]
 
     def compare_and_set(
@@ -305,13 +181,21 @@ class BaseBackend(StateBackend):
         target_commit: int | None = None,
         run_id: str | None = None,
     ) -> HwmEntry:
+        """Set ``key`` if its revision is ``expected_revision`` (None: if it is not set), and its value, if that is
+        given, ``expected_value``. Revisions count every write of ours; of several writes of another tool in a row
+        only the values tell that there was more than one.
+
+        Raises:
+            StateConflictError: it has another revision or value. Nothing was written.
+        """
+
         def check(_change: Change, current: HwmEntry | None) -> None:
             found = None if current is None else current.revision
             if found != expected_revision:
                 raise _changed(key, found, expected_revision)
             if current is None or expected_value is ANY_VALUE:
                 return
-            if values.encode(current.value) != values.encode(expected_value):
+            if encode(current.value) != encode(expected_value):
                 raise StateConflictError(
                     f"`{key}` is {_at(found)} as expected, but with another value: another tool set it again",
                     fix="read the key again and decide anew; nothing was written",
@@ -323,6 +207,8 @@ class BaseBackend(StateBackend):
         return self._write([Change(key, value, target_commit, run_id, check=check)])[0]
 
     def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
+        """Move many keys on, all or none. Each update holds ``key`` and ``value``, and may hold
+        ``target_commit`` and ``run_id``; of two updates of one key the last counts."""
         changes: dict[str, Change] = {}
         for number, update in enumerate(updates):
             try:
@@ -336,28 +222,72 @@ class BaseBackend(StateBackend):
         return self._write(list(changes.values())) if changes else []
 
     def delete_hwm(self, key: str) -> bool:
+        """Delete ``key``; False if it was not set."""
         if self.get_entry(key) is None:
             return False
         self._write([Change(key, deleted=True)])
         return True
 
     def restore(self, moves: Sequence[Move]) -> list[HwmEntry]:
+        """Add revisions of many keys as they are, with their numbers and times, all or none.
+
+        Raises:
+            StateConflictError: a key was changed since its move was decided. Nothing was written.
+        """
         changes = [Change(m.entry.key, m.entry.value, deleted=m.entry.deleted, move=m) for m in moves]
         return self._write(changes) if changes else []
 
+    @abstractmethod
+    def history(self, key: str) -> list[HwmEntry]:
+        """The revisions of ``key``, tombstones included, newest first; at least the last 20."""
+
+    @abstractmethod
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        """What :meth:`history` gives, of every key at once, in order of the keys."""
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def record_runs(self, records: Iterable[RunRecord]) -> None:
+        """Add ``records`` to the run history, in one commit."""
+
+    @abstractmethod
+    def list_runs(
+        self,
+        *,
+        pipeline: str | None = None,
+        node: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        """Runs, newest first."""
+
+    @abstractmethod
+    def find_run_ids(self, prefix: str) -> list[str]:
+        """Ids of runs that begin with ``prefix``, newest first; at most 20."""
+
     def get_last_run(self, pipeline: str, node: str) -> RunRecord | None:
-        found = self.list_runs(pipeline=pipeline, node=node, limit=1)
-        return found[0] if found else None
+        """The newest attempt of a node."""
+        return next(iter(self.list_runs(pipeline=pipeline, node=node, limit=1)), None)
 
     def get_last_run_status(self, pipeline: str, node: str) -> bool | None:
+        """Whether the newest attempt of a node succeeded; None if there was none."""
         info = self.get_last_run_info(pipeline, node)
         return None if info is None else bool(info["success"])
 
     def get_last_run_info(self, pipeline: str, node: str) -> dict[str, Any] | None:
+        """``success`` and ``metadata`` of the newest attempt of a node, and its fields; None if there was none."""
         return info_of(self.get_last_run(pipeline, node))
 
     def save_pipeline_run(self, pipeline_name: str, pipeline_data_: Mapping[str, Any]) -> None:
+        """Record a whole pipeline run in Odibi's form: ``{"last_run": …, "nodes": {name: {"success", "timestamp",
+        "metadata"}}}``."""
         self.record_runs(records_of(pipeline_name, pipeline_data(pipeline_data_)))
+
+    @abstractmethod
+    def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
+        """Compact files, drop runs older than ``keep_runs_for`` and what nothing refers to; counts of what was done, or
+        with ``dry_run`` would be. The newest run of each node always stays."""
 
 
 def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:

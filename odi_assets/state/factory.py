@@ -25,55 +25,11 @@ def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str
         ConfigError: ``system.connection`` names no connection.
     """
     root = Path(project_root).absolute()
-    if config.system is None:
+    system = config.system
+    if system is None:
         from odi_assets.state.local.backend import LocalJSONStateBackend
 
         return LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
-    return _catalog(config, config.system, root)
-
-
-def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:
-    """The backend that ``name`` means, as the environment without a name sees it.
-
-    Args:
-        name: ``project`` (where the project keeps its state), a state file (``.odibi/state.json``, Odibi's too), a
-            folder that holds ``meta_state`` and ``meta_runs``, ``CONNECTION:PATH`` for such a folder on a connection
-            of the project, or another project's file (``old/odibi.yaml``).
-        config: the project.
-        root: the project file's folder.
-
-    Raises:
-        ConfigError: it means none of these.
-    """
-    if name == PROJECT:
-        return create_state_backend(config, root).in_environment(None)
-    connection, colon, path = name.partition(":")
-    if colon and connection in config.connections:
-        system = SystemConfig(connection=connection, path=path)
-        return _catalog(config, system, root).in_environment(None)
-    if "://" in name:
-        raise ConfigError(
-            "a URI does not tell how to sign in there",
-            fix="add a connection to the project file and write CONNECTION:PATH, PATH being the folder of both tables",
-        )
-    if name.endswith((".yaml", ".yml")):
-        from odi_assets.config.loader import load_project_file
-
-        other = load_project_file(name)
-        return create_state_backend(other.config, other.root).in_environment(None)
-    from odi_assets.state.local.backend import LocalJSONStateBackend
-
-    folder = Path(name).absolute()
-    if name.endswith(".json"):
-        return LocalJSONStateBackend(folder)
-    if (folder / "state.json").is_file():
-        return LocalJSONStateBackend(folder / "state.json")
-    from odi_assets.state.delta.backend import CatalogStateBackend
-
-    return CatalogStateBackend(str(folder / "meta_runs"), str(folder / "meta_state"))
-
-
-def _catalog(config: ProjectConfig, system: SystemConfig, root: Path) -> StateBackend:
     from odi_assets.connections.location import resolve
     from odi_assets.delta.retry import Retry
     from odi_assets.state.delta.backend import CatalogStateBackend
@@ -96,3 +52,44 @@ def _catalog(config: ProjectConfig, system: SystemConfig, root: Path) -> StateBa
         connection=system.connection,
         keep_runs_for=system.keep_runs_for,
     )
+
+
+def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:
+    """The backend that ``name`` means, as the environment without a name sees it.
+
+    Args:
+        name: ``project`` (where the project keeps its state), a state file (``.odibi/state.json``, Odibi's too), a
+            folder that holds ``meta_state`` and ``meta_runs``, ``CONNECTION:PATH`` for such a folder on a connection
+            of the project, or another project's file (``old/odibi.yaml``).
+        config: the project.
+        root: the project file's folder.
+
+    Raises:
+        ConfigError: it means none of these.
+    """
+    if name == PROJECT:
+        return create_state_backend(config, root).in_environment(None)
+    connection, colon, path = name.partition(":")
+    if colon and connection in config.connections:
+        system = SystemConfig(connection=connection, path=path)
+        return create_state_backend(config.model_copy(update={"system": system}), root).in_environment(None)
+    if "://" in name:
+        raise ConfigError(
+            "a URI does not tell how to sign in there",
+            fix="add a connection to the project file and write CONNECTION:PATH, PATH being the folder of both tables",
+        )
+    if name.endswith((".yaml", ".yml")):
+        from odi_assets.config.loader import load_project_file
+
+        other = load_project_file(name)
+        return create_state_backend(other.config, other.root).in_environment(None)
+    from odi_assets.state.local.backend import LocalJSONStateBackend
+
+    folder = Path(name).absolute()
+    if name.endswith(".json"):
+        return LocalJSONStateBackend(folder)
+    if (folder / "state.json").is_file():
+        return LocalJSONStateBackend(folder / "state.json")
+    from odi_assets.state.delta.backend import CatalogStateBackend
+
+    return CatalogStateBackend(str(folder / "meta_runs"), str(folder / "meta_state"))

@@ -79,7 +79,7 @@ class StateManager:
 
         Args:
             document: the document. Its marks go into the environments that it names.
-            force: also move marks back that stand further here, or were written later.
+            force: also move marks back that are further here, or were written later.
             dry_run: change nothing.
 
         Returns:

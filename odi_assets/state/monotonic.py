@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
 from odi_assets.state.records import HwmEntry
+from odi_assets.state.values import encode, from_json
 
 _UNORDERED = frozenset({"null", "bool", "dict"})
 
@@ -31,7 +31,7 @@ def check_monotonic(before: HwmEntry | None, value: Any, kind: str) -> None:
     current_kind = before.value_type
     if current_kind is None:
         current = _read_as(current, kind)
-        current_kind = values.encode(current).type
+        current_kind = encode(current).type
     if current_kind != kind and not _comparable(current, current_kind, value, kind):
         raise _refused(
             before,
@@ -62,7 +62,7 @@ def _lies_before(value: Any, current: Any, kind: str) -> bool:
 
 def _read_as(current: Any, kind: str) -> Any:
     try:
-        return values.from_json(current, kind)
+        return from_json(current, kind)
     except StateError:
         return current
 
@@ -82,5 +82,5 @@ def _name(entry: HwmEntry, kind: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = values.encode(value).json
+    text = encode(value).json
     return text if len(text) <= 80 else f"{text[:80]}…"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
+from odi_assets.state.values import decode, encode
 
 NO_TABLE = -1
 """The ``target_commit`` of an HWM that was accepted without a table: its rows are not expected anywhere."""
@@ -28,7 +28,7 @@ class HwmEntry(NamedTuple):
         updated_at: when it was written, UTC; later than that of the revision before it, whatever the clocks say.
         revision: 1 for the first write of a key, then one more with each write; 0 for a row that Odibi wrote.
         deleted: a tombstone.
-        target_commit: version of the Delta table whose commit carried this value; NO_TABLE where it was accepted
+        target_commit: version of the Delta table whose commit has this value; NO_TABLE where it was accepted
             that there is none.
         run_id: the run that wrote it.
         value_type: the name of the value's type; None for a value that Odibi wrote.
@@ -134,18 +134,18 @@ class RunRecord:
         return {
             **same,
             "status": RunStatus(self.status).value,
-            "metrics_json": json.dumps(plain(dict(self.metrics)), ensure_ascii=False),
+            "metrics_json": json.dumps(dict(self.metrics), default=str, ensure_ascii=False),
             "environment": environment,
             "timestamp": ended,
             "date": ended.date(),
             "started_at": self.started_at and self.started_at.astimezone(UTC),
-            **{name: None if same[name] is None else values.encode(same[name]).json for name in _HWMS},
+            **{name: None if same[name] is None else encode(same[name]).json for name in _HWMS},
         }
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> RunRecord:
         """The record of a row; columns that Odibi does not write may be missing or null."""
-        metrics = values.decode(row.get("metrics_json"), None)
+        metrics = decode(row.get("metrics_json"), None)
         found = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
         never = datetime.min.replace(tzinfo=UTC)
         required = {"run_id": "", "pipeline_name": "", "node_name": "", "duration_ms": 0, "timestamp": never}
@@ -157,7 +157,7 @@ class RunRecord:
                 **found,
                 "status": RunStatus.parse(row.get("status")),
                 "metrics": metrics if isinstance(metrics, dict) else {},
-                **{name: values.decode(row.get(name), None) for name in _HWMS},
+                **{name: decode(row.get(name), None) for name in _HWMS},
             }
         )
 

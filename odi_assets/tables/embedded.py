@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, require_unfenced
 from odi_assets.delta.protocol import require_writable, with_features
-from odi_assets.delta.schema_evolution import SchemaPlan, plan_schema
+from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle, rows_in
 from odi_assets.errors import TableConflictError
 from odi_assets.tables.engine import WriteResult, WriteSpec
@@ -29,9 +29,6 @@ from odi_assets.tables.schema import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_ATTEMPTS = 3
-"""How often a write starts over when others change the files it removes: a compaction, for example."""
 
 
 class EmbeddedEngine:
@@ -51,38 +48,49 @@ class EmbeddedEngine:
         A write that conflicts with a concurrent change starts over on the table as it is then, unless its fence is
         taken or its rows hold only for the table as it was.
         """
-        for _ in range(1, _ATTEMPTS):
-            try:
-                return _write(df, handle, spec, stamp)
-            except TableConflictError:
-                if not handle.exists or not stamp.fences:
-                    raise
-                handle = handle.refreshed()
-                require_unfenced(handle, stamp)
-                stamp = replace(stamp, write_id=uuid.uuid4().hex)
-        return _write(df, handle, spec, stamp)
+        try:
+            return _write(df, handle, spec, stamp)
+        except TableConflictError:
+            if not handle.exists or not stamp.fences:
+                raise
+        return raced(
+            lambda: _write_anew(df, handle.refreshed(), spec, stamp),
+            lost=lambda error: isinstance(error, TableConflictError),
+        )
+
+
+def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+    require_unfenced(handle, stamp)
+    return _write(df, handle, spec, replace(stamp, write_id=uuid.uuid4().hex))
 
 
 def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-    require_writable(handle)
+    if handle.exists:
+        require_writable(handle)
     require_same_partitioning(handle, spec.partition_by)
     if spec.delete_when is not None:
         spec = replace(spec, delete_when=delete_marker(df, spec.delete_when, handle.location.uri))
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
-    plan = _schema_plan(df, handle, spec, keeps_columns)
-    handle = with_features(handle, plan.schema_json)
+    schema_json, added, ignored = _schema_plan(df, handle, spec, keeps_columns)
+    if handle.exists:
+        handle = with_features(handle, schema_json)
     if keeps_columns:
-        df = aligned(df, plan.schema_json, spec.delete_when)
-    write = Write(df, handle, spec, stamp, plan.schema_json, bool(plan.added))
+        df = aligned(df, schema_json, spec.delete_when)
+    write = Write(df, handle, spec, stamp, schema_json, bool(added))
     if spec.declared not in (None, spec.mode):
         write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
     outcome = mode_of(spec.mode).stage(write)
     changes = _file_changes(write, outcome)
-    version = commit(handle, plan.schema_json, spec.partition_by, changes, stamp)
-    return _result(write, outcome, changes, plan, version)
+    version = commit(handle, schema_json, spec.partition_by, changes, stamp)
+    return replace(
+        _result(write, outcome, changes, version), columns_added=tuple(added), columns_ignored=tuple(ignored)
+    )
 
 
-def _schema_plan(df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_columns: bool) -> SchemaPlan:
+def _schema_plan(
+    df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_columns: bool
+) -> tuple[str, list[str], list[str]]:
+    """The table's schema after the commit, the columns it gains, and those of the rows that are left out."""
     stored = df.drop(spec.delete_when) if spec.delete_when else df
     uri = handle.location.uri
     schema_json = delta_schema(stored, uri)
@@ -92,14 +100,18 @@ def _schema_plan(df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_colu
     require_columns(spec.partition_by, present, "partition", uri)
     if spec.only_if_newer:
         require_columns([spec.only_if_newer], present, "`only_if_newer`", uri)
-    return plan_schema(handle, schema_json, spec.schema_policy) if keeps_columns else SchemaPlan(schema_json)
+    if not keeps_columns:
+        return schema_json, [], []
+    from odi_assets.delta.schema_evolution import plan_schema
+
+    return plan_schema(handle, schema_json, spec.schema_policy)
 
 
 def _file_changes(write: Write, outcome: Outcome) -> FileChanges:
     return FileChanges(
         [file.add_action(data_change=True) for file in outcome.new],
         kind=outcome.kind,
-        carried=[file.add_action(data_change=False) for file in outcome.moved],
+        moved=[file.add_action(data_change=False) for file in outcome.moved],
         removed=outcome.removed,
         replace_all=outcome.replaces_table or bool(write.adds_columns and outcome.removed),
         new_schema=write.adds_columns and not outcome.removed,
@@ -107,12 +119,12 @@ def _file_changes(write: Write, outcome: Outcome) -> FileChanges:
         rows_updated=outcome.updated,
         rows_deleted=outcome.deleted,
         keys=write.spec.keys,
-        basis=write.spec.mode.traits.computed_from,
+        computed_from=write.spec.mode.traits.computed_from,
         partitions=[*(file.partition for file in outcome.new), *outcome.partitions],
     )
 
 
-def _result(write: Write, outcome: Outcome, changes: FileChanges, plan: SchemaPlan, version: int) -> WriteResult:
+def _result(write: Write, outcome: Outcome, changes: FileChanges, version: int) -> WriteResult:
     added = [*outcome.new, *outcome.moved]
     stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
     partitions = {tuple(sorted(values.items())): values for values in changes.partitions if values}
@@ -128,8 +140,6 @@ def _result(write: Write, outcome: Outcome, changes: FileChanges, plan: SchemaPl
         partitions=tuple(partitions[items] for items in null_first),
         rows_deleted=outcome.deleted,
         columns=tuple((field.name, field.dataType.simpleString()) for field in stored.schema),
-        columns_added=tuple(plan.added),
-        columns_ignored=tuple(plan.ignored),
     )
 
 

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from odi_assets.config.models import Connection, RetryConfig
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta import maintenance
+from odi_assets.delta.changes import table_change
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
 from odi_assets.delta.table import TableHandle
@@ -134,8 +135,23 @@ def test_versions_that_cannot_be_looked_at_are_not_taken_for_gone(
     monkeypatch.setattr(maintenance, "presence", lambda _location: lambda _path: True)
     assert maintenance.rewindable_from(handle) == 0
     clouds.fail(store, "busy", 1000)
-    with pytest.raises(StoreUnreachableError):
-        maintenance.rewindable_from(handle)
+    for look in (lambda: maintenance.rewindable_from(handle), lambda: handle.is_kept(0)):
+        with pytest.raises(StoreUnreachableError):
+            look()
+    clouds.fail(store, "busy", 0)
+    assert handle.is_kept(0)
+    assert not handle.is_kept(9)
+
+
+def test_a_log_that_cannot_be_read_is_not_taken_for_a_change(store: dict[str, Any], table: Location) -> None:
+    for number in (1, 2):
+        write(TableHandle.open(table), number)
+    handle = TableHandle.open(table)
+    then = {**handle.position, "version": 0}
+    assert table_change(then, handle) == "version 0 then, version 1 now"
+    clouds.fail(store, "busy", 1000)
+    with pytest.raises(StoreUnreachableError, match="reading the log"):
+        table_change(then, handle)
     clouds.fail(store, "busy", 0)
 
 

@@ -11,7 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.errors import StoreUnreachableError
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets_tests.nodes import support
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -113,3 +116,20 @@ def test_opening_the_target_is_tried_again(
         sandbox.run("raw")
     assert sandbox.rows("raw") == [(1,), (2,), (3,)]
     assert len(waits_of(caplog)) == 2
+
+
+def test_a_version_that_cannot_be_looked_at_is_not_told_to_be_gone(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Callable[..., Any] = DeltaTable
+    handle = TableHandle.open(sandbox.project.target(NodeKey("p", "raw")))
+
+    def opened(uri: str, version: int | None = None, **options: Any) -> Any:
+        if version is not None:
+            raise TimeoutError("no answer")
+        return real(uri, version=version, **options)
+
+    assert at_version(0)(handle) == 0
+    monkeypatch.setattr("odi_assets.delta.table.DeltaTable", opened)
+    with pytest.raises(StoreUnreachableError):
+        at_version(0)(handle)

@@ -7,7 +7,7 @@ import uuid
 import dagster as dg
 
 from odi_assets.orchestration.runs.reconcile import PROCESS_TAG, end_lost_run
-from odi_assets.util.process import own_process, process_name
+from odi_assets.util.process import process_name
 
 
 def _run(instance: dg.DagsterInstance, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED) -> dg.DagsterRun:
@@ -23,7 +23,7 @@ def _stored(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
 
 def test_a_run_of_a_living_process_is_left_alone(instance: dg.DagsterInstance) -> None:
     run = _run(instance)
-    instance.add_run_tags(run.run_id, {PROCESS_TAG: own_process()})
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name()})
     assert not end_lost_run(instance, _stored(instance, run))
     assert _stored(instance, run).status is dg.DagsterRunStatus.STARTED
 
@@ -41,7 +41,7 @@ def test_a_run_whose_process_was_killed_ends_as_failed(instance: dg.DagsterInsta
 
 def test_another_process_with_the_same_pid_is_not_the_run(instance: dg.DagsterInstance) -> None:
     run = _run(instance)
-    instance.add_run_tags(run.run_id, {PROCESS_TAG: own_process()})
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name()})
     stamp = _stored(instance, run).tags[PROCESS_TAG].rpartition("/")[0]
     instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{stamp}/1"})
     assert end_lost_run(instance, _stored(instance, run))

@@ -27,8 +27,9 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateConflictError, StateError, Transient
 from odi_assets.state.delta import table as system_tables
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.delta.hwms import COLUMNS, HwmLog, columns_of
-from odi_assets.state.delta.table import Compaction
+from odi_assets.state.delta.compaction import compact, compact_now, small_files
+from odi_assets.state.delta.hwms import COLUMNS, HwmLog
+from odi_assets.state.delta.table import by_column
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 
@@ -245,19 +246,18 @@ def test_files_stay_few_and_the_log_short_whatever_is_written(tmp_path: Path) ->
 
 
 def test_one_writer_in_64_compacts_so_that_a_long_compaction_is_not_begun_by_others_too(tmp_path: Path) -> None:
-    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
     begun: list[int] = []
 
-    def rows(_handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
-        begun.append(len(files))
-        raise StateError("this compaction never ends")
+    class Log(HwmLog):
+        def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
+            del handle
+            begun.append(len(files))
+            raise StateError("this compaction never ends")
 
-    compaction = Compaction(system, rows)
+    log = Log(Location(str(tmp_path / "meta_state")), None)
     for number in range(140):
-        handle = system.open_for_writing()
         added = AddAction(f"{number}.parquet", 1, {}, 0, True, "{}")
-        handle.table.create_write_transaction([added], "append", handle.table.schema())
-        compaction.if_needed(handle)
+        log.write(lambda now, add=added: now.table.create_write_transaction([add], "append", now.table.schema()))
     assert begun == [72, 136]
 
 
@@ -281,27 +281,28 @@ def test_maintenance_of_tables_that_do_not_exist_does_nothing(tmp_path: Path) ->
 
 def rows_of(backend: CatalogStateBackend, key: str) -> Table:
     entry = backend.reset_hwm(key, 1)
-    return COLUMNS.to_arrow(columns_of([entry._replace(revision=entry.revision + 1)], ["1"]))
+    row = {**entry._asdict(), "revision": entry.revision + 1, "value": "1", "written_at": entry.updated_at}
+    return COLUMNS.to_arrow(by_column([row]))
 
 
 def test_of_two_writers_that_saw_the_same_revision_the_second_is_refused(tmp_path: Path) -> None:
     rows = rows_of(opened(tmp_path), "k")
-    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None)
     first, second, other = system.open_for_writing(), system.open_for_writing(), system.open_for_writing()
-    system.append(first, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
+    system.append_rows(first, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
     with pytest.raises(CommitConflict):
-        system.append(second, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
-    system.append(other, rows, [Transaction("l", 1)], landed=lambda _: False, result=True)
+        system.append_rows(second, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
+    system.append_rows(other, rows, [Transaction("l", 1)], landed=lambda _: False, result=True)
 
 
 def test_an_append_survives_a_compaction_that_came_between(tmp_path: Path) -> None:
     backend = opened(tmp_path)
     rows = rows_of(backend, "k")
     backend.set_hwm("other", 1)
-    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None)
     handle = system.open_for_writing()
     assert backend.maintain()["files_folded"] == 2
-    system.append(handle, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
+    system.append_rows(handle, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
     assert backend.get_entry("k").revision == 2
     assert backend.get_hwm("other") == 1
 
@@ -311,11 +312,10 @@ def test_two_compactions_at_once_do_not_double_the_rows(tmp_path: Path) -> None:
     for number in range(5):
         backend.set_hwm("k", number)
     log = HwmLog(Location(str(tmp_path / "meta_state")), None)
-    compaction = Compaction(log.table, log.rows_to_keep)
-    late = log.table.open_for_writing()
-    compaction.now()
+    late = log.open_for_writing()
+    compact_now(log)
     with pytest.raises(CommitConflict):
-        compaction.compact(late, compaction.small_files(late))
+        compact(log, late, small_files(log, late))
     assert [e.revision for e in backend.history("k")] == [5, 4, 3, 2, 1]
 
 
@@ -323,7 +323,7 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_meets_a_conflict(tmp_path
     """deltalake gives such a writer an error of no particular type, and the commits it would check are gone."""
     backend = opened(tmp_path)
     rows = rows_of(backend, "k")
-    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None)
     late = system.open_for_writing()
     for number in range(30):
         backend.set_hwm("other", number)
@@ -333,22 +333,22 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_meets_a_conflict(tmp_path
     backend.maintain()
     assert not (log / f"{late.table.version() + 1:020}.json").exists()
     with pytest.raises(CommitConflict):
-        system.append(late, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
+        system.append_rows(late, rows, [Transaction("k", 2)], landed=lambda _: False, result=True)
     assert backend.get_hwm("k") == 1
 
 
 def test_a_commit_that_took_long_is_looked_up_before_it_is_acknowledged(tmp_path: Path) -> None:
     rows = rows_of(opened(tmp_path), "k")
-    system = HwmLog(Location(str(tmp_path / "meta_state")), None).table
+    system = HwmLog(Location(str(tmp_path / "meta_state")), None)
     slow = system.open_for_writing()
     slow.opened_at -= 60
     asked = []
-    system.append(slow, rows, [], landed=lambda handle: bool(asked.append(handle) or True), result=True)
+    system.append_rows(slow, rows, [], landed=lambda handle: bool(asked.append(handle) or True), result=True)
     assert len(asked) == 1
     slow = system.open_for_writing()
     slow.opened_at -= 60
     with pytest.raises(CommitConflict, match="others went past it"):
-        system.append(slow, rows, [], landed=lambda _: False, result=True)
+        system.append_rows(slow, rows, [], landed=lambda _: False, result=True)
 
 
 def test_a_commit_that_landed_although_its_answer_was_an_error_counts(

@@ -17,7 +17,7 @@ from odi_assets.delta.retry import Retry
 from odi_assets.errors import FencedError, StateError
 from odi_assets.state import StateStore, StateStoreProvider
 from odi_assets.state.delta import table as system_tables
-from odi_assets.state.store.log import COLUMNS, StoreTable, remove_before, store_files
+from odi_assets.state.store.log import VersionLog, remove_before, store_files
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_store import held, opened
 
@@ -51,7 +51,7 @@ def table(folder: Path) -> DeltaTable:
 
 
 def file_of(folder: Path, version: int) -> Path:
-    handle = StoreTable(Location(str(folder / "store")), COLUMNS, ("version",)).open()
+    handle = VersionLog(Location(str(folder / "store")), 4).open()
     assert handle is not None
     return folder / "store" / next(one.file.path for one in store_files(handle) if one.low == version)
 
@@ -149,7 +149,7 @@ def test_a_commit_whose_outcome_was_unknown_is_looked_for_before_it_is_made_agai
                 store.commit()
     assert provider.versions() == [1, 2, 3]
     assert held(tmp_path, 3)[b"a"] == b"3"
-    handle = StoreTable(Location(str(tmp_path / "store")), COLUMNS, ("version",)).open()
+    handle = VersionLog(Location(str(tmp_path / "store")), 4).open()
     assert handle is not None
     assert [one.low for one in store_files(handle)].count(3) == 1
 
@@ -232,7 +232,7 @@ def test_as_many_versions_as_are_retained_are_kept_whatever_the_snapshots(tmp_pa
 
 def test_a_commit_and_a_cleaning_at_once_both_stand_and_of_two_cleanings_one(tmp_path: Path) -> None:
     grown(tmp_path, 12, snapshot_every=4)
-    system = StoreTable(Location(str(tmp_path / "store")), COLUMNS, ("version",))
+    system = VersionLog(Location(str(tmp_path / "store")), 4)
     first, second, third = system.open(), system.open(), system.open()
     assert first
     assert second

@@ -47,10 +47,10 @@ class Table(TableHandle):
 
     def __init__(self, size: int) -> None:
         super().__init__(Location("/table"), None)
+        self.exists = True
         partitions = [Counted(day=str(day), carrier="UA") for day in range(size) for _ in range(2)]
         self.live_files = tuple(LiveFile(f"{n}", 1, 1, partition) for n, partition in enumerate(partitions))
 
-    exists = True
     table_id = "one"
 
 

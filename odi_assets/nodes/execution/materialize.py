@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.commit import Stamp
+from odi_assets.delta.retry import raced
 from odi_assets.errors import StateConflictError, TableConflictError
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.execution.resolve import resolve
@@ -26,7 +25,6 @@ from odi_assets.tables.engine import TableEngine, WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TRIES = 8
 _log = logging.getLogger(__name__)
 
 
@@ -89,20 +87,27 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
         SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
     """
-    for number in range(_TRIES):
-        if isinstance(computed, NoRows):
-            return no_data(computed.plan, state, run)
-        try:
-            return _commit_once(computed, state, run, engine or EmbeddedEngine())
-        except TableConflictError as conflict:
-            if number == _TRIES - 1:
-                raise
-            plan = computed.plan
-            _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
-            time.sleep(random.uniform(0, 0.1 * 2**number))
-            planned = plan_node(plan.node.project, state, plan.key, plan.request)
-            computed = compute(planned, computed.df.sparkSession)
-    raise AssertionError("the last conflict is raised")
+    engine = engine or EmbeddedEngine()
+    if isinstance(computed, NoRows):
+        return no_data(computed.plan, state, run)
+    try:
+        return _commit_once(computed, state, run, engine)
+    except TableConflictError as conflict:
+        plan, spark = computed.plan, computed.df.sparkSession
+        _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
+    return raced(
+        lambda: _commit_anew(plan, spark, state, run, engine),
+        lost=lambda error: isinstance(error, TableConflictError),
+    )
+
+
+def _commit_anew(
+    plan: NodePlan, spark: SparkSession, state: StateBackend, run: RunInfo, engine: TableEngine
+) -> NodeResult:
+    computed = compute(plan_node(plan.node.project, state, plan.key, plan.request), spark)
+    if isinstance(computed, NoRows):
+        return no_data(computed.plan, state, run)
+    return _commit_once(computed, state, run, engine)
 
 
 def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:

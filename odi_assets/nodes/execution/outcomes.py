@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.changes import changes, table_position
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -67,7 +66,7 @@ def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
         hwm_before=plan.hwm_before,
         hwm_after=hwm,
         table_version=plan.target.version,
-        metrics={"inputs": plan.inputs, "target": table_position(plan.target)},
+        metrics={"inputs": plan.inputs, "target": plan.target.position},
     )
 
 
@@ -79,6 +78,8 @@ def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp
 
 def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) -> NodeResult:
     """The ``result`` of a retried node that has nothing to do because an earlier attempt committed."""
+    from odi_assets.delta.changes import changes
+
     facts, current = CommitFacts.of(stamp), plan.start.current
     committed = changes(plan.target, stamp.version - 1, stamp.version).commits
     counted = {"rows_updated": facts.rows_updated, "mode": facts.mode}

@@ -24,7 +24,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
-from odi_assets.util.process import own_process
+from odi_assets.util.process import process_name
 
 FOLDER = Path(".odibi") / "in_flight"
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def begin(project: Project, key: NodeKey, run: RunInfo, partition_key: str | Non
         "partition_key": partition_key,
         "code_version": run.code_version,
         "began": run.started_at.isoformat(),
-        "process": own_process(),
+        "process": process_name(),
         "partial": run.partial,
     }
     file = _file(project, key, run)

@@ -8,7 +8,6 @@ from operator import or_
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
-from odi_assets.delta.changes import table_position
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -46,7 +45,7 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         start,
         WritePlan(node.config.write.mode, fence, target.transaction_number(fence) + 1),
         reads=(),
-        waited={str(other): table_position(TableHandle.open(project.target(other))) for other in node.waits_for()},
+        waited={str(other): TableHandle.open(project.target(other)).position for other in node.waits_for()},
     )
     if request.bounds is not None:
         from odi_assets.nodes.planning.range import planned_range

@@ -10,7 +10,7 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, TableError
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import app_ids
 from odi_assets.state.backend import StateBackend
@@ -53,7 +53,7 @@ def at_version(number: int) -> Choice:
         newest = int(handle.version or 0)
         if not 0 <= number <= newest:
             raise ConfigError(f"there is no version {number}: the table is at version {newest}", version=number)
-        if not _is_kept(handle, number):
+        if not handle.is_kept(number):
             oldest = min((commit.version for commit in handle.commits()), default=newest)
             raise ConfigError(
                 f"version {number} is not known any more: the table's log was cleaned and begins with version {oldest}",
@@ -63,13 +63,6 @@ def at_version(number: int) -> Choice:
         return number
 
     return choose
-
-
-def _is_kept(handle: TableHandle, number: int) -> bool:
-    try:
-        return TableHandle.open(handle.location, number).exists
-    except TableError:
-        return False
 
 
 def at_time(moment: datetime) -> Choice:

@@ -44,7 +44,7 @@ def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange
     if commit.kind != "rows":
         return old
     if commit.deleted:
-        stayed = read_files(spark, handle, commit.carried)
+        stayed = read_files(spark, handle, commit.moved)
         return old.alias("t").join(
             stayed.select(*map(quoted, commit.keys)).alias("b"), same_keys(commit.keys), "left_anti"
         )

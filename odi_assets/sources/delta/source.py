@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
-from odi_assets.delta.changes import table_change, table_position
+from odi_assets.delta.changes import table_change
 from odi_assets.delta.file_pruning import files_in_partitions, values_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, SourceError
@@ -55,7 +55,7 @@ class DeltaTableSource(Source):
         )
 
     def position(self) -> Position:
-        return table_position(TableHandle.open(self.location))
+        return TableHandle.open(self.location).position
 
     def change_since(self, then: Position | None) -> str | None:
         return table_change(then, TableHandle.open(self.location))
@@ -116,7 +116,7 @@ class TableSnapshot(Snapshot):
 
     @property
     def position(self) -> Position:
-        return table_position(self.handle)
+        return self.handle.position
 
     @property
     def summary(self) -> str:

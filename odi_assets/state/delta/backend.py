@@ -5,26 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
 from odi_assets.delta.retry import Retry, is_transient
-from odi_assets.delta.table import TableHandle
-from odi_assets.state.backend import BaseBackend, Change
+from odi_assets.state.backend import Change, StateBackend
 from odi_assets.state.delta.hwms import HwmLog
 from odi_assets.state.delta.runs import RunLog
-from odi_assets.state.delta.table import Compaction
+from odi_assets.state.delta.table import SystemTable
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
 
 _notes = logging.getLogger(__name__)
 L = TypeVar("L", bound=HwmLog | RunLog)
 T = TypeVar("T")
 
-_LARGEST_RUN_FILE = 20_000
 
-
-class CatalogStateBackend(BaseBackend):
+class CatalogStateBackend(StateBackend):
     """State in Delta tables, made with their first write; Odibi's own tables are used as they are.
 
     Args:
@@ -60,13 +57,10 @@ class CatalogStateBackend(BaseBackend):
         self._retry = retry or Retry()
         self.keep_runs_for = keep_runs_for
         options = dict(storage_options or {})
-        at_state, at_runs = (
-            Location(path, options, connection=connection) for path in (self.meta_state_path, self.meta_runs_path)
-        )
-        hwms, runs = HwmLog(at_state, environment), RunLog(at_runs, environment, keep_runs_for)
-        self._hwms = _Retried(hwms, Compaction(hwms.table, hwms.rows_to_keep), self._retry, spark_session)
-        compaction = Compaction(runs.table, runs.rows_to_keep, largest=_LARGEST_RUN_FILE)
-        self._runs = _Retried(runs, compaction, self._retry, spark_session)
+        self._hwms = HwmLog(Location(self.meta_state_path, options, connection=connection), environment)
+        self._runs = RunLog(Location(self.meta_runs_path, options, connection=connection), environment, keep_runs_for)
+        # Logs that go through Spark, from the first time that deltalake could not handle their table.
+        self._through_spark: dict[SystemTable, Any] = {}
 
     def __repr__(self) -> str:
         return (
@@ -86,24 +80,25 @@ class CatalogStateBackend(BaseBackend):
         )
 
     def environments(self) -> list[str | None]:
-        found = self._hwms.environments() | self._runs.environments()
-        return sorted(found, key=lambda name: name or "")
+        logs: tuple[HwmLog | RunLog, ...] = (self._hwms, self._runs)
+        found = (self._call(log, lambda log: log.environments(), "listing environments") for log in logs)
+        return sorted(set().union(*found), key=lambda name: name or "")
 
     def _latest(self, key: str) -> HwmEntry | None:
-        return self._hwms.call(lambda log: log.latest(key), f"get_hwm of `{key}`")
+        return self._call(self._hwms, lambda log: log.latest(key), f"get_hwm of `{key}`")
 
     def _latest_of_all(self) -> list[HwmEntry]:
-        return self._hwms.call(lambda log: log.latest_of_all(), "list_hwms")
+        return self._call(self._hwms, lambda log: log.latest_of_all(), "list_hwms")
 
     def history(self, key: str) -> list[HwmEntry]:
         check_key(key)
-        return self._hwms.call(lambda log: log.history(key), f"history of `{key}`")
+        return self._call(self._hwms, lambda log: log.history(key), f"history of `{key}`")
 
     def histories(self) -> dict[str, list[HwmEntry]]:
-        return self._hwms.call(lambda log: log.histories(), "histories")
+        return self._call(self._hwms, lambda log: log.histories(), "histories")
 
     def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
-        def append(log: HwmLog) -> tuple[TableHandle | None, list[HwmEntry]]:
+        def append(log: HwmLog) -> list[HwmEntry]:
             try:
                 return log.append(changes)
             except CommitConflict:
@@ -113,16 +108,13 @@ class CatalogStateBackend(BaseBackend):
 
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
         # A check that finds another revision is final: only a commit that met another one is made again.
-        handle, entries = self._hwms.call(append, what, again=_commit_may_succeed)
-        if handle is not None:
-            self._hwms.compaction.if_needed(handle)
-        return entries
+        return self._call(
+            self._hwms, append, what, again=lambda error: isinstance(error, CommitConflict | StoreUnreachableError)
+        )
 
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)
-        handle = self._runs.call(lambda log: log.append(kept), f"record_runs of {len(kept)} runs")
-        if handle is not None:
-            self._runs.compaction.if_needed(handle)
+        self._call(self._runs, lambda log: log.append(kept), f"record_runs of {len(kept)} runs")
 
     def list_runs(
         self,
@@ -132,80 +124,59 @@ class CatalogStateBackend(BaseBackend):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        return self._runs.call(
-            lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit), "list_runs"
+        return self._call(
+            self._runs,
+            lambda log: log.newest(pipeline=pipeline, node=node, run_id=run_id, limit=limit),
+            "list_runs",
         )
 
     def find_run_ids(self, prefix: str) -> list[str]:
-        return self._runs.call(lambda log: log.find_ids(prefix), "find_run_ids")
+        return self._call(self._runs, lambda log: log.find_ids(prefix), "find_run_ids")
 
     def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
         keep_runs_for = keep_runs_for or self.keep_runs_for
         dropped = 0
         if keep_runs_for is not None:
             oldest = datetime.now(UTC) - keep_runs_for
-            dropped = self._runs.call(
-                lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest), "dropping old runs"
+            dropped = self._call(
+                self._runs,
+                lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest),
+                "dropping old runs",
             )
-        hwms, runs = self._hwms.compacted(dry_run), self._runs.compacted(dry_run)
+        hwms, runs = self._compacted(self._hwms, dry_run), self._compacted(self._runs, dry_run)
         return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
 
+    def _compacted(self, log: SystemTable, dry_run: bool) -> dict[str, int]:
+        from odi_assets.state.delta.compaction import compact_now
 
-class _Retried(Generic[L]):
-    """A log under the retry policy; through Spark from the first time that deltalake cannot handle its table.
+        if log not in self._through_spark:
+            try:
+                return self._retry.call(lambda: compact_now(log, dry_run=dry_run), f"compacting {log.uri}")
+            except UnsupportedFeatureError as error:
+                if self.spark is None:
+                    raise
+                _notes.info("%s; it is Spark's to maintain", error.message)
+        return {"files_folded": 0, "files_removed": 0}
 
-    Args:
-        log: through deltalake.
-        spark: the session for Spark; None if there is none.
-    """
-
-    def __init__(self, log: L, compaction: Compaction, retry: Retry, spark: Any) -> None:
-        self.compaction = compaction
-        self._log = log
-        self._retry = retry
-        self._spark = spark
-        self._through_spark = False
-
-    def call(self, do: Callable[[L], T], what: str, again: Callable[[BaseException], bool] = is_transient) -> T:
-        """What ``do`` makes of the log; ``what`` names it in the log of retries.
+    def _call(
+        self, log: L, do: Callable[[L], T], what: str, again: Callable[[BaseException], bool] = is_transient
+    ) -> T:
+        """What ``do`` makes of a log, under the retry policy; ``what`` names it in messages.
 
         Raises:
             UnsupportedFeatureError: deltalake cannot handle the table, and there is no Spark session.
         """
-        return self._retry.call(lambda: self._once(do), what, again=again)
 
-    def _once(self, do: Callable[[L], T]) -> T:
-        try:
-            return do(self._log)
-        except UnsupportedFeatureError as error:
-            if self._spark is None or self._through_spark:
-                raise
-            from odi_assets.state.delta.spark import through_spark
+        def once() -> T:
+            try:
+                return do(self._through_spark.get(log, log))
+            except UnsupportedFeatureError as error:
+                if self.spark is None or log in self._through_spark:
+                    raise
+                from odi_assets.state.delta.spark import through_spark
 
-            _notes.info("%s; going on through Spark", error.message)
-            found: Any = through_spark(self._log, self._spark)
-            self._log = found
-            self._through_spark = True
-            return do(self._log)
+                _notes.info("%s; going on through Spark", error.message)
+                self._through_spark[log] = through_spark(log, self.spark)
+                return do(self._through_spark[log])
 
-    def environments(self) -> set[str | None]:
-        """The environments that rows belong to."""
-        return self.call(lambda log: log.table.environments(), "listing environments")
-
-    def compacted(self, dry_run: bool) -> dict[str, int]:
-        """What a compaction on demand took; nothing where the table is Spark's to maintain."""
-        nothing = {"files_folded": 0, "files_removed": 0}
-        if self._through_spark:
-            return nothing
-        try:
-            uri = self.compaction.table.uri
-            return self._retry.call(lambda: self.compaction.now(dry_run=dry_run), f"compacting {uri}")
-        except UnsupportedFeatureError as error:
-            if self._spark is None:
-                raise
-            _notes.info("%s; it is Spark's to maintain", error.message)
-            return nothing
-
-
-def _commit_may_succeed(error: BaseException) -> bool:
-    return isinstance(error, CommitConflict | StoreUnreachableError)
+        return self._retry.call(once, what, again=again)

@@ -22,11 +22,10 @@ from deltalake import Transaction
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.state import values
 from odi_assets.state.backend import HISTORY_KEPT, Change
-from odi_assets.state.delta.columns import Columns
-from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
+from odi_assets.state.delta.table import Columns, SystemTable, as_rows, in_environment, query, sql
 from odi_assets.state.records import HwmEntry
+from odi_assets.state.values import decode, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,45 +50,40 @@ _NEWEST_FIRST = "revision DESC NULLS LAST, updated_at DESC NULLS LAST"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-class HwmLog:
+class HwmLog(SystemTable):
     """The revisions of the keys of one environment."""
 
     def __init__(self, location: Location, environment: str | None) -> None:
-        self.table = SystemTable(location, COLUMNS, INDEXED)
+        super().__init__(location, COLUMNS, INDEXED)
         self.environment = environment
         self._mine = in_environment(environment)
         self._fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"
 
     def latest(self, key: str) -> HwmEntry | None:
         """The newest revision of ``key``, a tombstone too; None if it was never set."""
-        return self.table.read(lambda handle: self._latest_of(handle, key))
-
-    def history(self, key: str) -> list[HwmEntry]:
-        """Every revision of ``key`` that is kept, newest first."""
-        rows = self.table.read(lambda handle: self.table.rows(handle, self._is(key)))
-        return revisions(rows or [])
-
-    def histories(self) -> dict[str, list[HwmEntry]]:
-        """What :meth:`history` gives, of every key, in order of the keys."""
-        rows = self.table.read(lambda handle: self.table.rows(handle, self._mine)) or []
-        rows.sort(key=itemgetter("key"))
-        return {key: revisions(list(same)) for key, same in groupby(rows, itemgetter("key"))}
+        return (self.read(lambda handle: self._latest_of(handle, [key])) or {}).get(key)
 
     def latest_of_all(self) -> list[HwmEntry]:
         """The newest revision of every key, tombstones too, in order of the keys."""
-        found = self.table.read(lambda handle: self._latest_by_key(handle, "TRUE")) or {}
+        found = self.read(lambda handle: self._latest_where(handle, "TRUE")) or {}
         return [found[key] for key in sorted(found)]
 
-    def append(self, changes: Sequence[Change]) -> tuple[TableHandle | None, list[HwmEntry]]:
-        """Make all changes or none, each checked against the revision that it follows; one attempt.
+    def history(self, key: str) -> list[HwmEntry]:
+        """Every revision of ``key`` that is kept, newest first."""
+        return revisions(self.read(lambda handle: self.rows(handle, self._is(key))) or [])
 
-        Returns the handle that the commit went through, None if it did not go through deltalake, and the entries.
+    def histories(self) -> dict[str, list[HwmEntry]]:
+        """What :meth:`history` gives, of every key, in order of the keys."""
+        return revisions_by_key(self.read(lambda handle: self.rows(handle, self._mine)) or [])
+
+    def append(self, changes: Sequence[Change]) -> list[HwmEntry]:
+        """Make all changes or none, each checked against the revision that it follows; one attempt.
 
         Raises:
             CommitConflict: another writer of one of the keys came between; nothing was written.
             OdiError: a check refused its change; nothing was written.
         """
-        return self.table.write(lambda handle: self._append(handle, changes))
+        return self.write(lambda handle: self._append(handle, changes))
 
     def check(self, changes: Sequence[Change]) -> None:
         """Look whether all changes could be made now.
@@ -97,35 +91,14 @@ class HwmLog:
         Raises:
             OdiError: a check refuses its change.
         """
-        self.table.read(lambda handle: self._entries(handle, changes))
+        self.read(lambda handle: self._entries(handle, changes))
 
-    def _append(self, handle: TableHandle, changes: Sequence[Change]) -> tuple[TableHandle, list[HwmEntry]]:
-        with handle.calls("reading a system table"):
-            entries = self._entries(handle, changes)
-        added, texts = self._to_add(entries, changes)
-        fences = [Transaction(self._fence_prefix + entry.key, entry.revision) for entry in entries]
-        rows = COLUMNS.to_arrow(columns_of(added, texts))
-        return self.table.append(
-            handle, rows, fences, lambda now: self._holds(now, row_of(added[-1], texts[-1])), (handle, entries)
-        )
-
-    def _to_add(self, entries: Sequence[HwmEntry], changes: Sequence[Change]) -> tuple[list[HwmEntry], list[str]]:
-        """The revisions that the changes add, with the older ones that they bring along, and the JSON of the values."""
-        added: list[HwmEntry] = []
-        texts: list[str] = []
-        for entry, change in zip(entries, changes, strict=True):
-            for older in change.older:
-                added.append(older._replace(environment=self.environment))
-                texts.append(values.encode(older.value).json)
-            added.append(entry)
-            texts.append(change.encoded.json)
-        return added, texts
-
-    def rows_to_keep(self, handle: TableHandle, _files: Sequence[LiveFile]) -> pa.Table:
+    def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """What a compaction keeps, of all environments: the newest revisions of each key, and as many rows that other
         tools added, in order of the keys."""
         import pyarrow as pa
 
+        del files
         found = query(
             handle,
             "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY environment, key, "
@@ -136,31 +109,36 @@ class HwmLog:
         rows = pa.RecordBatchReader.from_stream(found).read_all().drop_columns("nth")
         return rows.cast(pa.schema(handle.table.schema().to_arrow()))
 
+    def _append(self, handle: TableHandle, changes: Sequence[Change]) -> list[HwmEntry]:
+        with handle.calls("reading a system table"):
+            entries = self._entries(handle, changes)
+        added = to_add(entries, changes, self.environment)
+        last = {name: items[-1] for name, items in added.items()}
+        fences = [Transaction(self._fence_prefix + entry.key, entry.revision) for entry in entries]
+        return self.append_rows(handle, COLUMNS.to_arrow(added), fences, lambda now: self._holds(now, last), entries)
+
     def _entries(self, handle: TableHandle, changes: Sequence[Change]) -> list[HwmEntry]:
-        latest = self._latest_of_these(handle, [change.key for change in changes])
+        latest = self._latest_of(handle, [change.key for change in changes])
         now = datetime.now(UTC)
         return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes]
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
-    def _latest_of_these(self, handle: TableHandle, keys: Sequence[str]) -> dict[str, HwmEntry]:
-        if len(keys) == 1:
-            entry = self._latest_of(handle, keys[0])
-            return {} if entry is None else {keys[0]: entry}
-        if len(keys) <= _FEW_KEYS:
-            return self._latest_by_key(handle, f"key IN ({', '.join(map(sql, keys))})")
-        return self._latest_by_key(handle, "TRUE")
-
-    def _latest_of(self, handle: TableHandle, key: str) -> HwmEntry | None:
-        fenced = handle.table.transaction_version(self._fence_prefix + key)
+    def _latest_of(self, handle: TableHandle, keys: Sequence[str]) -> dict[str, HwmEntry]:
+        if len(keys) > _FEW_KEYS:
+            return self._latest_where(handle, "TRUE")
+        if len(keys) > 1:
+            return self._latest_where(handle, f"key IN ({', '.join(map(sql, keys))})")
+        fenced = handle.table.transaction_version(self._fence_prefix + keys[0])
         if fenced is not None and "revision" in handle.columns:
             # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
-            rows = self.table.rows(handle, f"{self._is(key)} AND (revision >= {fenced} OR revision IS NULL)")
-            if any(row["revision"] is not None for row in rows):
-                return newest(rows)
-        return newest(self.table.rows(handle, self._is(key)))
+            newest = f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)"
+            found = self.lists(handle, newest)
+            if any(revision is not None for revision in found["revision"]):
+                return newest_of_each(found)
+        return newest_of_each(self.lists(handle, self._is(keys[0])))
 
-    def _latest_by_key(self, handle: TableHandle, predicate: str) -> dict[str, HwmEntry]:
+    def _latest_where(self, handle: TableHandle, predicate: str) -> dict[str, HwmEntry]:
         columns = ", ".join(name for name in COLUMNS.kinds if name in handle.columns)
         wanted = f"SELECT {columns} FROM state WHERE {self._mine} AND {predicate}"
         if "revision" in handle.columns:
@@ -174,8 +152,7 @@ class HwmLog:
         return newest_of_each(COLUMNS.lists(query(handle, wanted)))
 
     def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
-        found = self.table.rows(handle, f"{self._is(row['key'])} AND revision = {row['revision']}")
-        return any(all(other[name] == row[name] for name in COLUMNS.kinds) for other in found)
+        return row in self.rows(handle, f"{self._is(row['key'])} AND revision = {row['revision']}")
 
     def _is(self, key: str) -> str:
         return f"key = {sql(key)} AND {self._mine}"
@@ -201,37 +178,36 @@ def revisions(rows: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
     return _with_unnumbered(ours, [row for row in rows if row["revision"] is None and _written(row) not in merges])
 
 
-def newest(rows: Sequence[Mapping[str, Any]]) -> HwmEntry | None:
-    """The newest revision that the rows of one key tell; None if there are no rows."""
-    if not rows:
-        return None
-    if len(rows) == 1 and rows[0]["revision"] is not None and not _written_over(rows[0]):
-        return _own(rows[0])
-    return revisions(rows)[0]
+def revisions_by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[HwmEntry]]:
+    """The revisions that rows tell, newest first, by key, in order of the keys."""
+    by_key = groupby(sorted(rows, key=itemgetter("key")), itemgetter("key"))
+    return {key: revisions(list(same)) for key, same in by_key}
 
 
 def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
     """The newest revision that the rows of each key tell; all rows of the keys, column by column."""
     keys = columns["key"]
+    if not keys:
+        return {}
     if len(set(keys)) == len(keys) and not _any_foreign(columns):
         own = {**columns, "value": _decoded(columns), "deleted": [bool(deleted) for deleted in columns["deleted"]]}
         entries = map(HwmEntry._make, zip(*(own[name] for name in HwmEntry._fields), strict=True))
         return dict(zip(keys, entries, strict=True))
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    rows.sort(key=itemgetter("key"))
-    return {key: revisions(list(same))[0] for key, same in groupby(rows, itemgetter("key"))}
+    return {key: found[0] for key, found in revisions_by_key(as_rows(columns)).items()}
 
 
-def row_of(entry: HwmEntry, value: str) -> dict[str, Any]:
-    """The row of a revision of ours; ``value`` is its JSON."""
-    return {**entry._asdict(), "value": None if entry.deleted else value, "written_at": entry.updated_at}
-
-
-def columns_of(entries: Sequence[HwmEntry], texts: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """The rows of revisions of ours, at least one, column by column; ``texts`` are the JSON of their values."""
-    columns: dict[str, Sequence[Any]] = dict(zip(HwmEntry._fields, zip(*entries, strict=True), strict=True))
-    stored = [None if deleted else text for deleted, text in zip(columns["deleted"], texts, strict=True)]
-    return {**columns, "value": stored, "written_at": columns["updated_at"]}
+def to_add(entries: Sequence[HwmEntry], changes: Sequence[Change], environment: str | None) -> dict[str, Sequence[Any]]:
+    """The rows that the changes add, with the older revisions that they bring along, column by column."""
+    added: list[HwmEntry] = []
+    texts: list[str | None] = []
+    for entry, change in zip(entries, changes, strict=True):
+        for older in change.move.older if change.move is not None else ():
+            added.append(older._replace(environment=environment))
+            texts.append(None if older.deleted else encode(older.value).json)
+        added.append(entry)
+        texts.append(None if entry.deleted else change.encoded.json)
+    columns = dict(zip(HwmEntry._fields, zip(*added, strict=True), strict=True))
+    return {**columns, "value": texts, "written_at": columns["updated_at"]}
 
 
 def _any_foreign(columns: Mapping[str, Sequence[Any]]) -> bool:
@@ -243,7 +219,7 @@ def _any_foreign(columns: Mapping[str, Sequence[Any]]) -> bool:
 
 def _decoded(columns: Mapping[str, Sequence[Any]]) -> list[Any]:
     parts = zip(columns["value"], columns["value_type"], columns["deleted"], strict=True)
-    return [None if deleted else values.decode(text, kind) for text, kind, deleted in parts]
+    return [None if deleted else decode(text, kind) for text, kind, deleted in parts]
 
 
 def _with_unnumbered(ours: list[HwmEntry], unnumbered: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
@@ -277,10 +253,10 @@ def _written_over(row: Mapping[str, Any]) -> bool:
 
 def _own(row: Mapping[str, Any]) -> HwmEntry:
     deleted = bool(row["deleted"])
-    value = None if deleted else values.decode(row["value"], row["value_type"])
+    value = None if deleted else decode(row["value"], row["value_type"])
     stored = {name: row[name] for name in HwmEntry._fields}
     return HwmEntry(**{**stored, "value": value, "updated_at": _written(row), "deleted": deleted})
 
 
 def _foreign(row: Mapping[str, Any], revision: int) -> HwmEntry:
-    return HwmEntry(row["key"], values.decode(row["value"], None), row["environment"], _written(row), revision)
+    return HwmEntry(row["key"], decode(row["value"], None), row["environment"], _written(row), revision)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import MOST_RUN_IDS
-from odi_assets.state.delta.columns import Columns, by_column, micros
-from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
+from odi_assets.state.delta.table import Columns, SystemTable, by_column, in_environment, micros, query, sql
 from odi_assets.state.records import RunRecord, newest_first
 
 if TYPE_CHECKING:
@@ -55,27 +54,26 @@ _FIRST_LOOK = 1
 _LOOK_GROWTH = 4
 
 
-class RunLog:
+class RunLog(SystemTable):
     """The runs of one environment; a compaction drops those that ended longer than ``keep_for`` ago."""
 
+    largest_file = 20_000
+
     def __init__(self, location: Location, environment: str | None, keep_for: timedelta | None = None) -> None:
-        self.table = SystemTable(location, COLUMNS, INDEXED)
+        super().__init__(location, COLUMNS, INDEXED)
         self.environment = environment
         self._keep_for = keep_for
 
-    def append(self, records: Iterable[RunRecord]) -> TableHandle | None:
-        """Add records in one commit; None if there are none. One attempt.
+    def append(self, records: Iterable[RunRecord]) -> None:
+        """Add records in one commit, if there are any. One attempt.
 
         Raises:
             CommitConflict: nothing was written.
         """
         rows = [record.to_row(self.environment) for record in records]
-        if not rows:
-            return None
-        added = COLUMNS.to_arrow(by_column(rows))
-        return self.table.write(
-            lambda handle: self.table.append(handle, added, [], lambda now: self._holds(now, rows[-1]), handle)
-        )
+        if rows:
+            added = COLUMNS.to_arrow(by_column(rows))
+            self.write(lambda handle: self.append_rows(handle, added, [], lambda now: self._holds(now, rows[-1]), True))
 
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
@@ -85,7 +83,7 @@ class RunLog:
         wanted = {name: value for name, value in named.items() if value is not None}
         if limit is not None and limit <= 0:
             return []
-        return self.table.read(lambda handle: self._newest(handle, wanted, limit)) or []
+        return self.read(lambda handle: self._newest(handle, wanted, limit)) or []
 
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """What a compaction keeps, of all environments: in an order that brings a node's runs together, everything but
@@ -112,7 +110,7 @@ class RunLog:
 
     def drop_before(self, oldest: datetime) -> int:
         """Delete runs that ended before ``oldest``, except the newest run of each node; how many there were."""
-        handle = self.table.open()
+        handle = self.open()
         if handle is None:
             return 0
         with handle.calls("dropping old runs"):
@@ -120,7 +118,7 @@ class RunLog:
 
     def count_before(self, oldest: datetime) -> int:
         """How many runs :meth:`drop_before` would delete."""
-        found = self.table.read(lambda handle: len(self.table.rows(handle, self._dispensable(handle, oldest))))
+        found = self.read(lambda handle: len(self.rows(handle, self._dispensable(handle, oldest))))
         return found or 0
 
     def find_ids(self, prefix: str) -> list[str]:
@@ -131,13 +129,13 @@ class RunLog:
         )
 
         ids = Columns({"run_id": "string"})
-        found = self.table.read(lambda handle: ids.rows(query(handle, wanted)))
+        found = self.read(lambda handle: ids.rows(query(handle, wanted)))
         return [row["run_id"] for row in found or []]
 
     def _dispensable(self, handle: TableHandle, oldest: datetime) -> str:
         """The predicate of runs that ended before ``oldest`` and are not the newest of their node."""
         old = f'{in_environment(self.environment)} AND "timestamp" < {_literal(oldest)}'
-        rows = self.table.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
+        rows = self.rows(handle, f"{old} AND pipeline_name IS NOT NULL AND node_name IS NOT NULL")
         nodes = {(row["pipeline_name"], row["node_name"]) for row in rows}
         newest = [self._newest(handle, {"pipeline_name": p, "node_name": n}, 1)[0] for p, n in sorted(nodes)]
         return old + "".join(f" AND NOT ({_is(record)})" for record in newest if record.timestamp < oldest)
@@ -159,7 +157,7 @@ class RunLog:
     def _rows(self, handle: TableHandle, predicate: str, limit: int | None) -> list[dict[str, Any]]:
         if limit is None or limit == 1:
             # One is mostly one file: a scan answers sooner than a query.
-            rows = self.table.rows(handle, predicate)
+            rows = self.rows(handle, predicate)
             return rows if limit is None else _newest_of(rows)
         columns = ", ".join(f'"{name}"' for name in COLUMNS.kinds if name in handle.columns)
         order = '"timestamp" DESC NULLS LAST' + (", attempt DESC NULLS LAST" if "attempt" in handle.columns else "")
@@ -181,7 +179,7 @@ class RunLog:
 
     def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
         where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
-        return any(all(other[name] == row[name] for name in COLUMNS.kinds) for other in self.table.rows(handle, where))
+        return row in self.rows(handle, where)
 
 
 def _newest_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,18 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from odi_assets.delta.errors import CommitConflict
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.state.backend import MOST_RUN_IDS, Change
-from odi_assets.state.delta.columns import Kind, micros, moment
-from odi_assets.state.delta.hwms import HwmLog, newest, revisions, row_of
+from odi_assets.state.delta.hwms import HwmLog, revisions, revisions_by_key, to_add
 from odi_assets.state.delta.runs import RunLog
-from odi_assets.state.delta.table import SystemTable
+from odi_assets.state.delta.table import Kind, SystemTable, as_rows, micros, moment
 from odi_assets.state.records import HwmEntry, RunRecord, newest_first
 
 _log = logging.getLogger(__name__)
@@ -42,14 +38,10 @@ def through_spark(log: HwmLog | RunLog, spark: Any) -> HwmLog | RunLog:
 
 
 class SparkTable(SystemTable):
-    """A system table whose rows Spark reads and writes.
+    """A system table whose rows Spark reads and writes."""
 
-    Args:
-        spark: a session whose ``format("delta")`` reads and writes the table; it knows the store's credentials.
-    """
-
-    def __init__(self, table: SystemTable, spark: Any) -> None:
-        super().__init__(table.location, table.columns, table.indexed)
+    def use(self, spark: Any) -> None:
+        """Go through ``spark``, whose ``format("delta")`` reads and writes the table and knows the credentials."""
         self._spark = spark
         self._spark_uri = f"s3a{self.uri.removeprefix('s3')}" if self.uri.startswith("s3://") else self.uri
         self._moments = {name for name, kind in self.columns.kinds.items() if kind == "timestamp"}
@@ -96,7 +88,7 @@ class SparkTable(SystemTable):
         """
         failed: StateError | None = None
         try:
-            self._through_spark("writing", lambda: self._write(rows, fence))
+            self._through_spark("writing", lambda: self._save(rows, fence))
         except StateError as error:
             failed = error
         if landed():
@@ -107,7 +99,7 @@ class SparkTable(SystemTable):
             ) from failed
         raise failed or StateError(f"Spark wrote nothing to {self.uri}, and said nothing", uri=self.uri)
 
-    def _write(self, rows: Sequence[Mapping[str, Any]], fence: int | None) -> None:
+    def _save(self, rows: Sequence[Mapping[str, Any]], fence: int | None) -> None:
         kinds = self.columns.kinds
         values = [
             tuple(micros(row[name]) if name in self._moments and row[name] is not None else row[name] for name in kinds)
@@ -137,72 +129,62 @@ class SparkTable(SystemTable):
             ) from error
 
 
-class SparkHwmLog(HwmLog):
+class SparkHwmLog(SparkTable, HwmLog):
     """The revisions of the keys of one environment, through Spark."""
 
     def __init__(self, log: HwmLog, spark: Any) -> None:
-        super().__init__(log.table.location, log.environment)
-        self.table = self._rows = SparkTable(self.table, spark)
+        HwmLog.__init__(self, log.location, log.environment)
+        self.use(spark)
 
     def latest(self, key: str) -> HwmEntry | None:
-        return newest(self._of(key))
+        return next(iter(self.history(key)), None)
 
     def history(self, key: str) -> list[HwmEntry]:
-        return revisions(self._of(key))
+        return revisions(self.select(environment=self.environment, key=key))
 
     def histories(self) -> dict[str, list[HwmEntry]]:
-        return {key: revisions(rows) for key, rows in self._by_key().items()}
+        return revisions_by_key(self.select(environment=self.environment))
 
     def latest_of_all(self) -> list[HwmEntry]:
-        return list(self._latest_by_name().values())
+        return [found[0] for found in self.histories().values()]
 
     def check(self, changes: Sequence[Change]) -> None:
         self._next(changes)
 
-    def append(self, changes: Sequence[Change]) -> tuple[TableHandle | None, list[HwmEntry]]:
-        fence = self._rows.fence()
+    def append(self, changes: Sequence[Change]) -> list[HwmEntry]:
+        fence = self.fence()
         entries = self._next(changes)
-        rows = [row_of(entry, text) for entry, text in zip(*self._to_add(entries, changes), strict=True)]
-        self._rows.insert(rows, fence, lambda: rows[-1] in self._of(rows[-1]["key"]))
-        return None, entries
+        rows = as_rows(to_add(entries, changes, self.environment))
+        last = rows[-1]
+        self.insert(rows, fence, lambda: last in self.select(environment=self.environment, key=last["key"]))
+        return entries
 
     def _next(self, changes: Sequence[Change]) -> list[HwmEntry]:
-        latest = self._latest_by_name([change.key for change in changes])
+        there = revisions_by_key(self.select(environment=self.environment, key=[change.key for change in changes]))
         now = datetime.now(UTC)
-        return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes]
-
-    def _of(self, key: str) -> list[dict[str, Any]]:
-        return self._rows.select(environment=self.environment, key=key)
-
-    def _latest_by_name(self, keys: Sequence[str] | None = None) -> dict[str, HwmEntry]:
-        found = ((key, newest(rows)) for key, rows in self._by_key(keys).items())
-        return {key: entry for key, entry in found if entry is not None}
-
-    def _by_key(self, keys: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        wanted = {} if keys is None else {"key": keys}
-        rows = sorted(self._rows.select(environment=self.environment, **wanted), key=itemgetter("key"))
-        return {key: list(mine) for key, mine in groupby(rows, key=itemgetter("key"))}
+        return [
+            change.entry_after(next(iter(there.get(change.key, [])), None), self.environment, now) for change in changes
+        ]
 
 
-class SparkRunLog(RunLog):
+class SparkRunLog(SparkTable, RunLog):
     """The runs of one environment, through Spark."""
 
     def __init__(self, log: RunLog, spark: Any) -> None:
-        super().__init__(log.table.location, log.environment)
-        self.table = self._spark_rows = SparkTable(self.table, spark)
+        RunLog.__init__(self, log.location, log.environment)
+        self.use(spark)
 
-    def append(self, records: Iterable[RunRecord]) -> TableHandle | None:
+    def append(self, records: Iterable[RunRecord]) -> None:
         rows = [record.to_row(self.environment) for record in records]
         if rows:
-            self._spark_rows.insert(rows, None, lambda: rows[-1] in self._spark_rows.select(run_id=rows[-1]["run_id"]))
-        return None
+            self.insert(rows, None, lambda: rows[-1] in self.select(run_id=rows[-1]["run_id"]))
 
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
     ) -> list[RunRecord]:
         named = {"pipeline_name": pipeline, "node_name": node, "run_id": run_id}
         wanted = {name: value for name, value in named.items() if value is not None}
-        rows = self._spark_rows.select(environment=self.environment, **wanted)
+        rows = self.select(environment=self.environment, **wanted)
         found = sorted(map(RunRecord.from_row, rows), key=newest_first, reverse=True)
         return found if limit is None else found[: max(limit, 0)]
 
@@ -212,7 +194,7 @@ class SparkRunLog(RunLog):
         return list(ids)[:MOST_RUN_IDS]
 
     def count_before(self, oldest: datetime) -> int:
-        _log.warning("%s is Spark's to maintain; its runs before %s stay", self.table.uri, oldest.isoformat())
+        _log.warning("%s is Spark's to maintain; its runs before %s stay", self.uri, oldest.isoformat())
         return 0
 
     def drop_before(self, oldest: datetime) -> int:

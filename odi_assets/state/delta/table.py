@@ -1,28 +1,28 @@
 """A system table: a Delta table that many processes append to at once, opened afresh for each operation.
 
-It is made with its first write, and compacted by its writers: one that sees too many small files puts one in their
-place. A compaction that loses its fence, or fails, changes nothing and is not tried again: a writer that comes 64
-files later sees the same files.
+It is made with its first write, and compacted by its writers (see ``compaction``). Rows become Arrow and come back
+without pyarrow, whose import is slow.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from arro3.core import Table
+from arro3.core import Array, DataType, Field, RecordBatchReader, Table
+from arro3.core import Schema as ArrowSchema
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import attempted, looked_for
-from odi_assets.delta.errors import STATE, CommitConflict, OutcomeUnknownError, is_remote, store_options
+from odi_assets.delta.commit import looked_for
+from odi_assets.delta.errors import STATE, CommitConflict, is_remote, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.delta.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,18 +30,89 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MOST_FILES = 64
 _LOCAL_LOG_SECONDS = 5
 _REMOTE_LOG_SECONDS = 600
 _COMMIT_ATTEMPTS = 200
 """How many appends of others deltalake puts a commit after: they never conflict, so it goes on by itself."""
 _YOUNG_VERSIONS = 20
-_COMPACTION = "odi/fold"
-_VERSIONS_PER_LOOK = 8
-_VACUUM_HOURS = 1
-# Vacuum lists the whole folder, so only about one compaction in so many does it.
-_COMPACTIONS_PER_VACUUM = 16
-_FORMAT_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
+VERSIONS_PER_LOOK = 8
+"""One commit in so many looks whether a compaction is needed."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Kind = Literal["string", "long", "boolean", "timestamp", "date", "binary"]
+"""The types that system tables use."""
+_ARROW: dict[Kind, DataType] = {
+    "string": DataType.string(),
+    "long": DataType.int64(),
+    "boolean": DataType.bool(),
+    "timestamp": DataType.timestamp("us", tz="UTC"),
+    "date": DataType.date32(),
+    "binary": DataType.binary(),
+}
+
+
+# arro3 makes no arrays of these from Python's own types, but of the numbers they are stored as.
+_AS_NUMBERS: dict[Kind, tuple[DataType, Callable[[Any], int]]] = {
+    "timestamp": (DataType.int64(), lambda moment: (moment - _EPOCH) // _MICROSECOND),
+    "date": (DataType.int32(), lambda day: (day - _EPOCH.date()).days),
+}
+
+
+class Columns:
+    """The columns of a system table, in order. All are nullable: Odibi leaves ours empty."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self.kinds = kinds
+        self.schema = ArrowSchema([Field(name, _ARROW[kind], nullable=True) for name, kind in kinds.items()])
+
+    def to_arrow(self, lists: Mapping[str, Sequence[Any]]) -> Table:
+        """Lists of each column's values as an Arrow table of exactly this schema."""
+        arrays = []
+        for name, kind in self.kinds.items():
+            items, (stored, number) = lists[name], _AS_NUMBERS.get(kind, (_ARROW[kind], None))
+            if number is not None:
+                items = [None if item is None else number(item) for item in items]
+            arrays.append(Array(items, stored).cast(_ARROW[kind]))
+        return Table.from_arrays(arrays, schema=self.schema)
+
+    def lists(self, found: RecordBatchReader | Table) -> dict[str, list[Any]]:
+        """Each column's values, in the order of the rows: moments in UTC, None where the table lacks a column."""
+        table = Table.from_arrow(found)
+        present = set(table.column_names)
+        # pandas, which Odibi writes with, makes a column of ints and nulls one of floats.
+        return {
+            name: list(table.column(name).cast(_ARROW[kind]).to_pylist())
+            if name in present
+            else [None] * table.num_rows
+            for name, kind in self.kinds.items()
+        }
+
+    def rows(self, found: RecordBatchReader | Table) -> list[dict[str, Any]]:
+        """The same, row by row: for many rows dearer than :meth:`lists`."""
+        return as_rows(self.lists(found))
+
+
+def as_rows(lists: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Lists of each column's values as rows."""
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows, at least one, as lists of each column's values."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970, UTC."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(micros_: int) -> datetime:
+    """The moment of so many microseconds since 1970, UTC."""
+    return _EPOCH + timedelta(microseconds=micros_)
 
 
 class SystemTable:
@@ -51,7 +122,14 @@ class SystemTable:
         location: where it is; its storage options never appear in messages.
         columns: what it holds.
         indexed: the columns that look-ups use; only these carry statistics in the log.
+
+    Attributes:
+        compacts: whether writers compact it.
+        largest_file: files with at least so many rows are not compacted; None: every file is.
     """
+
+    compacts = True
+    largest_file: int | None = None
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
@@ -144,13 +222,17 @@ class SystemTable:
             with handle.calls("reading a system table"):
                 return look(handle)
 
-        # A file may have been compacted away and deleted under a reader that stood still for long.
+        # A file may have been compacted away and deleted while a reader was held up.
         return raced(attempt, lost=lambda error: isinstance(error, StateError) and self._moved(handle))
 
-    def rows(self, handle: TableHandle, predicate: str) -> list[dict[str, Any]]:
-        """The rows that fulfil an SQL predicate; files whose statistics exclude it are not opened."""
+    def lists(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:
+        """The rows that fulfil an SQL predicate, column by column; files whose statistics exclude it are not opened."""
         columns = [name for name in self.columns.kinds if name in handle.columns]
-        return self.columns.rows(handle.table.scan(columns=columns, predicate=predicate))
+        return self.columns.lists(handle.table.scan(columns=columns, predicate=predicate))
+
+    def rows(self, handle: TableHandle, predicate: str) -> list[dict[str, Any]]:
+        """The same, row by row."""
+        return as_rows(self.lists(handle, predicate))
 
     def environments(self) -> set[str | None]:
         """The environments that rows belong to.
@@ -175,7 +257,8 @@ class SystemTable:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(self, attempt: Callable[[TableHandle], T]) -> T:
-        """What ``attempt`` makes of a fresh handle on the table, which is made if there is none.
+        """What ``attempt`` makes of a fresh handle on the table, which is made if there is none; then a compaction,
+        where one is due.
 
         deltalake lets several processes "make" one table: each replaces the metadata of the one before and so spoils
         what was begun on it. While the table is that young, an attempt starts over at once instead of waiting.
@@ -189,11 +272,16 @@ class SystemTable:
             nonlocal version
             handle = self.open_for_writing()
             version = handle.table.version()
-            return attempt(handle)
+            result = attempt(handle)
+            if self.compacts and handle.table.version() % VERSIONS_PER_LOOK == 0:
+                from odi_assets.state.delta.compaction import compact_if_needed
+
+                compact_if_needed(self, handle)
+            return result
 
         return raced(once, lost=lambda error: isinstance(error, CommitConflict) and version <= _YOUNG_VERSIONS)
 
-    def append(
+    def append_rows(
         self,
         handle: TableHandle,
         rows: Table,
@@ -217,27 +305,25 @@ class SystemTable:
         def look() -> T | None:
             return result if self.read(landed) else None
 
-        def send() -> None:
-            write_deltalake(
-                handle.table,
-                rows,
-                mode="append",
-                schema_mode="merge" if set(handle.columns) - set(self.columns.kinds) else None,
-                commit_properties=CommitProperties(
-                    app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS
-                ),
-            )
-
+        fences = CommitProperties(app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS)
+        others = set(handle.columns) - set(self.columns.kinds)
         try:
-            found = attempted(handle, send, look, "appending to a system table")
-        except OutcomeUnknownError:
-            raise
+            with handle.calls("appending to a system table"):
+                write_deltalake(
+                    handle.table,
+                    rows,
+                    mode="append",
+                    schema_mode="merge" if others else None,
+                    commit_properties=fences,
+                )
         except StateError as error:
+            if looked_for(handle, look, error) is not None:
+                return result
             if type(error.__cause__) is DeltaError and self._moved(handle):
                 # The log went on, and was cleaned, past the version that this handle knows.
                 raise CommitConflict(error.message, fix="try again; nothing was written", uri=self.uri) from error
             raise
-        if found is None and handle.age > self._log_seconds / 2 and looked_for(handle, look) is None:
+        if handle.age > self._log_seconds / 2 and looked_for(handle, look) is None:
             raise CommitConflict(
                 f"a commit to {self.uri} took {handle.age:.0f} s and others went past it",
                 fix="try again; nothing was written",
@@ -245,102 +331,11 @@ class SystemTable:
             )
         return result
 
+    # -- what a compaction keeps ---------------------------------------------------------------------------------------
 
-class Compaction:
-    """How a system table is compacted.
-
-    Args:
-        table: which.
-        rows: the rows that the new file shall hold, in order, given the handle and the files it replaces.
-        largest: files with at least so many rows stay as they are; None: every file is compacted.
-    """
-
-    def __init__(
-        self,
-        table: SystemTable,
-        rows: Callable[[TableHandle, Sequence[LiveFile]], pa.Table],
-        largest: int | None = None,
-    ) -> None:
-        self.table = table
-        self.rows = rows
-        self.largest = largest
-
-    def if_needed(self, handle: TableHandle) -> None:
-        """Compact if more than 64 small files are live; one commit in eight looks, and one in 64 compacts.
-
-        Never fails: the write it follows is done and acknowledged.
-        """
-        # Of the writers that could see too many files at once, the version picks one.
-        version = handle.table.version()
-        if version % _VERSIONS_PER_LOOK == 0:
-            self._try(handle, version)
-
-    def _try(self, handle: TableHandle, version: int) -> None:
-        uri = self.table.uri
-        try:
-            with handle.calls("compacting a system table"):
-                files = self.small_files(handle) if _plain(handle) else []
-                if len(files) > MOST_FILES and _is_turn(len(files)):
-                    self.compact(handle, files)
-                    if (version // MOST_FILES) % _COMPACTIONS_PER_VACUUM == 0:
-                        handle.vacuum(_VACUUM_HOURS)
-        except CommitConflict as error:
-            _log.debug("%s was compacted by another process: %s", uri, error.message)
-        except (StateError, ValueError, TypeError):
-            # Arrow's errors are ValueErrors and TypeErrors: a file that another tool wrote in a way of its own.
-            _log.warning("%s could not be compacted; its look-ups will grow slower", uri, exc_info=True)
-
-    def now(self, *, dry_run: bool = False) -> dict[str, int]:
-        """Compact whatever there is, shorten the log and remove what nothing refers to; how many files each took out,
-        or with ``dry_run`` would take out now.
-
-        Raises:
-            CommitConflict: another process compacted at the same time.
-            StateError: the table cannot be read or written.
-        """
-        handle = self.table.open()
-        if handle is None:
-            return {"files_folded": 0, "files_removed": 0}
-        with handle.calls("compacting a system table"):
-            files = self.small_files(handle)
-            if not dry_run:
-                if not _plain(handle):
-                    # deltalake's own compaction knows partitions, but two at once double the rows: only on demand.
-                    handle.table.optimize.compact()
-                elif len(files) > 1:
-                    self.compact(handle, files)
-                handle.shorten_log()
-        removed = handle.vacuum(_VACUUM_HOURS, dry_run=dry_run)
-        return {"files_folded": len(files) if len(files) > 1 else 0, "files_removed": len(removed)}
-
-    def small_files(self, handle: TableHandle) -> list[LiveFile]:
-        """The live files that a compaction would replace."""
-        return [file for file in handle.live_files if self.largest is None or (file.rows or 0) < self.largest]
-
-    def compact(self, handle: TableHandle, files: Sequence[LiveFile]) -> None:
-        """Put one file in the place of ``files``.
-
-        Raises:
-            CommitConflict: another process compacted since ``handle`` was opened; nothing was changed.
-        """
-        from odi_assets.delta.compaction import rewrite
-
-        rewrite(handle, files, self.rows(handle, files), self.table.indexed, _COMPACTION)
-
-
-def _is_turn(files: int) -> bool:
-    """Whether the writer that looks at so many files compacts them, and not one before it, which may be at it still.
-
-    The number grows with every commit, so one look in each 64 files sees one of the first eight above a multiple.
-    """
-    return (files - 1) % MOST_FILES < _VERSIONS_PER_LOOK
-
-
-def _plain(handle: TableHandle) -> bool:
-    """Whether the table's files are its rows: no partitions, no deletion vectors, no renamed columns."""
-    features = set(handle.table.protocol().reader_features or ())
-    renamed = handle.table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
-    return not handle.partition_columns and not renamed and features <= _FORMAT_FEATURES
+    def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
+        """The rows that a compaction puts in the place of ``files``, in order."""
+        raise NotImplementedError(f"{self!r} is not compacted")
 
 
 def query(handle: TableHandle, sql_: str) -> Any:

@@ -14,16 +14,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from odi_assets.state import values
-from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, BaseBackend, Change
+from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, Change, StateBackend
 from odi_assets.state.local.file import JsonFile
 from odi_assets.state.local.runs import RunLines
 from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_data, plain, records_of
+from odi_assets.state.values import encode, from_json, to_json
 
 _FORMAT = 1
 
 
-class LocalJSONStateBackend(BaseBackend):
+class LocalJSONStateBackend(StateBackend):
     """State in the JSON file ``path``; run history beside it, in ``<name>.runs.jsonl``.
 
     Args:
@@ -80,7 +80,8 @@ class LocalJSONStateBackend(BaseBackend):
                 change.entry_after(next(iter(revisions[change.key]), None), self.environment, now) for change in changes
             ]
             for change, entry in zip(changes, entries, strict=True):
-                self._put(document, [entry, *reversed(change.older), *revisions[entry.key]])
+                older = change.move.older if change.move is not None else ()
+                self._put(document, [entry, *reversed(older), *revisions[entry.key]])
             self._file.replace(document)
         return entries
 
@@ -189,7 +190,7 @@ class LocalJSONStateBackend(BaseBackend):
         if latest is None or latest.deleted:
             if key not in odibi:
                 return None
-        elif key in odibi and values.encode(odibi[key]).json == values.encode(latest.value).json:
+        elif key in odibi and encode(odibi[key]).json == encode(latest.value).json:
             return None
         return HwmEntry(
             key=key,
@@ -205,7 +206,7 @@ class LocalJSONStateBackend(BaseBackend):
 
     def _entry(self, key: str, item: dict[str, Any]) -> HwmEntry:
         named = {name: item[name] for name in ("revision", "deleted", "target_commit", "run_id", "value_type")}
-        value = values.from_json(item["value"], item["value_type"])
+        value = from_json(item["value"], item["value_type"])
         return HwmEntry(key, value, self.environment, datetime.fromisoformat(item["updated_at"]), **named)
 
     def _put(self, document: dict[str, Any], revisions: Sequence[HwmEntry]) -> None:
@@ -218,11 +219,11 @@ class LocalJSONStateBackend(BaseBackend):
         if newest.deleted:
             document["hwm"].pop(newest.key, None)
         else:
-            document["hwm"][newest.key] = values.to_json(newest.value)[0]
+            document["hwm"][newest.key] = to_json(newest.value)[0]
 
 
 def _item(entry: HwmEntry) -> dict[str, Any]:
-    data = entry.value if entry.value_type is None else values.to_json(entry.value)[0]
+    data = entry.value if entry.value_type is None else to_json(entry.value)[0]
     item = {**entry._asdict(), "value": data, "updated_at": entry.updated_at.isoformat()}
     del item["key"], item["environment"]
     return item

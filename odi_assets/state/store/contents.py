@@ -105,7 +105,7 @@ def entry_bytes(key: bytes, value: bytes) -> int:
 
 
 def digest(items: Iterable[tuple[bytes, bytes | None]], salt: str = "") -> str:
-    """A fingerprint of entries, whatever their order; None stands for a removed key."""
+    """A fingerprint of entries, whatever their order; None means a removed key."""
     hashed = blake2b(salt.encode(), digest_size=16)
     for key, value in sorted(items):
         hashed.update(len(key).to_bytes(8) + key)

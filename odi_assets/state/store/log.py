@@ -5,8 +5,8 @@ snapshot instead: all that the version holds. So a version is read from the last
 since. Headers carry digests: of the rows, by which damage is noticed, and of the batch on its base, by which the same
 batch committed again is known.
 
-The commit that removes files of old versions has a fence of its own: it may stand beside the commit of a new version,
-and of two cleanings at once one is refused.
+The commit that removes files of old versions has a fence of its own: it does not conflict with the commit of a new
+version, and of two cleanings at once one is refused.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import replace_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
-from odi_assets.state.delta.columns import Columns, by_column
-from odi_assets.state.delta.table import SystemTable
+from odi_assets.state.delta.table import Columns, SystemTable, by_column
 from odi_assets.state.store.contents import Contents, Draft, apply, digest
 
 COLUMNS = Columns(
@@ -131,10 +130,21 @@ def remove_before(handle: TableHandle, version: int) -> int:
     return len(old)
 
 
-class StoreTable(SystemTable):
-    """The table of a state store; another table in its place is refused, not adopted."""
+class VersionLog(SystemTable):
+    """The versions of the store at ``location``; a snapshot every ``snapshot_every`` versions."""
+
+    compacts = False
+
+    def __init__(self, location: Location, snapshot_every: int) -> None:
+        super().__init__(location, COLUMNS, ("version",))
+        self._snapshot_every = snapshot_every
 
     def open(self) -> TableHandle | None:
+        """The table as it is now; None if there is none.
+
+        Raises:
+            StateError: there is another table in its place, which is not adopted; or it cannot be opened.
+        """
         handle = super().open()
         if handle is not None and not set(COLUMNS.kinds) <= set(handle.columns):
             raise StateError(
@@ -143,14 +153,6 @@ class StoreTable(SystemTable):
                 uri=self.uri,
             )
         return handle
-
-
-class VersionLog:
-    """The versions of the store at ``uri``; a snapshot every ``snapshot_every`` versions."""
-
-    def __init__(self, location: Location, snapshot_every: int) -> None:
-        self.table = StoreTable(location, COLUMNS, ("version",))
-        self._snapshot_every = snapshot_every
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class VersionLog:
             done = self.settled(handle, batch)
             return self._append(handle, batch) if done is None else (handle, done)
 
-        return self.table.write(attempt)
+        return self.write(attempt)
 
     def settled(self, handle: TableHandle, batch: Batch) -> Commit | None:
         """The batch's commit if it has been made; None if it may be made now.
@@ -247,7 +249,7 @@ class VersionLog:
         header = {**asdict(commit), "key": None, "value": None}
         nothing = dict.fromkeys(COLUMNS.kinds)
         changes = ({**nothing, "version": batch.version, "key": k, "value": v} for k, v in sorted(rows.items()))
-        return self.table.append(
+        return self.append_rows(
             handle,
             COLUMNS.to_arrow(by_column([header, *changes])),
             [Transaction(_FENCE, batch.version)],
@@ -259,16 +261,16 @@ class VersionLog:
         if (latest and latest.commit_id) == (batch.base and batch.base.commit_id):
             return
         raise StateError(
-            f"version {batch.version - 1} of the state store at {self.table.uri}, on which these changes are based, "
+            f"version {batch.version - 1} of the state store at {self.uri}, on which these changes are based, "
             f"is no longer there: the table, now at version {latest.version if latest else 0}, "
             "was restored or replaced; nothing was written",
             fix="get the store's latest version and make the changes again",
-            uri=self.table.uri,
+            uri=self.uri,
             version=batch.version - 1,
         )
 
     def _fenced(self, taken: Commit | None, latest: Commit, batch: Batch) -> FencedError:
-        name = f"version {batch.version} of the state store at {self.table.uri}"
+        name = f"version {batch.version} of the state store at {self.uri}"
         fix = f"get version {latest.version} and base the changes on it"
         if taken is None:
             told = f"{name} was committed, and cleaned since (the latest is {latest.version})"
@@ -280,7 +282,7 @@ class VersionLog:
         return FencedError(
             f"{told}; nothing was written by `{batch.writer}`",
             fix=fix,
-            uri=self.table.uri,
+            uri=self.uri,
             version=batch.version,
             winner=taken.writer if taken else None,
         )
@@ -313,10 +315,10 @@ class VersionLog:
         paths = [file.file.path for file in store_files(handle) if file.low <= version <= file.high]
         file = f"file {', '.join(paths)} is damaged or missing" if paths else "no file holds it"
         return StateError(
-            f"version {version} of the state store at {self.table.uri} cannot be read; {file}: {why}",
+            f"version {version} of the state store at {self.uri} cannot be read; {file}: {why}",
             fix="put the file back from a copy, or go on from a version that can be read: "
             "restore the table to it, or copy it to a new store",
-            uri=self.table.uri,
+            uri=self.uri,
             version=version,
             path=paths[0] if paths else None,
         )

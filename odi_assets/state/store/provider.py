@@ -87,12 +87,12 @@ class StateStoreProvider:
 
     def latest_version(self) -> int:
         """The newest version; 0 before the first commit."""
-        found = self._retry.call(lambda: self._versions.table.read(self._versions.latest), "latest_version")
+        found = self._retry.call(lambda: self._versions.read(self._versions.latest), "latest_version")
         return found.version if found else 0
 
     def versions(self) -> list[int]:
         """The versions that can be read, in order, without version 0."""
-        found = self._retry.call(lambda: self._versions.table.read(self._versions.readable), "versions")
+        found = self._retry.call(lambda: self._versions.read(self._versions.readable), "versions")
         return [commit.version for commit in found or []]
 
     def clean(self) -> int:
@@ -103,7 +103,7 @@ class StateStoreProvider:
             StateConflictError: another process cleaned at the same time.
             StateError: the table cannot be read or written.
         """
-        handle = self._versions.table.open()
+        handle = self._versions.open()
         return 0 if handle is None else self._clean(handle)
 
     def maintain(self) -> dict[str, int]:
@@ -113,7 +113,7 @@ class StateStoreProvider:
             StateError: the table cannot be read or written.
         """
         cleaned = self._retry.call(self.clean, f"cleaning {self.uri}")
-        handle = self._versions.table.open()
+        handle = self._versions.open()
         if handle is None:
             return {"files_cleaned": 0, "files_removed": 0}
         handle.shorten_log()
@@ -124,7 +124,7 @@ class StateStoreProvider:
     def _load(self, version: int) -> tuple[Commit | None, Contents]:
         if version == 0:
             return None, Contents({})
-        return self._versions.table.read(lambda handle: self._load_from(handle, version)) or self._missing(version, [])
+        return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version, [])
 
     def _load_from(self, handle: TableHandle, version: int) -> tuple[Commit, Contents]:
         found = self._versions.commits(handle, version, version)
@@ -174,7 +174,7 @@ class StateStoreProvider:
             return self._versions.append(batch)
         except CommitConflict:
             # Waiting is for versions that may still be committed: look before that.
-            done = self._versions.table.read(lambda handle: (handle, self._versions.settled(handle, batch)))
+            done = self._versions.read(lambda handle: (handle, self._versions.settled(handle, batch)))
             if done is None or done[1] is None:
                 raise
             return done[0], done[1]

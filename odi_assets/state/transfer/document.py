@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from odi_assets.errors import ConfigError
-from odi_assets.state import values
 from odi_assets.state.records import HwmEntry, RunRecord, plain
 from odi_assets.state.transfer.document_models import FORMAT, VERSION, Document
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.state.values import is_utf8, to_json
 from odi_assets.util import exact_json as json_text
 
 _MAX_DEPTH = 200
@@ -34,7 +34,7 @@ def to_document(snapshot: Snapshot, *, history: bool, runs: bool) -> dict[str, A
 def to_text(document: dict[str, Any]) -> str:
     """The document as text that any JSON reader takes."""
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    return text if values.is_utf8(text) else json.dumps(document, indent=2, allow_nan=False)
+    return text if is_utf8(text) else json.dumps(document, indent=2, allow_nan=False)
 
 
 def parse(text: str, source: str) -> Snapshot:
@@ -77,7 +77,7 @@ def _key(key: KeyState, history: bool) -> dict[str, Any]:
 
 
 def _revision(entry: HwmEntry) -> dict[str, Any]:
-    data, kind = values.to_json(entry.value)
+    data, kind = to_json(entry.value)
     # A value of Odibi's has no type, unless JSON as the standard has it could not hold it: NaN.
     typed = entry.value_type is not None or (not entry.deleted and data != entry.value)
     kept = {name: getattr(entry, name) for name in ("revision", "deleted", "target_commit", "run_id")}
@@ -88,7 +88,7 @@ def _revision(entry: HwmEntry) -> dict[str, Any]:
 def _run(record: RunRecord) -> dict[str, Any]:
     found = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "environment"}
     moments = {name: value.isoformat() for name, value in found.items() if isinstance(value, datetime)}
-    return {name: values.to_json(plain(value))[0] for name, value in {**found, **moments}.items()}
+    return {name: to_json(plain(value))[0] for name, value in {**found, **moments}.items()}
 
 
 def _snapshot(document: Document) -> Snapshot:

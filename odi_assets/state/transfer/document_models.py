@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -20,8 +22,8 @@ from pydantic import (
 from pydantic import ValidationInfo as Info
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
 from odi_assets.state.records import HwmEntry, RunRecord, RunStatus, check_environment, check_key
+from odi_assets.state.values import from_json
 
 FORMAT = "odi-state"
 VERSION = 1
@@ -31,6 +33,18 @@ def _text(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError("must be a moment with its zone, as text: 2013-01-31T05:00:00+00:00")
     return value
+
+
+def _accepted(check: Callable[[Any], Any], value: Any) -> Any:
+    """What ``check`` makes of ``value``, its error as one that pydantic collects."""
+    try:
+        return check(value)
+    except StateError as error:
+        raise ValueError(error.message) from None
+
+
+def _accepted_by(check: Callable[[Any], Any]) -> AfterValidator:
+    return AfterValidator(partial(_accepted, check))
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
@@ -59,10 +73,7 @@ class Revision(Part):
             if data is not None:
                 raise ValueError("a deleted revision has no value: it must be null")
             return None
-        try:
-            return values.from_json(data, info.data.get("value_type"))
-        except StateError as error:
-            raise ValueError(error.message) from None
+        return _accepted(lambda stored: from_json(stored, info.data.get("value_type")), data)
 
     def to_entry(self, key: str, environment: str | None) -> HwmEntry:
         same = {name: getattr(self, name) for name in Revision.model_fields}
@@ -72,16 +83,8 @@ class Revision(Part):
 class Key(Revision):
     """A key at its present revision, and the revisions before it, oldest first."""
 
-    key: StrictStr
+    key: Annotated[StrictStr, _accepted_by(check_key)]
     older: tuple[Revision, ...] = ()
-
-    @field_validator("key")
-    @classmethod
-    def _can_be_one(cls, key: str) -> str:
-        try:
-            return check_key(key)
-        except StateError as error:
-            raise ValueError(error.message) from None
 
     @field_validator("older")
     @classmethod
@@ -121,17 +124,9 @@ class Run(Part):
 class Environment(Part):
     """Keys and runs of one environment; null is the environment without a name."""
 
-    environment: StrictStr | None
+    environment: Annotated[StrictStr | None, _accepted_by(check_environment)]
     keys: tuple[Key, ...]
     runs: tuple[Run, ...] = ()
-
-    @field_validator("environment")
-    @classmethod
-    def _can_be_one(cls, name: str | None) -> str | None:
-        try:
-            return check_environment(name)
-        except StateError as error:
-            raise ValueError(error.message) from None
 
     @field_validator("keys")
     @classmethod

@@ -1,6 +1,6 @@
-"""Carrying a snapshot into a backend: first what that would change, then the change itself.
+"""Taking a snapshot over into a backend: first what that would change, then the change itself.
 
-Nothing that the backend has is lost: a key that stands further, or was written later, stays unless the transfer is
+Nothing that the backend has is lost: a key that is further, or was written later, stays unless the transfer is
 forced, and runs that are there already are not added again. So the same transfer twice changes nothing.
 """
 
@@ -13,15 +13,15 @@ from enum import StrEnum
 from typing import Any
 
 from odi_assets.errors import StateError
-from odi_assets.state import values
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.monotonic import check_monotonic
 from odi_assets.state.records import HwmEntry, Move, RunRecord
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.state.values import encode
 
 
 class Effect(StrEnum):
-    """What a transfer does to one key. BACK: the key stands further, or was written later, and so is not touched
+    """What a transfer does to one key. BACK: the key is further, or was written later, and so is not touched
     unless the transfer is forced."""
 
     ADDED = "added"
@@ -117,7 +117,7 @@ def decide(
     """Compare a snapshot with what ``backend`` holds. Changes nothing.
 
     Args:
-        snapshot: what is to be carried over.
+        snapshot: what is to be taken over.
         backend: where to.
         same_tables: the state is of the very tables that it will be used with. Revisions, times and target commits
             are then kept, which lets the next plans repair what a dead run left; of another project's tables they
@@ -181,7 +181,7 @@ def _effect(before: HwmEntry | None, after: HwmEntry) -> Effect:
 
 def _content(entry: HwmEntry) -> tuple[Any, ...]:
     # Odibi's values have no type: the same JSON is then the same value, whatever the type beside it.
-    encoded = values.encode(entry.value)
+    encoded = encode(entry.value)
     return entry.deleted, encoded.json, None if entry.deleted else entry.value_type
 
 
@@ -189,7 +189,7 @@ def _lies_before(before: HwmEntry, after: HwmEntry) -> bool:
     if before.deleted or after.deleted:
         return False
     try:
-        check_monotonic(before, after.value, after.value_type or values.encode(after.value).type)
+        check_monotonic(before, after.value, after.value_type or encode(after.value).type)
     except StateError:
         return True
     return False

@@ -33,7 +33,7 @@ def migration(
         renames: new names of keys.
         into: with ``rename_environment``, the environment that the source's only one becomes.
         rename_environment: whether ``into`` counts; it may be None, the environment without a name.
-        force: also move keys back that stand further in ``target``, or were written later.
+        force: also move keys back that are further in ``target``, or were written later.
 
     Raises:
         ConfigError: both are one store, or the source holds nothing.

@@ -1,4 +1,4 @@
-"""All that a backend holds, as one value: what exports write, imports read and migrations carry over."""
+"""All that a backend holds, as one value: what exports write, imports read and migrations take over."""
 
 from __future__ import annotations
 

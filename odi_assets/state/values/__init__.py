@@ -42,6 +42,8 @@ from zoneinfo import ZoneInfo
 from odi_assets.errors import StateError
 
 _MAX_DEPTH = 64
+# Types that JSON alone brings back.
+_KEPT_BY_JSON = ("null", "bool", "int", "float", "str", "list", "dict")
 _PLAIN_INT = 2**63
 _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _ESCAPED = json.JSONEncoder(allow_nan=False)
@@ -127,47 +129,43 @@ def _decode_untyped(text: str | None) -> Any:
 
 
 def _to_json(value: Any, depth: int) -> tuple[Any, TypeTree]:
-    kind = type(value)
-    if kind is list or kind is tuple or kind is dict:
-        if depth >= _MAX_DEPTH:
-            raise StateError(
-                f"a value nested more than {_MAX_DEPTH} deep, or one that holds itself, cannot be stored as state",
-                fix="store a flatter value",
-            )
-        return _dict_to_json(value, depth) if kind is dict else _sequence_to_json(value, depth)
-    return _scalar_to_json(value)
+    encoder = _ENCODERS.get(type(value))
+    if encoder is not None:
+        return encoder(value)
+    form = type(value)
+    if form is not list and form is not tuple and form is not dict:
+        if form.__module__ != "numpy":
+            raise unstorable(value)
+        from odi_assets.state.values import numpy_scalars
 
-
-def _sequence_to_json(value: list[Any] | tuple[Any, ...], depth: int) -> tuple[Any, TypeTree]:
-    items = [_to_json(item, depth + 1) for item in value]
-    data = [item for item, _ in items]
-    kinds = [kind for _, kind in items]
-    if isinstance(value, list) and all(_kept_by_json(item, kind) for item, kind in items):
-        return data, "list"
-    return data, {"list" if isinstance(value, list) else "tuple": kinds}
-
-
-def _dict_to_json(value: dict[Any, Any], depth: int) -> tuple[Any, TypeTree]:
-    if all(type(key) is str for key in value):
-        items = {key: _to_json(item, depth + 1) for key, item in value.items()}
-        data = {key: item for key, (item, _) in items.items()}
-        if all(_kept_by_json(item, kind) for item, kind in items.values()):
-            return data, "dict"
-        return data, {"dict": {key: kind for key, (_, kind) in items.items()}}
-    pairs = [(_to_json(key, depth + 1), _to_json(item, depth + 1)) for key, item in value.items()]
-    return [[key, item] for (key, _), (item, _) in pairs], {"pairs": [[key, item] for (_, key), (_, item) in pairs]}
-
-
-def _kept_by_json(data: Any, kind: TypeTree) -> bool:
-    """Whether JSON alone brings the value back: an int beyond 4,000 digits and a NaN are strings in JSON."""
-    if kind in ("int", "float"):
-        return not isinstance(data, str)
-    return kind in ("null", "bool", "str", "list", "dict")
+        return numpy_scalars.to_json(value)
+    if depth >= _MAX_DEPTH:
+        raise StateError(
+            f"a value nested more than {_MAX_DEPTH} deep, or one that holds itself, cannot be stored as state",
+            fix="store a flatter value",
+        )
+    if form is not dict:
+        items = [_to_json(item, depth + 1) for item in value]
+    elif all(type(key) is str for key in value):
+        items = [_to_json(item, depth + 1) for item in value.values()]
+    else:
+        pairs = [(_to_json(key, depth + 1), _to_json(item, depth + 1)) for key, item in value.items()]
+        data = [[key, item] for (key, _), (item, _) in pairs]
+        return data, {"pairs": [[key, item] for (_, key), (_, item) in pairs]}
+    found: Any = [data for data, _ in items]
+    kinds: Any = [kind for _, kind in items]
+    # An int beyond 4,000 digits and a NaN are strings in JSON.
+    kept = all(
+        kind in _KEPT_BY_JSON and not (kind in ("int", "float") and isinstance(data, str)) for data, kind in items
+    )
+    if form is dict:
+        found, kinds = dict(zip(value, found, strict=True)), dict(zip(value, kinds, strict=True))
+    return found, form.__name__ if kept and form is not tuple else {form.__name__: kinds}
 
 
 def _from_json(data: Any, kind: Any) -> Any:
     if kind in ("list", "dict"):
-        return _checked(data, kind, list if kind == "list" else dict)
+        return _exactly(list if kind == "list" else dict, data)
     if isinstance(kind, str):
         return _scalar_from_json(data, kind)
     ((form, parts),) = kind.items()
@@ -184,12 +182,6 @@ def _from_json(data: Any, kind: Any) -> Any:
     if form == "tuple":
         return tuple(items)
     raise ValueError(f"unknown form {form!r}")
-
-
-def _checked(data: Any, kind: str, wanted: type) -> Any:
-    if not isinstance(data, wanted):
-        raise ValueError(f"not a {kind}")
-    return data
 
 
 def _mismatch(data: Any, kind: str, error: Exception) -> StateError:
@@ -216,22 +208,6 @@ def is_utf8(text: str) -> bool:
 # -- single values -----------------------------------------------------------------------------------------------------
 
 
-def _scalar_to_json(value: Any) -> tuple[Any, str]:
-    """The JSON data and type name of one value.
-
-    Raises:
-        StateError: its type cannot be stored.
-    """
-    encoder = _ENCODERS.get(type(value))
-    if encoder is not None:
-        return encoder(value)
-    if type(value).__module__ == "numpy":
-        from odi_assets.state.values import numpy_scalars
-
-        return numpy_scalars.to_json(value)
-    raise unstorable(value)
-
-
 def _scalar_from_json(data: Any, kind: str) -> Any:
     """One value back from its JSON data and type name.
 
@@ -250,14 +226,6 @@ def _scalar_from_json(data: Any, kind: str) -> Any:
 
 
 # -- out --------------------------------------------------------------------------------------------------------------
-
-
-def _int(value: int) -> tuple[Any, str]:
-    return (value if value.bit_length() <= _DECIMAL_INT_BITS else hex(value)), "int"
-
-
-def _float(value: float) -> tuple[Any, str]:
-    return float_to_json(value), "float"
 
 
 def _datetime(value: datetime) -> tuple[Any, str]:
@@ -294,8 +262,8 @@ def _timedelta(value: timedelta) -> tuple[Any, str]:
 _ENCODERS: dict[type, Callable[[Any], tuple[Any, str]]] = {
     type(None): lambda _: (None, "null"),
     bool: lambda value: (value, "bool"),
-    int: _int,
-    float: _float,
+    int: lambda value: (value if value.bit_length() <= _DECIMAL_INT_BITS else hex(value), "int"),
+    float: lambda value: (float_to_json(value), "float"),
     str: lambda value: (value, "str"),
     Decimal: lambda value: (str(value), "decimal"),
     date: lambda value: (value.isoformat(), "date"),
