@@ -6,14 +6,14 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
-from odi_assets.sources.marks import Mark, value_of_source
+from odi_assets.sources.marks import Identity, Mark, value_of_source
 from odi_assets.sources.registry import source_of, table_source
 from odi_assets.sources.source import Source, Target
 
@@ -103,11 +103,19 @@ class Node:
         """The nodes of ``depends_on``: they run first. What this node takes from them, if anything, is not known."""
         return tuple(self.project.graph.resolve(self.key, name) for name in self.config.depends_on)
 
-    def marks(self, hwm: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> dict[str, Mark]:
+    def marks(
+        self,
+        hwm: Any,
+        remembered: Mapping[str, Any] | None = None,
+        measures: Mapping[str, Identity] | None = None,
+        *,
+        typed: bool = True,
+    ) -> dict[str, Mark]:
         """The marks of its sources, taken from a stored HWM.
 
         Args:
             remembered: by source, what the commit of the HWM stored beside it.
+            measures: by source, what the commit says that the mark measures.
             typed: False for an HWM that another tool stored without its type.
 
         Raises:
@@ -118,7 +126,8 @@ class Node:
             if source.follows:
                 value = value_of_source(hwm, source.name, self.following, str(self.key))
                 if value is not None:
-                    found[source.name] = source.mark(value, remembered.get(source.name) or {}, typed=typed)
+                    mark = source.mark(value, (remembered or {}).get(source.name) or {}, typed=typed)
+                    found[source.name] = replace(mark, measures=(measures or {}).get(source.name))
         return found
 
 

@@ -232,11 +232,18 @@ class UnresolvedWindow(UnresolvedRead):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
             return replace(replace(self, kind=kind, bound=bound).nothing(text), excluded=excluded)
         after = upper if ahead and not before_start else hwm
-        return self._read(kind, window, None if after is None else CursorMark(after, self.seen), excluded)
+        return self._read(
+            kind,
+            window,
+            None if after is None else CursorMark(after, self.seen, measures=self.snapshot.identity),
+            excluded,
+        )
 
     def nothing(self, why: str) -> NothingNew:
         """The read of nothing, for the reason ``why``."""
-        return NothingNew.of(self, why, replace(self.before, seen=self.seen) if self.before else None)
+        return NothingNew.of(
+            self, why, replace(self.before, seen=self.seen, measures=self.snapshot.identity) if self.before else None
+        )
 
     def text(self) -> str:
         """What will be read, in words, as far as it is known."""

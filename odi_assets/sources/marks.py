@@ -1,7 +1,8 @@
 """High-water marks: up to where the rows of a source are safely in the target.
 
 There is a type for each way of following a source. State and commits store its :attr:`value`; a source makes its mark
-from such a value (:meth:`Source.mark`). Commits also store what the mark measures: its :class:`Identity`.
+from such a value (:meth:`Source.mark`). Each mark says what it ``measures``, the :class:`Identity` of its source, which
+commits store beside the value; None in a mark that was set by hand or by an early version.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class FilesMark:
     mtime_ns: int
     path: str
     parts: tuple[Part, ...] | None = None
+    measures: Identity | None = field(default=None, compare=False)
 
     @property
     def cursor(self) -> tuple[int, str]:
@@ -120,6 +122,7 @@ class VersionMark:
 
     version: int
     table_id: str | None = None
+    measures: Identity | None = field(default=None, compare=False)
 
     @property
     def value(self) -> dict[str, Any]:
@@ -160,6 +163,7 @@ class CursorMark:
     seen: str | None = field(default=None, compare=False)
     ties: Mapping[str, int] | None = field(default=None, compare=False)
     typed: bool = field(default=True, compare=False)
+    measures: Identity | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:

@@ -129,6 +129,19 @@ def test_a_mark_measures_the_same_after_everything_moved(tmp_path: Path, kind: K
     assert after.plan(mark).nothing_new
 
 
+def test_a_mark_says_what_it_measures(tmp_path: Path, kind: Kind) -> None:
+    source = kind.make(tmp_path)
+    kind.gain(tmp_path, 1)
+    first = source.plan(None)
+    assert isinstance(first, Read)
+    assert first.after is not None
+    assert first.after.measures == source.identity
+    again = source.plan(stored(source, first))
+    assert isinstance(again, Read)
+    assert again.after is not None
+    assert again.after.measures == source.identity
+
+
 def test_another_cursor_is_another_thing_to_measure(tmp_path: Path, kind: Kind) -> None:
     kind.gain(tmp_path, 1)
     other = StatefulIncrement(mode="stateful", column="seq")

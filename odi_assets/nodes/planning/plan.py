@@ -158,7 +158,9 @@ class ResolvedPlan(NodePlan):
         if self.moves_hwm:
             following = [read for read in self.reads if read.follows]
             remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
-            hwm = CommittedHwm.of(self.hwm_after, remembered, {read.name: read.snapshot.identity for read in following})
+            marks = {read.name: read.after for read in following}
+            measures = {name: mark.measures for name, mark in marks.items() if mark and mark.measures}
+            hwm = CommittedHwm.of(self.hwm_after, remembered, measures)
         return CommitFacts(
             node=str(self.key),
             run_id=run.run_id,

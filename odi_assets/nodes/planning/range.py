@@ -119,7 +119,7 @@ def _all_rows(plan: NodePlan) -> list[PlannedRead]:
     node = plan.node
     if node.config.write.mode.traits.takes_rows_again:
         return [source.whole() for source in node.sources]
-    marks = node.marks(hwm_in_target(node, plan.start, plan.target), {}, typed=plan.start.is_typed)
+    marks = node.marks(hwm_in_target(node, plan.start, plan.target), typed=plan.start.is_typed)
     return [
         _loaded(node, source, marks.get(source.name)) if source.follows else source.whole() for source in node.sources
     ]

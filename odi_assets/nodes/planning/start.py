@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.sources.marks import Mark
 from odi_assets.state.records import HwmEntry
@@ -70,22 +69,23 @@ def hwm_in_target(node: Node, start: Start, target: TableHandle) -> Any:
 
 
 def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
-    """The marks of the node's sources, with what the commit that set them stored beside their values."""
+    """The marks of the node's sources, with what the commit that set them says of them."""
     if start.hwm is None:
         return {}
-    return node.marks(start.hwm, _remembered(node, start.hwm, target), typed=start.is_typed)
+    committed = _committed(node, start.hwm, target)
+    if committed is None:
+        return node.marks(start.hwm, typed=start.is_typed)
+    return node.marks(start.hwm, committed.remembered, committed.measures, typed=start.is_typed)
 
 
-def _remembered(node: Node, hwm: Any, target: TableHandle) -> Mapping[str, Any]:
-    """What the commit that set ``hwm`` stored beside it; nothing if the last commit did not set it."""
-    if not any(source.follows and source.cursor for source in node.sources):
-        return {}
+def _committed(node: Node, hwm: Any, target: TableHandle) -> CommittedHwm | None:
+    """``hwm`` as the commit that set it carries it; None if the node's last commit did not set it."""
     for stamp in target.stamps():
         facts = CommitFacts.of(stamp) if stamp.app_id == app_id(node.key) else None
         # Backfills of early versions repeat the HWM, and store nothing beside it.
         if facts is not None and facts.hwm is not None and facts.bounds is None:
-            return facts.hwm.remembered if facts.hwm.is_value(hwm) else {}
-    return {}
+            return facts.hwm if facts.hwm.is_value(hwm) else None
+    return None
 
 
 def _is_newer(facts: CommitFacts, entry: HwmEntry | None) -> bool:

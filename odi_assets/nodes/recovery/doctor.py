@@ -201,7 +201,7 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     entry = state.get_entry(node.state_key)
     if entry is None:
         return
-    marks = node.marks(entry.value, {}, typed=entry.value_type is not None)
+    marks = node.marks(entry.value, typed=entry.value_type is not None)
     for source in node.sources:
         mark = marks.get(source.name)
         wrong = source.why_unreachable(mark) if mark is not None else None

@@ -79,10 +79,9 @@ class DeltaTableSource(Source):
             whole = Whole(snapshot=found, summary=f"{self.label} does not exist yet", follows=True)
             return NothingNew.of(whole, whole.summary, None)
         made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
-        read = NewVersions(
-            snapshot=found, summary=made.reason, before=before, after=made.after, follows=True, step=made
-        )
-        return NothingNew.of(read, made.reason, made.after) if made.extent == "nothing" else read
+        after = replace(made.after, measures=found.identity)
+        read = NewVersions(snapshot=found, summary=made.reason, before=before, after=after, follows=True, step=made)
+        return NothingNew.of(read, made.reason, after) if made.extent == "nothing" else read
 
     def why_unreachable(self, mark: Mark) -> str | None:
         if not isinstance(mark, VersionMark):

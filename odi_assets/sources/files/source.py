@@ -94,16 +94,17 @@ class LandingFiles(Source):
         listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
         found = self._arrivals(self.increment, listed, before)
         text = (_files(len(found.new), "new") or "no new files") if listed else f"no file matches {self.path}"
+        after = None if found.mark is None else replace(found.mark, measures=self.identity)
         read = NewFiles(
             snapshot=self._snapshot(listed, sorted((*found.known, *found.new))),
             summary=f"{text}; {found.notes}" if found.notes else text,
             before=before,
-            after=found.mark,
+            after=after,
             follows=True,
             found=found,
             beside=self.target.location,
         )
-        return read if found.new else NothingNew.of(read, read.summary, found.mark)
+        return read if found.new else NothingNew.of(read, read.summary, after)
 
     def whole(self) -> Read:
         if not isinstance(self.increment, FilesIncrement):
