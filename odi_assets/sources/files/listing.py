@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec.utils import glob_translate
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import SourceError
 
-_GLOB_CHARACTERS = "*?["
+_GLOB_CHARACTERS = set("*?[")
 # The rule of Spark's HadoopFSUtils.shouldFilterOutPathName (`_day=1` is a partition), and names that are no text.
 _LEFT_OUT = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?:/|$)|[^/]*\._COPYING_(?:/|$))|[\ud800-\udfff]")
 
@@ -37,41 +41,75 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
 
     A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` or end with
     ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. So are names that are not valid
-    Unicode, which Spark cannot open.
+    Unicode, which Spark cannot open. A link is the file or folder that it leads to, inside ``base`` or not.
 
     Raises:
-        SourceError: the storage cannot be listed.
+        SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at.
     """
-    root = base.local_path.as_posix() if base.is_local else base.uri
     try:
-        filesystem, root_path = fsspec.core.url_to_fs(root, **base.fsspec_options)
-        target = f"{root_path.rstrip('/')}/{pattern.strip('/')}".rstrip("/")
-        if any(character in pattern for character in _GLOB_CHARACTERS):
-            found = filesystem.glob(target, detail=True)
-        else:
-            found = filesystem.find(target, detail=True)
-    except FileNotFoundError:
-        return []
+        return sorted(_local_files(base, pattern) if base.is_local else _remote_files(base, pattern))
     except (OSError, ValueError) as error:
-        raise SourceError(f"{base.uri}/{pattern} cannot be listed: {error}", path=pattern) from error
+        raise SourceError(
+            f"{base.uri}/{pattern} cannot be listed: {error}",
+            fix="give odi the right to look there, or mount what is to be there; nothing was taken for missing",
+            path=pattern,
+        ) from error
+
+
+def _local_files(base: Location, pattern: str) -> Iterator[SourceFile]:
+    root, parts = base.local_path, [part for part in pattern.split("/") if part]
+    # A folder that is not there may be a disk that is not mounted, below it nothing can be told from nothing landed.
+    root.stat()
+    fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
+    start, is_glob = root.joinpath(*parts[:fixed]), fixed < len(parts)
+    matches = re.compile(glob_translate(root.joinpath(*parts).as_posix())).match
+    depth = None if "**" in pattern or not is_glob else len(parts) - fixed
+    try:
+        is_folder = stat.S_ISDIR(start.stat().st_mode)
+    except FileNotFoundError:
+        if start.is_symlink():
+            raise
+        return
+    for path in _below(start, depth, ()) if is_folder else [] if is_glob else [start]:
+        name = path.relative_to(root).as_posix()
+        if not _LEFT_OUT.search(name) and (not is_glob or matches(path.as_posix())):
+            status = path.stat()
+            yield SourceFile(status.st_mtime_ns, name, status.st_size)
+
+
+def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
+    """The files below a folder, down to ``depth`` levels; None: all. A link to a folder ``above`` is not followed."""
+    status = folder.stat()
+    if depth == 0 or (status.st_dev, status.st_ino) in above:
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _LEFT_OUT.search(entry.name):
+                continue
+            if entry.is_dir():
+                below = None if depth is None else depth - 1
+                yield from _below(folder / entry.name, below, (*above, (status.st_dev, status.st_ino)))
+            else:
+                yield folder / entry.name
+
+
+def _remote_files(base: Location, pattern: str) -> Iterator[SourceFile]:
+    filesystem, root_path = fsspec.core.url_to_fs(base.uri, **base.fsspec_options)
     prefix = root_path.rstrip("/") + "/"
-    files = (
-        SourceFile(
-            _mtime_ns(info, filesystem),
-            path.removeprefix(prefix),
-            int(info.get("size") or 0),
-            str(info.get("ETag") or info.get("etag") or "").strip('"'),
-        )
-        for path, info in found.items()
-        if info.get("type") == "file" and not _LEFT_OUT.search(path.removeprefix(prefix))
-    )
-    return sorted(files)
+    target = f"{prefix}{pattern.strip('/')}".rstrip("/")
+    is_glob = bool(set(pattern) & _GLOB_CHARACTERS)
+    try:
+        found = filesystem.glob(target, detail=True) if is_glob else filesystem.find(target, detail=True)
+    except FileNotFoundError:
+        return
+    for path, info in found.items():
+        name = path.removeprefix(prefix)
+        if info.get("type") == "file" and not _LEFT_OUT.search(name):
+            etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
+            yield SourceFile(_mtime_ns(info, filesystem), name, int(info.get("size") or 0), etag)
 
 
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:
-    if "mtime" in info and "ino" in info:
-        # fsspec has seconds as a float, which loses the last digits.
-        return Path(info["name"]).stat().st_mtime_ns
     modified = info.get("last_modified") or info.get("LastModified") or info.get("updated") or info.get("mtime")
     if isinstance(modified, str):
         modified = dt.datetime.fromisoformat(modified)
