@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 
 from odi_assets.config.graph import Graph, NodeKey
@@ -31,12 +30,16 @@ class Project:
     Attributes:
         path: the file, absolute.
         root: its folder; relative paths start from here.
+        graph: its nodes, and which of them need which.
+        environment: the environment of the state keys: that of ``system``, else that of the project.
         warnings: what is valid in the file but looks like a mistake.
     """
 
     config: ProjectConfig
     path: Path
     root: Path
+    graph: Graph
+    environment: str | None
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -47,7 +50,9 @@ class Project:
             ConfigErrors: all mistakes of the file.
         """
         loaded = load_project_file(path or os.environ.get(PROJECT_VARIABLE) or DEFAULT_PROJECT_FILE)
-        return cls(loaded.config, loaded.path, loaded.root, loaded.warnings)
+        config = loaded.config
+        environment = (config.system.environment if config.system else None) or config.environment
+        return cls(config, loaded.path, loaded.root, Graph(config), environment, loaded.warnings)
 
     @classmethod
     def shared(cls, path: str | Path) -> Project:
@@ -62,15 +67,6 @@ class Project:
         """Make this the project of the process for its path, and return it."""
         _shared[self.path] = self
         return self
-
-    @cached_property
-    def graph(self) -> Graph:
-        return Graph(self.config)
-
-    @property
-    def environment(self) -> str | None:
-        """The environment of the state keys: that of ``system``, else that of the project."""
-        return (self.config.system.environment if self.config.system else None) or self.config.environment
 
     def node(self, key: NodeKey) -> NodeConfig:
         """The node's configuration.

@@ -71,9 +71,12 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
         JavaError: a classic session is wanted and no Java that Spark can use was found.
         OdiError: the session cannot be started or the Connect server does not answer.
     """
+    from pyspark.sql import SparkSession
+
     config = config or SparkConfig()
-    active = _active_session()
-    if active is not None:
+    active = SparkSession.getActiveSession()
+    # A session stays "active" after its owner stopped its JVM.
+    if active is not None and not _is_stopped(active):
         _apply(active, REQUIRED_CONF)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
@@ -81,16 +84,6 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
     _apply(spark, REQUIRED_CONF)
     return SessionHandle(spark, started_here=True)
-
-
-def _active_session() -> SparkSession | None:
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    # A session stays "active" after its owner stopped its JVM.
-    if active is not None and _is_stopped(active):
-        return None
-    return active
 
 
 def _is_stopped(spark: Any) -> bool:
@@ -106,7 +99,9 @@ def _classic(config: SparkConfig, app_name: str) -> SparkSession:
 
     require_java()
     master = config.master or LOCAL_MASTER
-    conf = quiet_conf({**classic_defaults(master), **_log_level(), **config.conf, **REQUIRED_CONF})
+    # The log level is set at run time too: a JVM keeps the level that it was started with.
+    level = {} if debugging() else {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
+    conf = quiet_conf({**classic_defaults(master), **level, **config.conf, **REQUIRED_CONF})
     conf |= {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
     builder = SparkSession.builder
     for key, value in conf.items():
@@ -141,13 +136,6 @@ def _tell_of_missing_packages(spark: SparkSession, config: SparkConfig) -> None:
 def classic_defaults(master: str) -> dict[str, str]:
     """Settings that a session on ``master`` has unless the project file says otherwise."""
     return {**DEFAULT_CONF, **(LOCAL_CONF if master.startswith("local") else {})}
-
-
-def _log_level() -> dict[str, str]:
-    # Also set at run time: a JVM keeps the level that it was started with.
-    if debugging():
-        return {}
-    return {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
 
 
 def _connect(config: SparkConfig, app_name: str) -> SparkSession:

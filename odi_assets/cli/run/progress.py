@@ -12,7 +12,6 @@ from rich.text import Text
 
 from odi_assets.cli.output import console, counted, is_terminal
 from odi_assets.nodes.result import is_left_out
-from odi_assets.spark.progress import running_stages
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -26,6 +25,8 @@ class _SparkColumn(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
+        from odi_assets.spark.progress import running_stages
+
         del task
         stages = running_stages()
         if stages is None:
