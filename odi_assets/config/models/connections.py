@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,9 +24,9 @@ class StoreConnection(Strict):
         base_path: str
 
     @property
+    @abstractmethod
     def store(self) -> tuple[str, ...]:
         """Which store this is: equal for two connections to one store, whatever their names."""
-        raise NotImplementedError
 
     def folder(self, root: Path) -> str:  # noqa: ARG002
         """Return the folder in the store that paths are relative to; ``root`` is the project file's folder."""

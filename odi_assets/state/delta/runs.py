@@ -88,9 +88,7 @@ class RunLog(SystemTable):
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """What a compaction keeps, of all environments: in an order that brings a node's runs together, everything but
         the runs of this environment that are past the time they are kept for."""
-        from odi_assets.delta.compaction import rows_in_files
-
-        rows = rows_in_files(handle, files).sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
+        rows = super().rows_to_keep(handle, files).sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:

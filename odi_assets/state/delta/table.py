@@ -334,8 +334,10 @@ class SystemTable:
     # -- what a compaction keeps ---------------------------------------------------------------------------------------
 
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
-        """The rows that a compaction puts in the place of ``files``, in order."""
-        raise NotImplementedError(f"{self!r} is not compacted")
+        """The rows that a compaction puts in the place of ``files``, in order: all of them, as they are."""
+        from odi_assets.delta.compaction import rows_in_files
+
+        return rows_in_files(handle, files)
 
 
 def query(handle: TableHandle, sql_: str) -> Any:
