@@ -84,6 +84,6 @@ class _Source:
             rows = rows.set_column(rows.column_names.index("day"), rows.schema.field("day"), day)
             pq.write_table(rows, self._table.local_path / folder / f"{number}.parquet")
         handle = TableHandle.open(self._table)
-        added = [file.add_action(data_change=True) for file in written_files(self._table, folder)]
+        added = written_files(self._table, folder)
         stamp = Stamp("orders", handle.transaction_number("orders") + 1)
-        commit(handle, self._schema_json, (), FileChanges(added, kind="rows"), stamp)
+        commit(handle, self._schema_json, (), FileChanges("rows", added), stamp)

@@ -89,7 +89,7 @@ class Watch(RowsWatch):
         return verdict
 
     def _hwms_gone_back(self) -> Iterator[str]:
-        entry = self._box.state.get_entry(state_key(KEY, self._box.project.node(KEY)))
+        entry = self._box.state.get_entry(state_key(KEY, self._box.project.graph.node(KEY)))
         stamp = TableHandle.open(self._box.project.target(KEY)).last_stamp(app_id(KEY), carrying="hwm")
         now = self._box.position(entry.value) if entry else None
         committed = self._box.position(committed_hwm(stamp)) if stamp else None

@@ -10,7 +10,8 @@ import typer
 
 from odi_assets.cli.exit_codes import BAD_INPUT
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import counted, data, data_json, note
+from odi_assets.cli.output import data, data_json, note
+from odi_assets.util.words import counted
 
 
 def check(

@@ -9,9 +9,10 @@ import typer
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
-from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, note
+from odi_assets.cli.output import Column, data_json, data_table, hwm_change, note
 from odi_assets.cli.state.rewind import NodeArgument
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -148,7 +149,7 @@ def accept(
 
     project = settings.project()
     key = NodeKey.parse(node)
-    name = state_key(key, project.node(key))
+    name = state_key(key, project.graph.node(key))
     state = project.open_state()
     entry = state.get_entry(name)
     if entry is None:

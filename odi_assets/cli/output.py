@@ -73,16 +73,11 @@ def note(text: str = "") -> None:
     print(text, file=sys.stderr)
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Whether somebody watches ``stream``."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def console(stream: TextIO) -> Console:
     """A console that writes no escape codes but to a terminal, and no colour where NO_COLOR is set."""
     from rich.console import Console
 
-    terminal = is_terminal(stream)
+    terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     plain = not terminal or bool(os.environ.get("NO_COLOR"))
     return Console(
         file=stream,
@@ -97,7 +92,8 @@ def console(stream: TextIO) -> Console:
 
 def is_narrow() -> bool:
     """Whether stdout is a terminal too narrow for wide tables."""
-    return is_terminal(sys.stdout) and console(sys.stdout).width < NARROW
+    out = console(sys.stdout)
+    return out.is_terminal and out.width < NARROW
 
 
 def data_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
@@ -188,8 +184,3 @@ def node_name(keys: Iterable[NodeKey]) -> Callable[[NodeKey], str]:
 def count(number: int | None) -> str:
     """``1,234``; nothing for None."""
     return "" if number is None else f"{number:,}"
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 node``, ``8 nodes``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

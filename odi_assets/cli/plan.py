@@ -19,8 +19,9 @@ from odi_assets.cli.options import (
     ToOption,
     bounds_of,
 )
-from odi_assets.cli.output import Column, counted, data_json, data_table, hwm_change, node_name, note
+from odi_assets.cli.output import Column, data_json, data_table, hwm_change, node_name, note
 from odi_assets.errors import ConfigError
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.nodes.planning.forecast import Forecast

@@ -52,7 +52,7 @@ def _announce(project: Project, days: int | None) -> None:
 
     keys = project.pipeline_nodes(PIPELINE)
     set_keys = {entry.key for entry in project.open_state().list_hwms()}
-    marks = [name for name in (state_key(key, project.node(key)) for key in keys) if name in set_keys]
+    marks = [name for name in (state_key(key, project.graph.node(key)) for key in keys) if name in set_keys]
     note("This removes:")
     for table in (project.target(key) for key in keys):
         if TableHandle.open(table).exists:

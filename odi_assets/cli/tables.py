@@ -9,7 +9,8 @@ import typer
 
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, counted, data_json, data_table, note
+from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey

@@ -127,4 +127,5 @@ def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | N
 
 def state_key(key: NodeKey, node: NodeConfig) -> str:
     """Return the key of a node's high-water mark: ``<pipeline>.<node>``, unless its increment gives a ``state_key``."""
-    return next((given for given in node.state_keys.values() if given), str(key))
+    given = (getattr(increment, "state_key", None) for increment in node.increments.values())
+    return next(filter(None, given), str(key))

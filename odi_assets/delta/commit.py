@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from deltalake import CommitProperties, PostCommitHookProperties, Schema
 from deltalake.transaction import AddAction, RemoveAction, Transaction, create_table_with_add_actions
@@ -26,6 +26,9 @@ from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.retry import MOST_RACES, Retry
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
+
+if TYPE_CHECKING:
+    from odi_assets.delta.footers import WrittenFile
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,25 +75,27 @@ class FileChanges:
     """The files a commit puts in and takes out.
 
     Attributes:
-        new: files of rows that are new or changed.
         kind: what downstream readers may conclude from ``new``.
+        new: files of rows that are new or changed.
         moved: files of rows that were in a removed file before; committed without ``dataChange``.
         removed: live files that leave the table.
         replace_all: every live file of the handle's version leaves the table, and the schema becomes the one given.
         new_schema: the schema becomes the one given, and no file leaves.
         data_change: False if ``moved`` holds all rows of the removed files, as after a compaction.
+        rows_updated: rows of ``new`` that replaced a row with the same keys.
+        rows_deleted: rows that left the table for good.
+        keys: the columns that identify a row.
         computed_from: what of the table this was computed from.
-        partitions: those that this replaces, where it was computed from ``partitions``.
+        partitions: partitions that changed, beside those of ``new``.
     """
 
-    new: Sequence[AddAction]
     kind: RowChanges
-    moved: Sequence[AddAction] = ()
+    new: Sequence[WrittenFile]
+    moved: Sequence[WrittenFile] = ()
     removed: Sequence[LiveFile] = ()
     replace_all: bool = False
     new_schema: bool = False
     data_change: bool = True
-    rows_written: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
     keys: tuple[str, ...] = ()
@@ -250,9 +255,8 @@ def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[T
     taken = now.transaction_number(stamp.app_id)
     if stamp.fences and taken >= stamp.number:
         return None
-    if not _same_to_remove(handle, now, changes) or not is_unchanged(
-        handle, now, changes.computed_from, changes.partitions
-    ):
+    partitions = [*(file.partition for file in changes.new), *changes.partitions]
+    if not _same_to_remove(handle, now, changes) or not is_unchanged(handle, now, changes.computed_from, partitions):
         return None
     return now, replace(stamp, number=max(stamp.number, taken + 1))
 
@@ -282,17 +286,19 @@ def _commit_once(
     # over what others added; and removes files that a compaction has removed, whose rows then are there twice.
     told = {
         "changes": changes.kind,
-        "rows_written": changes.rows_written,
+        "rows_written": sum(file.rows for file in changes.new),
         "rows_updated": changes.rows_updated,
         "rows_deleted": changes.rows_deleted,
         "keys": list(changes.keys),
     }
     properties = stamp.properties(told, max_retries=0 if alone else None)
+    added = [file.add_action(data_change=True) for file in changes.new]
+    added += [file.add_action(data_change=False) for file in changes.moved]
     if not handle.exists:
         create_table_with_add_actions(
             handle.location.uri,
             Schema.from_json(schema_json),
-            [*changes.new, *changes.moved],
+            added,
             mode="error",
             partition_by=list(partition_by),
             storage_options=store_options(handle.location),
@@ -305,7 +311,7 @@ def _commit_once(
     # a node's HWM is out of use only once its next increment is committed.
     cleans = stamp.fences and changes.data_change
     handle.table.create_write_transaction(
-        [*removals, *changes.new, *changes.moved],
+        [*removals, *added],
         mode="overwrite" if changes.replace_all or changes.new_schema else "append",
         schema=Schema.from_json(schema_json),
         partition_by=list(partition_by),

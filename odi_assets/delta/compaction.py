@@ -140,9 +140,7 @@ def _commit(handle: TableHandle, groups: Sequence[Sequence[LiveFile]], facts: Ma
         for file in written_files(handle.location, folder)
     ]
     removed = [file for files in groups for file in files]
-    changes = FileChanges(
-        (), "rows", [file.add_action(data_change=False) for file in written], removed, data_change=False
-    )
+    changes = FileChanges("rows", (), written, removed, data_change=False)
     version = commit(handle, handle.schema_json, handle.partition_columns, changes, stamp)
     return Compaction(len(removed), len(written), version)
 

@@ -66,7 +66,7 @@ class _Merge:
             return table
         shape = table["type"] if isinstance(table, dict) else None
         if shape is None or not isinstance(rows, dict) or rows["type"] != shape:
-            if shape is None and self.policy is not SchemaPolicy.FAIL and fits_without_loss(rows, table):
+            if shape is None and self.policy != "fail" and fits_without_loss(rows, table):
                 return table
             raise self._other_type(path, table, rows)
         if shape == "struct":
@@ -80,7 +80,7 @@ class _Merge:
         }
 
     def _accepts(self, name: str) -> bool:
-        if self.policy is SchemaPolicy.FAIL:
+        if self.policy == "fail":
             raise TableError(
                 f"the table at {self.uri} has no column `{name}`",
                 fix="drop the column in the transform, set `write.schema: evolve` (it joins the table) or `ignore` "
@@ -88,8 +88,8 @@ class _Merge:
                 uri=self.uri,
                 column=name,
             )
-        (self.added if self.policy is SchemaPolicy.EVOLVE else self.ignored).append(name)
-        return self.policy is SchemaPolicy.EVOLVE
+        (self.added if self.policy == "evolve" else self.ignored).append(name)
+        return self.policy == "evolve"
 
     def _missing(self, path: str, item: Mapping[str, Any]) -> None:
         name = _join(path, item["name"])
@@ -100,7 +100,7 @@ class _Merge:
                 uri=self.uri,
                 column=name,
             )
-        if self.policy is SchemaPolicy.FAIL:
+        if self.policy == "fail":
             raise TableError(
                 f"the rows for {self.uri} have no column `{name}`, which the table has",
                 fix=f"select it in the transform (CAST(NULL AS {type_name(item['type']).upper()}) AS {item['name']} "
@@ -113,7 +113,7 @@ class _Merge:
         wanted, given = type_name(table), type_name(rows)
         shown = wanted.upper() if isinstance(table, str) else wanted
         cast = f"cast it in the transform: CAST({path} AS {shown})"
-        if self.policy is SchemaPolicy.FAIL and fits_without_loss(rows, table):
+        if self.policy == "fail" and fits_without_loss(rows, table):
             cast += ", or set `write.schema: evolve`, which does so"
         return TableError(
             f"column `{path}` of the table at {self.uri} is {wanted}; the rows to write have {given}",

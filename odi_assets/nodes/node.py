@@ -44,6 +44,7 @@ class Node:
 
     Attributes:
         state_key: the key of its HWM in state.
+        waits_for: the nodes of ``depends_on``: they run first. What it takes from them, if anything, is not known.
         target: its table, as its sources see it.
         partition_by: the columns that its table is partitioned by.
     """
@@ -52,6 +53,7 @@ class Node:
     key: NodeKey
     config: NodeConfig
     state_key: str
+    waits_for: tuple[NodeKey, ...]
     target: Target
     partition_by: tuple[str, ...]
 
@@ -62,11 +64,12 @@ class Node:
         Raises:
             ConfigError: there is no such node.
         """
-        config = project.node(key)
+        config = project.graph.node(key)
         write, partition = config.write, config.partition
         target = Target(str(key), project.target(key), write.mode.traits, bool(write.keys))
         partition_by = write.partition_by or ((partition.column,) if partition else ())
-        return cls(project, key, config, state_key(key, config), target, partition_by)
+        waits_for = tuple(project.graph.resolve(key, name) for name in config.depends_on)
+        return cls(project, key, config, state_key(key, config), waits_for, target, partition_by)
 
     def __str__(self) -> str:
         return str(self.key)
@@ -98,10 +101,6 @@ class Node:
     def following(self) -> tuple[str, ...]:
         """The names of the sources that keep a mark; none for a node that keeps no HWM."""
         return tuple(source.name for source in self.sources if source.follows)
-
-    def waits_for(self) -> tuple[NodeKey, ...]:
-        """The nodes of ``depends_on``: they run first. What this node takes from them, if anything, is not known."""
-        return tuple(self.project.graph.resolve(self.key, name) for name in self.config.depends_on)
 
     def marks(
         self,
@@ -136,7 +135,7 @@ def code_version(project: Project, key: NodeKey) -> str:
 
     The module is read, not imported: this starts no Spark and runs nobody's code.
     """
-    node = project.node(key)
+    node = project.graph.node(key)
     digest = hashlib.sha256(json.dumps(node.model_dump(mode="json", exclude=_NOT_CODE), sort_keys=True).encode())
     if node.transform is not None and node.transform.function is not None:
         source = _module_file(node.transform.function.partition(":")[0], project.root)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.models import NodeConfig, ProjectConfig
+from odi_assets.config.models import ProjectConfig
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
@@ -68,17 +68,6 @@ class Project:
         _shared[self.path] = self
         return self
 
-    def node(self, key: NodeKey) -> NodeConfig:
-        """The node's configuration.
-
-        Raises:
-            ConfigError: there is no such node.
-        """
-        try:
-            return self.graph.nodes[key]
-        except KeyError:
-            raise _unknown("node", str(key), [str(other) for other in self.graph.nodes]) from None
-
     def pipeline_nodes(self, pipeline: str | None = None, nodes: Sequence[str] = ()) -> tuple[NodeKey, ...]:
         """Nodes of a pipeline (of all, if None) in the order they run; if ``nodes`` names any, only those.
 
@@ -99,7 +88,7 @@ class Project:
 
     def target(self, key: NodeKey) -> Location:
         """The node's Delta table."""
-        write = self.node(key).write
+        write = self.graph.node(key).write
         return self.location(write.connection, write.path)
 
     def location(self, connection: str, path: str) -> Location:

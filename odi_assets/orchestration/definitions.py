@@ -11,7 +11,7 @@ from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPAR
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.resources import SparkResource, StateResource
-from odi_assets.orchestration.runs.history import Listener, RunHistory
+from odi_assets.orchestration.runs.history import Listener, RunHistory, nobody
 from odi_assets.orchestration.runs.reconcile import PROCESS_TAG, PROJECT_TAG, repair_history
 from odi_assets.util.process import process_name
 
@@ -19,7 +19,7 @@ from odi_assets.util.process import process_name
 def build_definitions(
     project: Project,
     *,
-    listener: Listener | None = None,
+    listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
@@ -60,7 +60,7 @@ def build_job(
     project: Project,
     pipeline: str,
     *,
-    listener: Listener | None = None,
+    listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.JobDefinition:
     """The job of one pipeline, for a run from the shell: without what Dagster only shows.
@@ -69,10 +69,11 @@ def build_job(
     """
     nodes = [node_asset(project, key) for key in project.graph.order(pipeline)]
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
-    return pipeline_jobs(project, [config], nodes, resources(project, listener), loggers)[pipeline]
+    shared = resources(project, listener)
+    return pipeline_jobs(project, [config], nodes, shared, loggers, described=False)[pipeline]
 
 
-def resources(project: Project, listener: Listener | None = None) -> dict[str, object]:
+def resources(project: Project, listener: Listener = nobody) -> dict[str, object]:
     """The resources of nodes, by their keys."""
     project.share()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -20,7 +19,7 @@ NO_HWM = "none"
 
 def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     """What Dagster shows of a node's asset: kinds, owner, tags, description and metadata."""
-    node = project.node(key)
+    node = project.graph.node(key)
     pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
     owner = node.owner or pipeline.owner or project.config.owner
     return {
@@ -34,7 +33,7 @@ def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
 
 def description(project: Project, key: NodeKey) -> str:
     """The node's own description, then how it makes its rows, as Markdown."""
-    node = project.node(key)
+    node = project.graph.node(key)
     parts = [node.description or f"Node `{key.node}` of pipeline `{key.pipeline}`."]
     if node.transform is not None and node.transform.function is not None:
         parts.append(f"Computed by the function `{node.transform.function}`.")
@@ -45,7 +44,7 @@ def description(project: Project, key: NodeKey) -> str:
 
 def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
     """Where the node's table is, how it is written, and its columns where the project file declares them."""
-    node = project.node(key)
+    node = project.graph.node(key)
     metadata: dict[str, Any] = {
         "dagster/uri": project.target(key).uri,
         "dagster/table_name": str(key),
@@ -57,7 +56,7 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
     if increments := _increments(node):
         metadata["incremental"] = increments
     if declared := _declared_columns(node):
-        metadata["dagster/column_schema"] = _column_schema(declared)
+        metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(declared))
     return metadata
 
 
@@ -78,7 +77,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "delta_version": result.table_version,
     }
     if result.columns:
-        metadata["dagster/column_schema"] = _column_schema(result.columns)
+        metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))
     return {name: value for name, value in metadata.items() if value is not None}
 
 
@@ -105,7 +104,3 @@ def _declared_columns(node: NodeConfig) -> list[tuple[str, str]]:
         # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.
         return []
     return [(column.name, column.kind.sql("spark").lower()) for column in table.this.expressions]
-
-
-def _column_schema(columns: Sequence[tuple[str, str]]) -> dg.TableSchema:
-    return dg.TableSchema(columns=[dg.TableColumn(name=name, type=kind) for name, kind in columns])

@@ -39,7 +39,7 @@ def delta_table_resource(project: Project, key: NodeKey | str) -> NodeTableResou
         ConfigError: there is no such node.
     """
     key = NodeKey.parse(key) if isinstance(key, str) else key
-    connection = project.config.connections[project.node(key).write.connection]
+    connection = project.config.connections[project.graph.node(key).write.connection]
     return NodeTableResource(
         url=project.target(key).uri,
         storage_options=storage_config(connection),

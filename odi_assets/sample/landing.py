@@ -16,6 +16,7 @@ from odi_assets.errors import SourceError
 from odi_assets.sample.landing_files import JANUARY, YEAR, Zone, move, remove, reveal, stage
 from odi_assets.sample.nycflights import Published
 from odi_assets.sample.tables import Dropped, drop_tables
+from odi_assets.util.words import counted
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def _land(zone: Zone, day: dt.date, contents: dict[str, bytes]) -> list[Path]:
 
 
 def _counted(days: Sequence[dt.date]) -> str:
-    return f"{len(days)} day{'' if len(days) == 1 else 's'}"
+    return counted(len(days), "day")
 
 
 def _span(days: Sequence[dt.date], before: str = "") -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import Boundary, CursorIncrement, OnNull, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models import CursorIncrement, RollingWindowIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.rolling_window import rolling_window
@@ -17,6 +17,7 @@ from odi_assets.sources.cursor.window import Overlap, Window, range_window, requ
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Snapshot
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,7 +188,7 @@ class UnresolvedWindow(UnresolvedRead):
     @property
     def keeps_ties(self) -> bool:
         """Whether the commit has to remember the rows at the mark, because nothing else says that they are loaded."""
-        return self.increment.boundary is Boundary.CLOSED and not self.rows_are_known
+        return self.increment.boundary == "closed" and not self.rows_are_known
 
     def whole(self) -> PlannedRead:
         return replace(self, from_start=True, summary="whole")
@@ -217,14 +218,14 @@ class UnresolvedWindow(UnresolvedRead):
         """
         increment, upper = self.increment, bound.upper
         hwm, window, start = self._fitting(self.before, kind), self._window(kind), self._start(kind)
-        if bound.without_cursor and increment.on_null is OnNull.RAISE:
+        if bound.without_cursor and increment.on_null == "raise":
             raise null_cursors(increment.column, bound.without_cursor, self.label)
-        excluded = bound.without_cursor if increment.on_null is OnNull.EXCLUDE else 0
+        excluded = bound.without_cursor if increment.on_null == "exclude" else 0
         # If the source lost its newest rows, the mark is the upper bound, so that there is one.
         window = replace(window, upper=upper if upper is not None else hwm)
         ahead = is_ahead(upper, hwm)
         in_window = upper is not None and (window.lower is None or upper >= window.lower)
-        repeated = in_window and (bool(increment.watermark_lag) or increment.boundary is Boundary.CLOSED or hwm is None)
+        repeated = in_window and (bool(increment.watermark_lag) or increment.boundary == "closed" or hwm is None)
         before_start = hwm is None and upper is not None and start is not None and upper < start
         has_nulls = self._nulls and bound.without_cursor > 0
         needed = has_nulls or (self.from_start and hwm is not None)
@@ -253,7 +254,7 @@ class UnresolvedWindow(UnresolvedRead):
 
     @property
     def _nulls(self) -> bool:
-        return self.increment.on_null is OnNull.INCLUDE
+        return self.increment.on_null == "include"
 
     def _read(self, kind: str, window: Window, after: CursorMark | None, excluded: int = 0) -> CursorWindow:
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
@@ -292,8 +293,8 @@ def _types(rows: DataFrame) -> dict[str, Any]:
 
 def reads_again(increment: StatefulIncrement) -> bool:
     """Whether rows that are in the target may be read again."""
-    lag, closed = bool(increment.watermark_lag), increment.boundary is Boundary.CLOSED
-    return lag or closed or increment.on_null is OnNull.INCLUDE
+    lag, closed = bool(increment.watermark_lag), increment.boundary == "closed"
+    return lag or closed or increment.on_null == "include"
 
 
 def _fingerprint(snapshot: Snapshot, increment: StatefulIncrement) -> str | None:
@@ -305,4 +306,4 @@ def _fingerprint(snapshot: Snapshot, increment: StatefulIncrement) -> str | None
 
 
 def _units(increment: RollingWindowIncrement) -> str:
-    return f"{increment.lookback} {increment.unit}{'' if increment.lookback == 1 else 's'}"
+    return counted(increment.lookback, increment.unit)

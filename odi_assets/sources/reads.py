@@ -49,6 +49,7 @@ class PlannedRead(ABC):
         before: the mark that the plan started from; None for a first read, or a source that keeps none.
         after: the mark once this read is safely in the target; None if there is none.
         follows: the source keeps a mark.
+        rewrites: rows of the source were changed or removed, so that reading the gained rows is not enough.
         excluded: rows without a cursor that are left out.
     """
 
@@ -57,6 +58,7 @@ class PlannedRead(ABC):
     before: Mark | None = None
     after: Mark | Unresolved | None = None
     follows: bool = False
+    rewrites: bool = False
     excluded: int = 0
 
     nothing_new: ClassVar[bool] = False
@@ -76,11 +78,6 @@ class PlannedRead(ABC):
     def moves(self) -> bool:
         """Whether the mark changes."""
         return self.follows and self.after != self.before
-
-    @property
-    def rewrites(self) -> bool:
-        """Whether rows of the source were changed or removed, so that reading the gained rows is not enough."""
-        return False
 
     @property
     def rows_known(self) -> int | None:

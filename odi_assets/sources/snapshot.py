@@ -56,12 +56,14 @@ class Snapshot(ABC):
         label: the source in words: ``landing:flights/*.csv``, ``flights.raw_flights``.
         format: as the project file calls it.
         identity: what a mark of the source measures.
+        table_version: the version of the Delta table; None for other sources.
     """
 
     name: str
     label: str
     format: str
     identity: Identity
+    table_version: int | None = None
 
     @property
     @abstractmethod
@@ -91,11 +93,6 @@ class Snapshot(ABC):
     @property
     def file_count(self) -> int | None:
         """How many files it has; None if it does not consist of files."""
-        return None
-
-    @property
-    def table_version(self) -> int | None:
-        """The version of the Delta table; None for other sources."""
         return None
 
     @property

@@ -16,7 +16,7 @@ from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle, rows_in
 from odi_assets.errors import TableConflictError
 from odi_assets.tables.engine import WriteResult, WriteSpec
-from odi_assets.tables.modes.base import Outcome, Write, mode_of
+from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.reader import read_table
 from odi_assets.tables.schema import (
     aligned,
@@ -67,7 +67,7 @@ def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stam
 def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
     if handle.exists:
         require_writable(handle)
-    require_same_partitioning(handle, spec.partition_by)
+        require_same_partitioning(handle, spec.partition_by)
     if spec.delete_when is not None:
         spec = replace(spec, delete_when=delete_marker(df, spec.delete_when, handle.location.uri))
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
@@ -79,12 +79,16 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
     write = Write(df, handle, spec, stamp, schema_json, bool(added))
     if spec.declared not in (None, spec.mode):
         write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
-    outcome = mode_of(spec.mode).stage(write)
-    changes = _file_changes(write, outcome)
-    version = commit(handle, schema_json, spec.partition_by, changes, stamp)
-    return replace(
-        _result(write, outcome, changes, version), columns_added=tuple(added), columns_ignored=tuple(ignored)
+    changes = mode_of(spec.mode).stage(write)
+    changes = replace(
+        changes,
+        keys=spec.keys,
+        computed_from=spec.mode.traits.computed_from,
+        replace_all=changes.replace_all or bool(added and changes.removed),
+        new_schema=bool(added and not changes.removed),
     )
+    version = commit(handle, schema_json, spec.partition_by, changes, stamp)
+    return replace(_result(write, changes, version), columns_added=tuple(added), columns_ignored=tuple(ignored))
 
 
 def _schema_plan(
@@ -107,47 +111,26 @@ def _schema_plan(
     return plan_schema(handle, schema_json, spec.schema_policy)
 
 
-def _file_changes(write: Write, outcome: Outcome) -> FileChanges:
-    return FileChanges(
-        [file.add_action(data_change=True) for file in outcome.new],
-        kind=outcome.kind,
-        moved=[file.add_action(data_change=False) for file in outcome.moved],
-        removed=outcome.removed,
-        replace_all=outcome.replaces_table or bool(write.adds_columns and outcome.removed),
-        new_schema=write.adds_columns and not outcome.removed,
-        rows_written=sum(file.rows for file in outcome.new),
-        rows_updated=outcome.updated,
-        rows_deleted=outcome.deleted,
-        keys=write.spec.keys,
-        computed_from=write.spec.mode.traits.computed_from,
-        partitions=[*(file.partition for file in outcome.new), *outcome.partitions],
-    )
-
-
-def _result(write: Write, outcome: Outcome, changes: FileChanges, version: int) -> WriteResult:
-    added = [*outcome.new, *outcome.moved]
+def _result(write: Write, changes: FileChanges, version: int) -> WriteResult:
+    added = [*changes.new, *changes.moved]
     stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
-    partitions = {tuple(sorted(values.items())): values for values in changes.partitions if values}
+    changed = [*(file.partition for file in changes.new), *changes.partitions]
+    partitions = {tuple(sorted(values.items())): values for values in changed if values}
+    before, gone = write.handle.rows, rows_in(changes.removed)
+    rows_total = None if before is None or gone is None else before - gone + sum(file.rows for file in added)
+    if version != (0 if write.handle.version is None else write.handle.version + 1):
+        # Others committed in between, so only the table itself knows.
+        rows_total = TableHandle.open(write.handle.location, version).rows
     null_first = sorted(partitions, key=lambda items: [(value is not None, value or "") for _, value in items])
     return WriteResult(
         version=version,
-        rows_written=changes.rows_written,
-        rows_updated=outcome.updated,
-        rows_total=_rows_total(write.handle, outcome, version),
+        rows_written=sum(file.rows for file in changes.new),
+        rows_updated=changes.rows_updated,
+        rows_total=rows_total,
         files_added=len(added),
-        files_removed=len(outcome.removed),
+        files_removed=len(changes.removed),
         bytes_written=sum(file.size for file in added),
         partitions=tuple(partitions[items] for items in null_first),
-        rows_deleted=outcome.deleted,
+        rows_deleted=changes.rows_deleted,
         columns=tuple((field.name, field.dataType.simpleString()) for field in stored.schema),
     )
-
-
-def _rows_total(handle: TableHandle, outcome: Outcome, version: int) -> int | None:
-    if version != (0 if handle.version is None else handle.version + 1):
-        # Others committed in between, so only the table itself knows.
-        return TableHandle.open(handle.location, version).rows
-    before, gone = handle.rows, rows_in(outcome.removed)
-    if before is None or gone is None:
-        return None
-    return before - gone + sum(file.rows for file in [*outcome.new, *outcome.moved])

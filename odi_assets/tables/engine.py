@@ -38,7 +38,7 @@ class WriteSpec:
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     replace: Sequence[PartitionValues] | None = None
-    schema_policy: SchemaPolicy = SchemaPolicy.FAIL
+    schema_policy: SchemaPolicy = "fail"
     delete_when: str | None = None
     only_if_newer: str | None = None
     declared: WriteMode | None = None

@@ -72,8 +72,8 @@ def _require_distinct_names(names: Sequence[str], uri: str) -> None:
 
 
 def require_same_partitioning(handle: TableHandle, partition_by: Sequence[str]) -> None:
-    """Raises TableError if the table exists and is partitioned otherwise."""
-    if handle.exists and tuple(partition_by) != handle.partition_columns:
+    """Raises TableError if the table is partitioned otherwise."""
+    if tuple(partition_by) != handle.partition_columns:
         raise TableError(
             f"the table at {handle.location.uri} is partitioned by {list(handle.partition_columns)}, "
             f"and the node asks for {list(partition_by)}",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.config.models import MysqlConnection, PostgresConnection
+from odi_assets.config.models import ServerConnection
 from odi_assets_tests.config.support import load, problem, project
 from odi_assets_tests.config.test_json_schema import complaints
 
@@ -21,15 +21,16 @@ def with_db(read: str = "table: sales.orders", connection: str = DB) -> str:
 def test_a_database_has_its_usual_port_and_keeps_its_secrets(tmp_path: Path) -> None:
     found = load(tmp_path, with_db()).config
     connection = found.connections["db"]
-    assert isinstance(connection, PostgresConnection)
-    assert (connection.port, connection.look_timeout) == (5432, 20)
+    assert isinstance(connection, ServerConnection)
+    assert (connection.type, connection.port, connection.look_timeout) == ("postgres", 5432, 20)
     assert "s3cret" not in repr(found)
     read = found.pipelines[0].nodes[0].read
     assert read is not None
     assert (read.shown, read.path) == ("sales.orders", "sales/orders")
     other = load(tmp_path, with_db(connection="  db: {type: mysql, database: d, port: '${P}'}\n"), {"P": "3307"}).config
-    assert isinstance(other.connections["db"], MysqlConnection)
-    assert (other.connections["db"].host, other.connections["db"].port) == ("localhost", 3307)
+    mysql = other.connections["db"]
+    assert isinstance(mysql, ServerConnection)
+    assert (mysql.type, mysql.host, mysql.port) == ("mysql", "localhost", 3307)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from deltalake.transaction import AddAction
-
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, TableConflictError
 
@@ -27,10 +26,10 @@ def table(root: Path, number: int) -> Location:
 def create(root: Path, process: int, barrier: Any, outcomes: Any) -> None:
     for number in range(ROUNDS):
         handle = TableHandle.open(table(root, number))
-        add = AddAction(f"{process}.parquet", 1, {}, int(time.time() * 1000), True, json.dumps({"numRecords": 1}))
+        add = WrittenFile(f"{process}.parquet", 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
         barrier.wait(60)
         try:
-            commit(handle, SCHEMA, (), FileChanges([add], kind="rows"), Stamp("app", 1, {"run_id": f"run-{process}"}))
+            commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1, {"run_id": f"run-{process}"}))
             outcomes.put((number, "created"))
         except (FencedError, TableConflictError):
             outcomes.put((number, "refused"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.config.models import SchemaPolicy, WriteMode
+from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta import compaction
 from odi_assets.delta.changes import changes
@@ -59,7 +59,7 @@ def test_partitions_stay_apart_and_files_from_before_a_new_column_fill_it_with_n
     spark: SparkSession, table: Location, write: Write
 ) -> None:
     small_files(write, 4, partition_by=("name",))
-    write([(9, "n1", 7)], "id BIGINT, name STRING, x INT", partition_by=("name",), schema_policy=SchemaPolicy.EVOLVE)
+    write([(9, "n1", 7)], "id BIGINT, name STRING, x INT", partition_by=("name",), schema_policy="evolve")
     before = rows_of(spark, table)
     maintain(table, DEFAULTS, {})
     assert len(ENGINE.open(table).live_files) == 2

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake.transaction import AddAction
 from pydantic import TypeAdapter
 
 from odi_assets.config.models import Connection, RetryConfig
@@ -21,6 +20,7 @@ from odi_assets.delta import maintenance
 from odi_assets.delta.changes import table_change
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
+from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, TableConflictError
 from odi_assets_tests.state import clouds
@@ -45,8 +45,8 @@ def table(store: dict[str, Any]) -> Location:
 
 
 def write(handle: TableHandle, number: int) -> int:
-    add = AddAction(f"{number}.parquet", 1, {}, int(time.time() * 1000), True, json.dumps({"numRecords": 1}))
-    return commit(handle, SCHEMA, (), FileChanges([add], kind="rows"), Stamp("app", number, {"run_id": f"r{number}"}))
+    add = WrittenFile(f"{number}.parquet", 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
+    return commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", number, {"run_id": f"r{number}"}))
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

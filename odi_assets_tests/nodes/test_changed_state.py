@@ -49,7 +49,7 @@ def path_of(box: Sandbox) -> str:
 def test_a_deleted_hwm_stays_deleted_and_the_next_run_loads_everything_once(box: Sandbox) -> None:
     assert box.state.delete_hwm("p.raw")
     plan = box.plan("raw")
-    assert (plan.hwm_before, plan.start.repaired) == (None, False)
+    assert (plan.start.hwm, plan.start.repaired) == (None, False)
     assert box.finish(plan).rows_written == 2
     assert box.rows("raw") == [(1,), (2,)]
     assert path_of(box) == "orders/2.csv"
@@ -112,4 +112,4 @@ def test_an_older_copy_of_state_that_was_put_back_does_not_repeat_rows(box: Sand
     box.state.restore([Move(older, None)])
     assert box.state.get_entry("p.raw") == older
     plan = box.plan("raw")
-    assert (plan.hwm_before["path"], plan.start.repaired, plan.nothing_new) == ("orders/2.csv", True, True)
+    assert (plan.start.hwm["path"], plan.start.repaired, plan.nothing_new) == ("orders/2.csv", True, True)

@@ -192,7 +192,7 @@ def test_a_backfill_does_not_hide_the_hwm_from_a_plan_without_state(
     after = box.hwm("daily")
     lose(box.state)
     plan = box.plan("daily")
-    assert (plan.nothing_new, plan.start.repaired, plan.hwm_before) == (True, True, after)
+    assert (plan.nothing_new, plan.start.repaired, plan.start.hwm) == (True, True, after)
     assert ids(box, "daily") == [1, 2]
 
 

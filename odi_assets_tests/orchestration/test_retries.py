@@ -33,7 +33,7 @@ def failing_after_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     real, failed = materialize.advance, []
 
     def advance(plan: Any, *arguments: Any) -> None:
-        if plan.key == RAW and not failed:
+        if plan.node.key == RAW and not failed:
             failed.append(True)
             raise StateError("the state store went away")
         real(plan, *arguments)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import LocalConnection, WriteMode
@@ -240,13 +239,13 @@ SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long",
 
 def commit_on_a_full_disk(root: Path, exists: bool, ended: Any) -> None:
     location = resolve(LocalConnection(base_path=str(root)), "t", root)
-    add = AddAction("one.parquet", 1, {}, int(time.time() * 1000), True, json.dumps({"numRecords": 1}))
+    add = WrittenFile("one.parquet", 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
     handle = TableHandle.open(location)
     # The kernel refuses bytes beyond the limit just as a full disk does.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
     try:
-        commits.commit(handle, SCHEMA, (), FileChanges([add], kind="rows"), Stamp("app", 1 + exists))
+        commits.commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1 + exists))
         ended.put("committed")
     except (OSError, OdiError) as error:
         ended.put(type(error).__name__)
@@ -255,9 +254,9 @@ def commit_on_a_full_disk(root: Path, exists: bool, ended: Any) -> None:
 @pytest.mark.parametrize("exists", [False, True], ids=["create", "append"])
 def test_a_log_entry_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: Path, exists: bool) -> None:
     location = resolve(LocalConnection(base_path=str(tmp_path)), "t", tmp_path)
-    add = AddAction("zero.parquet", 1, {}, 1, True, json.dumps({"numRecords": 1}))
+    add = WrittenFile("zero.parquet", 1, 1, 1, {}, json.dumps({"numRecords": 1}))
     if exists:
-        commits.commit(TableHandle.open(location), SCHEMA, (), FileChanges([add], kind="rows"), Stamp("app", 1))
+        commits.commit(TableHandle.open(location), SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1))
     context = multiprocessing.get_context("spawn")
     ended = context.Queue()
     child = context.Process(target=commit_on_a_full_disk, args=(tmp_path, exists, ended))
@@ -266,5 +265,5 @@ def test_a_log_entry_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: P
     child.join(60)
     handle = TableHandle.open(location)
     assert (handle.exists, len(handle.live_files)) == (exists, int(exists))
-    commits.commit(handle, SCHEMA, (), FileChanges([add], kind="rows"), Stamp("app", 1 + exists))
+    commits.commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1 + exists))
     assert TableHandle.open(location).transaction_number("app") == 1 + exists

@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from odi_assets.config.models import SchemaPolicy, WriteMode
+from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets_tests.tables.support import ENGINE, Write, rows_of
 
@@ -57,7 +57,7 @@ def test_a_file_without_a_column_that_joined_later_keeps_its_rows(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
     write(spark.createDataFrame([(1, "a"), (2, "b")], "id BIGINT, name STRING").coalesce(1))
-    write([(3, "c", 3)], "id BIGINT, name STRING, age INT", schema_policy=SchemaPolicy.EVOLVE)
+    write([(3, "c", 3)], "id BIGINT, name STRING, age INT", schema_policy="evolve")
     write([(1, "A", 1)], "id BIGINT, name STRING, age INT", **KEYED)
     assert copied_by_arrow(table)
     assert rows_of(spark, table) == [(1, "A", 1), (2, "b", None), (3, "c", 3)]

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from odi_assets.config.models import SchemaPolicy, WriteMode
+from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.commit import Stamp
@@ -18,8 +18,8 @@ from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
-EVOLVE: dict[str, Any] = {"schema_policy": SchemaPolicy.EVOLVE}
-IGNORE: dict[str, Any] = {"schema_policy": SchemaPolicy.IGNORE}
+EVOLVE: dict[str, Any] = {"schema_policy": "evolve"}
+IGNORE: dict[str, Any] = {"schema_policy": "ignore"}
 UPSERT: dict[str, Any] = {"mode": WriteMode.UPSERT, "keys": ("id",)}
 WIDE = "id BIGINT, name STRING, extra INT"
 
@@ -224,6 +224,6 @@ def test_a_commit_that_adds_a_column_beside_a_concurrent_append_loses_neither(
         WriteSpec(WriteMode.APPEND),
         Stamp("another", 1),
     )
-    spec = WriteSpec(WriteMode.APPEND, schema_policy=SchemaPolicy.EVOLVE)
+    spec = WriteSpec(WriteMode.APPEND, schema_policy="evolve")
     ENGINE.write(spark.createDataFrame([(3, "c", 7)], WIDE), stale, spec, Stamp(APP, 2))
     assert rows_of(spark, table) == [(1, "a", None), (2, "b", None), (3, "c", 7)]

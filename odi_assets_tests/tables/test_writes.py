@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from odi_assets.config.models import SchemaPolicy, WriteMode
+from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.commit import Stamp
@@ -329,7 +329,7 @@ def test_a_column_of_a_type_that_no_table_holds_is_refused_by_name_and_the_table
 ) -> None:
     write(spark.sql("SELECT 1 AS id"))
     with pytest.raises(TableError, match=f"column `odd` {message}, which Delta cannot store"):
-        write(spark.sql(f"SELECT 2 AS id, {value} AS odd"), schema_policy=SchemaPolicy.EVOLVE)
+        write(spark.sql(f"SELECT 2 AS id, {value} AS odd"), schema_policy="evolve")
     assert rows_of(spark, table) == [(1,)]
 
 

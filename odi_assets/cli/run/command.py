@@ -40,7 +40,7 @@ def run(
     from odi_assets.spark.java import require_java
 
     project = settings.project()
-    request = RunRequest(full_refresh, resume, bounds_of(from_, to))
+    request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None)
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     pipelines = pipelines_in_order(project, keys)
     if not project.config.spark.remote:
@@ -64,7 +64,8 @@ def run(
         note()
         show_results(results)
         note()
-        show_left_out(results)
+        if resume:
+            show_left_out(results)
     if not all(summary.success for summary in summaries):
         show_failures(results)
         left_out = list(pipelines)[len(summaries) :]

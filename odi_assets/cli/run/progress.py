@@ -10,8 +10,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from odi_assets.cli.output import console, counted, is_terminal
+from odi_assets.cli.output import console
 from odi_assets.nodes.result import is_left_out
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -45,6 +46,7 @@ class RunProgress(Progress):
     """
 
     def __init__(self, keys: Sequence[NodeKey]) -> None:
+        shown_on = console(sys.stderr)
         super().__init__(
             SpinnerColumn(),
             TextColumn("[{task.completed:.0f}/{task.total:.0f}]", markup=False),
@@ -52,9 +54,9 @@ class RunProgress(Progress):
             TextColumn("{task.description}", markup=False, table_column=_ONE_LINE),
             TimeElapsedColumn(),
             _SparkColumn(table_column=_ONE_LINE),
-            console=console(sys.stderr),
+            console=shown_on,
             transient=True,
-            disable=not is_terminal(sys.stderr),
+            disable=not shown_on.is_terminal,
             redirect_stdout=False,
         )
         self.results: list[NodeResult] = []

@@ -10,9 +10,10 @@ import typer
 
 from odi_assets.cli.exit_codes import readable
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import counted, data, data_json
+from odi_assets.cli.output import data, data_json
 from odi_assets.cli.runs.list import record_json, show_table
 from odi_assets.errors import ConfigError, StateError
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project

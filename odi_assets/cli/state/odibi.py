@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from odi_assets.cli.options import Settings
-from odi_assets.cli.output import Column, counted, data_json, data_table, note
+from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.util.words import counted
 
 _COLUMNS = (
     Column("key", lambda row: row["key"]),

@@ -71,7 +71,7 @@ def rewind(
 
     project = settings.project()
     key = NodeKey.parse(node)
-    project.node(key)
+    project.graph.node(key)
     state = project.open_state()
     if list_versions:
         _list(project, key, as_json)

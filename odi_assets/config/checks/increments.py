@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, one_of
-from odi_assets.config.models import FileFormat, OnNull, RollingWindowIncrement, StatefulIncrement, WriteMode
+from odi_assets.config.models import FileFormat, RollingWindowIncrement, StatefulIncrement, WriteMode
 
 
 def shared_state_keys(project: ProjectView) -> Iterator[Mistake]:
@@ -74,5 +74,5 @@ def repeated_rows(project: ProjectView) -> Iterator[Mistake]:
                 continue
             if increment.watermark_lag:
                 yield Mistake(f"a lag reads rows again, and {repeats}", at=(*path, "watermark_lag"))
-            if increment.on_null is OnNull.INCLUDE:
+            if increment.on_null == "include":
                 yield Mistake(f"rows without a cursor are read at every run, and {repeats}", at=(*path, "on_null"))

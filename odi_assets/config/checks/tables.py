@@ -66,8 +66,13 @@ def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, st
                 yield (*node.path, name, "path"), section.connection, section.path, f"node `{node.shown}`"
     system = project.config.system
     if system is not None:
-        both = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}
-        for key, text in both.items() if all(both.values()) else [("path", system.path)]:
+        given = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}
+        folders = [(key, text) for key, text in given.items() if text]
+        if len(folders) == 1:
+            folders += [
+                ("path", f"{system.path}/{key.removesuffix('_path')}") for key, text in given.items() if not text
+            ]
+        for key, text in folders or [("path", system.path)]:
             if system.connection and text:
                 yield ("system", key), system.connection, text, "`system`"
 

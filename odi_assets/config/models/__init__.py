@@ -13,9 +13,7 @@ from odi_assets.config.models.connections import (
 )
 from odi_assets.config.models.databases import (
     JdbcConnection,
-    MssqlConnection,
-    MysqlConnection,
-    PostgresConnection,
+    ServerConnection,
     SqlConnection,
 )
 from odi_assets.config.models.fields import Strict
@@ -61,14 +59,11 @@ __all__ = [
     "InputIncrement",
     "JdbcConnection",
     "LocalConnection",
-    "MssqlConnection",
-    "MysqlConnection",
     "NodeConfig",
     "OnChange",
     "OnNull",
     "PartitionConfig",
     "PipelineConfig",
-    "PostgresConnection",
     "ProjectConfig",
     "ReadConfig",
     "RetryConfig",
@@ -76,6 +71,7 @@ __all__ = [
     "S3Connection",
     "SasAuth",
     "SchemaPolicy",
+    "ServerConnection",
     "SparkConfig",
     "SqlConnection",
     "StatefulIncrement",

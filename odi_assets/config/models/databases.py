@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from odi_assets.config.models.fields import Option, Secret, Strict, Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+_PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
 
 
 class _Database(Strict):
@@ -26,30 +27,16 @@ class _Database(Strict):
     )
 
 
-class _Server(_Database):
+class ServerConnection(_Database):
+    """A database of PostgreSQL; of MySQL or MariaDB; of Microsoft SQL Server or Azure SQL."""
+
+    type: Literal["postgres", "mysql", "mssql"]
     host: Text = Field(default="localhost", description="Name or address of the server.")
+    port: Port = Field(
+        default_factory=lambda given: _PORTS[given["type"]],
+        description="Port of the server; unless given 5432 of postgres, 3306 of mysql, 1433 of mssql.",
+    )
     database: Text = Field(description="Database.")
-
-
-class PostgresConnection(_Server):
-    """A PostgreSQL database."""
-
-    type: Literal["postgres"]
-    port: Port = Field(default=5432, description="Port of the server.")
-
-
-class MysqlConnection(_Server):
-    """A database of MySQL or MariaDB."""
-
-    type: Literal["mysql"]
-    port: Port = Field(default=3306, description="Port of the server.")
-
-
-class MssqlConnection(_Server):
-    """A database of Microsoft SQL Server or Azure SQL."""
-
-    type: Literal["mssql"]
-    port: Port = Field(default=1433, description="Port of the server.")
 
 
 class JdbcConnection(_Database):
@@ -60,12 +47,4 @@ class JdbcConnection(_Database):
     driver: Text = Field(description="Class of the JDBC driver.")
 
 
-SqlConnection = PostgresConnection | MysqlConnection | MssqlConnection | JdbcConnection
-
-
-def with_place(read: Any) -> Any:
-    """A ``read`` of a database with the place in it that assets and messages name: its table's, as a path."""
-    if not isinstance(read, dict) or read.get("format") != "sql" or "path" in read:
-        return read
-    table = read.get("table")
-    return {**read, "path": table.replace(".", "/") if isinstance(table, str) and table else "query"}
+SqlConnection = ServerConnection | JdbcConnection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -11,31 +10,10 @@ from pydantic import BeforeValidator, Field
 from odi_assets.config.models.durations import Lag, Span
 from odi_assets.config.models.fields import Strict, Text, ValueText
 
-
-class Boundary(StrEnum):
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-class OnNull(StrEnum):
-    RAISE = "raise"
-    INCLUDE = "include"
-    EXCLUDE = "exclude"
-
-
-class DateFormat(StrEnum):
-    ORACLE = "oracle"
-    SQL_SERVER = "sql_server"
-    US = "us"
-    EU = "eu"
-    ISO = "iso"
-
-
-class OnChange(StrEnum):
-    RAISE = "raise"
-    RELOAD = "reload"
-    IGNORE = "ignore"
-
+Boundary = Literal["open", "closed"]
+OnNull = Literal["raise", "include", "exclude"]
+DateFormat = Literal["oracle", "sql_server", "us", "eu", "iso"]
+OnChange = Literal["raise", "reload", "ignore"]
 
 _STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node>` unless given."
 
@@ -51,11 +29,11 @@ class StatefulIncrement(Strict):
         description="Where the first run begins, this value included; typed by the column. Without it: everything.",
     )
     boundary: Boundary = Field(
-        default=Boundary.OPEN,
+        default="open",
         description="`closed`: rows tied with the high-water mark that come later are read too, each once.",
     )
     on_null: OnNull = Field(
-        default=OnNull.RAISE,
+        default="raise",
         description="Rows without a cursor: stop the run, load each once (`include`), or drop and count (`exclude`).",
     )
     date_format: DateFormat | None = Field(

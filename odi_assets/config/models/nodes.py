@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
-from odi_assets.config.models.databases import with_place
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -80,7 +79,10 @@ class ReadConfig(Strict):
     @model_validator(mode="before")
     @classmethod
     def _find_place(cls, data: Any) -> Any:
-        return with_place(data)
+        """Give the read of a database the place that assets and messages name: that of its table, as a path."""
+        if not isinstance(data, dict) or data.get("format") != "sql" or "path" in data:
+            return data
+        return {**data, "path": _place_of(data.get("table"))}
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> ReadConfig:
@@ -97,7 +99,7 @@ class ReadConfig(Strict):
         found = []
         if (self.table is None) == (self.query is None):
             found.append(Mistake("give what is read in a database: `table` or `query`, one of them"))
-        elif self.path != with_place({"format": "sql", "table": self.table})["path"]:
+        elif self.path != _place_of(self.table):
             found.append(Mistake("a database has no paths: give `table` or `query`", at=("path",), where="key"))
         if self.schema_ddl is not None:
             found.append(Mistake("a database has a schema of its own", at=("schema",), where="key"))
@@ -110,6 +112,10 @@ class ReadConfig(Strict):
     def shown(self) -> str:
         """What is read, in words, without its connection."""
         return self.table or self.path
+
+
+def _place_of(table: Any) -> str:
+    return table.replace(".", "/") if isinstance(table, str) and table else "query"
 
 
 class InputConfig(Strict):

@@ -60,18 +60,6 @@ class SystemConfig(Strict):
         default=None, description="How long run history is kept, as in `90d`; for ever unless given."
     )
 
-    @model_validator(mode="after")
-    def _both_paths_or_none(self) -> SystemConfig:
-        runs, state = self.meta_runs_path, self.meta_state_path
-        if (runs is None) != (state is None):
-            given, missing = (
-                ("meta_state_path", "meta_runs_path") if runs is None else ("meta_runs_path", "meta_state_path")
-            )
-            raise mistake(f"needs `{missing}` beside it; or give `path` alone, for both tables", at=(given,))
-        if runs is not None and runs == state:
-            raise mistake("is the path of `meta_runs_path` too: each table needs a folder", at=("meta_state_path",))
-        return self
-
 
 class SparkConfig(Strict):
     """Spark settings of this project."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -12,13 +11,8 @@ from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes, one
 from odi_assets.config.models.fields import Columns, Strict, Text
 from odi_assets.config.write_modes import WriteMode
 
-
-class SchemaPolicy(StrEnum):
-    """What happens when the columns of a node's rows are not those of its table."""
-
-    FAIL = "fail"
-    EVOLVE = "evolve"
-    IGNORE = "ignore"
+SchemaPolicy = Literal["fail", "evolve", "ignore"]
+"""What happens when the columns of a node's rows are not those of its table."""
 
 
 class WriteConfig(Strict):
@@ -33,7 +27,7 @@ class WriteConfig(Strict):
     )
     partition_by: Columns = Field(default=(), description="Columns that the table is partitioned by.")
     schema_policy: SchemaPolicy = Field(
-        default=SchemaPolicy.FAIL,
+        default="fail",
         alias="schema",
         description="Rows with other columns than the table: `fail`, `evolve` (new columns join the table), "
         "`ignore` (new columns are left out).",
@@ -77,7 +71,8 @@ class WriteConfig(Strict):
             found += [about(columns[i], "is there twice", at=(name, i)) for i in twice]
         if self.mode.traits.keyed and not self.keys:
             found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
-        found += self._misplaced_options()
+        if {"delete_when", "only_if_newer", "schema_policy"} & self.model_fields_set:
+            found += self._misplaced_options()
         if found:
             raise mistakes(found)
         return self

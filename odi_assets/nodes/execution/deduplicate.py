@@ -45,10 +45,10 @@ def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
         missing = [column for column in wanted if column not in columns]
         if missing:
             raise IncrementError(
-                f"{plan.key}: its {name} lack{'' if name == 'rows' else 's'} `{missing[0]}`, by which rows that are "
+                f"{plan.node}: its {name} lack{'' if name == 'rows' else 's'} `{missing[0]}`, by which rows that are "
                 "read again are known",
                 fix="keep keys and cursor in the transform, or write with `append_once` or `upsert`",
-                node=str(plan.key),
+                node=str(plan.node),
                 column=missing[0],
             )
     files = list(plan.target.live_files) if by_keys_alone else _overlapping(plan, overlap, df)

@@ -56,7 +56,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return NoRows(plan)
-    with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
+    with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
         resolved = resolve(plan, spark)
         if resolved.nothing_new:
             return NoRows(resolved)
@@ -73,7 +73,8 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         if df is None:
             drop_views(spark, sources)
             return NoRows(replace(resolved, nothing_new=True))
-        counts.keep_those_in(df)
+        if counts.observed:
+            counts.keep_those_in(df)
         return Rows(resolved, df, counts)
 
 
@@ -94,7 +95,7 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
         return _commit_once(computed, state, run, engine)
     except TableConflictError as conflict:
         plan, spark = computed.plan, computed.df.sparkSession
-        _log.info("%s: %s; it is planned anew", plan.key, conflict.message)
+        _log.info("%s: %s; it is planned anew", plan.node.key, conflict.message)
     return raced(
         lambda: _commit_anew(plan, spark, state, run, engine),
         lost=lambda error: isinstance(error, TableConflictError),
@@ -104,7 +105,7 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
 def _commit_anew(
     plan: NodePlan, spark: SparkSession, state: StateBackend, run: RunInfo, engine: TableEngine
 ) -> NodeResult:
-    computed = compute(plan_node(plan.node.project, state, plan.key, plan.request), spark)
+    computed = compute(plan_node(plan.node.project, state, plan.node.key, plan.request), spark)
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
     return _commit_once(computed, state, run, engine)
@@ -128,11 +129,12 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
         for read in plan.reads:
             read.before_commit()
     try:
-        with read_errors_named(str(plan.key), [read.snapshot.read_error for read in plan.reads]):
+        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
             written = engine.write(rows.df, plan.target, spec, stamp)
         rows_read = rows.counts.total(written.rows_written)
     finally:
-        drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
+        if plan.node.config.transform is not None:
+            drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id)
     return succeeded(plan, run, written, rows_read)
@@ -156,7 +158,7 @@ def advance(plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, 
         _log.warning(
             "%s: its HWM was changed by somebody else while it ran; their value stays, and the commit of version %s "
             "carries %s",
-            plan.key,
+            plan.node.key,
             version,
             hwm_text(hwm),
         )
@@ -169,7 +171,7 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     the HWM in state alone. So the next plan need not look at them again; it may not be able to, once logs are cleaned.
     If that HWM is lost, the target's log has a lower one, and the same changes are found above it.
     """
-    hwm, entry = plan.hwm_before, plan.start.entry
+    hwm, entry = plan.start.hwm, plan.start.entry
     if plan.start.repaired and plan.moves_hwm:
         stamp = plan.target.last_stamp(plan.write.app_id)
         advance(plan, state, hwm, stamp.version if stamp else 0, run.run_id)

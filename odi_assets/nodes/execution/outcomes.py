@@ -16,6 +16,7 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
+from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         **_special_metrics(plan, written),
     }
     return NodeResult(
-        plan.key,
+        plan.node.key,
         RunStatus.SUCCESS,
         seconds=_seconds(run),
         uri=plan.target.location.uri,
@@ -43,11 +44,11 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         rows_read=rows_read,
         rows_written=written.rows_written,
         rows_total=written.rows_total,
-        hwm_before=plan.hwm_before,
+        hwm_before=plan.start.hwm,
         hwm_after=plan.hwm_after,
         table_version=written.version,
         columns=written.columns,
-        partitions=_partition_values(plan, written.partitions),
+        partitions=_partition_values(plan, written.partitions) if plan.node.config.partition else (),
         metrics=metrics,
     )
 
@@ -55,7 +56,7 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
 def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
     """The result of a node that had nothing to do; ``hwm`` is its HWM now."""
     return NodeResult(
-        plan.key,
+        plan.node.key,
         RunStatus.NO_DATA,
         seconds=_seconds(run),
         uri=plan.target.location.uri,
@@ -63,7 +64,7 @@ def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
         rows_read=0,
         rows_written=0,
         rows_total=plan.target.rows if plan.target.exists else None,
-        hwm_before=plan.hwm_before,
+        hwm_before=plan.start.hwm,
         hwm_after=hwm,
         table_version=plan.target.version,
         metrics={"inputs": plan.inputs, "target": plan.target.position},
@@ -89,7 +90,7 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         increment=f"{facts.increment} (committed by attempt {facts.attempt})",
         rows_read=None,
         rows_written=facts.rows_written,
-        hwm_before=(current.value if current else None) if plan.start.repaired else plan.hwm_before,
+        hwm_before=(current.value if current else None) if plan.start.repaired else plan.start.hwm,
         table_version=stamp.version,
         partitions=_partition_values(plan, [partition for one in committed for partition in one.partitions]),
         metrics={
@@ -102,8 +103,8 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
 
 def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException, uri: str = "") -> NodeResult:
     """The result of a node that ended with ``error``."""
-    key = plan_or_key.key if isinstance(plan_or_key, NodePlan) else plan_or_key
-    before = plan_or_key.hwm_before if isinstance(plan_or_key, NodePlan) else None
+    key = plan_or_key.node.key if isinstance(plan_or_key, NodePlan) else plan_or_key
+    before = plan_or_key.start.hwm if isinstance(plan_or_key, NodePlan) else None
     target = plan_or_key.target.location.uri if isinstance(plan_or_key, NodePlan) else uri
     return NodeResult(
         key,
@@ -127,15 +128,15 @@ def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
         found["columns_added"] = list(written.columns_added)
     if written.columns_ignored:
         found["columns_ignored"] = list(written.columns_ignored)
-        _log.warning("%s: left out new columns of its source: %s", plan.key, ", ".join(written.columns_ignored))
+        _log.warning("%s: left out new columns of its source: %s", plan.node.key, ", ".join(written.columns_ignored))
     bounds = plan.request.bounds
     if bounds is not None and not written.rows_written and written.rows_total is not None:
         removed = (plan.target.rows or 0) - written.rows_total
         if removed > 0:
             found["rows_removed"] = removed
-            rows = f"{removed:,} row{'' if removed == 1 else 's'}"
+            rows = counted(removed, "row")
             text = "%s: its sources have no rows %s: what its table had there is gone, %s"
-            _log.warning(text, plan.key, bounds, rows)
+            _log.warning(text, plan.node.key, bounds, rows)
     return found
 
 

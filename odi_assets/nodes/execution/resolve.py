@@ -56,11 +56,11 @@ def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set
 
     if column not in rows.columns:
         raise ConfigError(
-            f"{plan.key} is written by partitions of `{column}`, and {read.label} has no such column: which partitions "
-            "its new rows affect cannot be told",
+            f"{plan.node} is written by partitions of `{column}`, and {read.label} has no such column: which "
+            "partitions its new rows affect cannot be told",
             fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
             "input, write by partitions",
-            node=str(plan.key),
+            node=str(plan.node),
             column=column,
         )
     # As text: Spark would convert a collected TIMESTAMP to this machine's zone.

@@ -60,9 +60,8 @@ class RowCounts:
 
     def keep_those_in(self, result: DataFrame) -> None:
         """Drop counts of sources that the result does not use: they never come."""
-        if self.observed:
-            text = _plan_text(result)
-            self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
+        text = _plan_text(result)
+        self.observed = {name: o for name, o in self.observed.items() if f"rows of {name}" in text}
 
     def total(self, rows_written: int) -> int | None:
         """All rows read; call it after the write, which wrote ``rows_written``. None if a count did not come.

@@ -93,7 +93,7 @@ def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecor
     for source in node.sources:
         if (text := source.change_since(inputs.get(source.name))) is not None:
             return f"{source.label} changed: {text}"
-    for other in node.waits_for():
+    for other in node.waits_for:
         if (text := table_change(inputs.get(str(other)), TableHandle.open(project.target(other)))) is not None:
             return f"{other}, which it depends on, changed: {text}"
     return None

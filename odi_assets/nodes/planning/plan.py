@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
@@ -17,6 +16,7 @@ from odi_assets.nodes.result import RunInfo
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text, node_value
 from odi_assets.sources.reads import PlannedRead, Read
 from odi_assets.sources.snapshot import Partitions
+from odi_assets.util.words import counted
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,6 @@ class NodePlan:
     nothing_new: bool = False
 
     @property
-    def key(self) -> NodeKey:
-        return self.node.key
-
-    @property
-    def hwm_before(self) -> Any:
-        return self.start.hwm
-
-    @property
     def hwm_after(self) -> Any:
         """The HWM once the rows are in the target, as state stores it; UNRESOLVED while one of the reads is."""
         return self.start.hwm if self.nothing_new or not self.moves_hwm else self.marked()
@@ -94,8 +86,8 @@ class NodePlan:
         reads = [read for read in self.reads if read.follows or not self.nothing_new or len(self.reads) == 1]
         text = "; ".join(read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in reads)
         if self.write.replace is not None and self.recompute is None:
-            count = len(self.write.replace.values)
-            return f"{text}; the whole of {count:,} partition{'' if count == 1 else 's'} of {self.write.replace.column}"
+            count = counted(len(self.write.replace.values), "partition")
+            return f"{text}; the whole of {count} of {self.write.replace.column}"
         return f"{text}; the whole of each {self.recompute} they affect" if self.recompute else text
 
     def marked(self) -> Any:
@@ -112,12 +104,12 @@ class NodePlan:
         """The plan as JSON-ready values, for ``odi plan --json``."""
         after = self.hwm_after
         return {
-            "pipeline": self.key.pipeline,
-            "node": self.key.node,
+            "pipeline": self.node.key.pipeline,
+            "node": self.node.key.node,
             "action": "nothing" if self.nothing_new else "write",
             "mode": self.write.mode.value,
             "summary": self.summary,
-            "hwm_before": hwm_text(self.hwm_before),
+            "hwm_before": hwm_text(self.start.hwm),
             "hwm_after": str(after) if isinstance(after, Unresolved) else hwm_text(after),
             "table_version": self.target.version,
             "full_refresh": self.request.full_refresh,
@@ -162,7 +154,7 @@ class ResolvedPlan(NodePlan):
             measures = {name: mark.measures for name, mark in marks.items() if mark and mark.measures}
             hwm = CommittedHwm.of(self.hwm_after, remembered, measures)
         return CommitFacts(
-            node=str(self.key),
+            node=str(self.node.key),
             run_id=run.run_id,
             attempt=run.attempt,
             mode=self.write.mode.value,
@@ -171,7 +163,7 @@ class ResolvedPlan(NodePlan):
             positions=self.inputs,
             state_revision=entry.revision if entry else 0,
             state_updated_at=entry.updated_at if entry else None,
-            inputs={str(resolve(self.key, inputs[name].node)): version for name, version in versions.items()},
+            inputs={str(resolve(self.node.key, inputs[name].node)): version for name, version in versions.items()},
             partial=run.partial,
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
             hwm=hwm,

@@ -45,7 +45,7 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         start,
         WritePlan(node.config.write.mode, fence, target.transaction_number(fence) + 1),
         reads=(),
-        waited={str(other): TableHandle.open(project.target(other)).position for other in node.waits_for()},
+        waited={str(other): TableHandle.open(project.target(other)).position for other in node.waits_for},
     )
     if request.bounds is not None:
         from odi_assets.nodes.planning.range import planned_range
@@ -108,10 +108,10 @@ def _increment(plan: NodePlan) -> NodePlan:
     if len(following) > 1:
         names = ", ".join(f"`{read.name}`" for read in following)
         raise ConfigError(
-            f"{plan.key}: rows of {names} together make its rows, so {plan.write.mode.value} of an increment would "
+            f"{plan.node}: rows of {names} together make its rows, so {plan.write.mode.value} of an increment would "
             "miss those that meet rows read before",
             fix="make one input incremental, or partition the node and write with partition_overwrite",
-            node=str(plan.key),
+            node=str(plan.node),
         )
     return plan
 
@@ -126,7 +126,7 @@ def _by_partitions(plan: NodePlan) -> NodePlan:
     plan finds them."""
     partition = plan.node.config.partition
     column = partition.column if partition is not None else plan.node.config.write.partition_by[0]
-    affected = reduce(or_, (read.affected(column, str(plan.key)) for read in plan.reads), Affected())
+    affected = reduce(or_, (read.affected(column, str(plan.node)) for read in plan.reads), Affected())
     if affected.everything:
         return _read_whole(plan)
     if affected.by_rows:

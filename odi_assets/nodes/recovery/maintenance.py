@@ -14,6 +14,7 @@ from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
 from odi_assets.state.backend import StateBackend
+from odi_assets.util.words import counted
 
 
 def maintain_node(
@@ -63,7 +64,7 @@ _TIED = (
 def _of_young_orphans(count: int) -> str | None:
     if not count:
         return None
-    files = f"{count:,} file{'' if count == 1 else 's'}"
+    files = counted(count, "file")
     return (
         f"kept {files} younger than {ORPHAN_HOURS} hours that no version names, in case a run is still writing; "
         "what a killed one left goes with a later maintenance"

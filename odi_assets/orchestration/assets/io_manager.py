@@ -63,7 +63,7 @@ class DeltaIOManager(dg.IOManager):
         try:
             result = commit(obj.computed, getattr(context.resources, STATE).backend, obj.run)
         except BaseException as error:
-            skipped = skipped_with(plan.key, self.project.graph, context.step_context.job_def)
+            skipped = skipped_with(plan.node.key, self.project.graph, context.step_context.job_def)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)
             raise
         history.finish(result, obj.run, obj.partition_key)
@@ -74,7 +74,7 @@ class DeltaIOManager(dg.IOManager):
             _report_nothing_new(context, result)
             return
         metadata = materialization_metadata(result)
-        partition = self.project.node(result.key).partition
+        partition = self.project.graph.node(result.key).partition
         if partition is None:
             context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
             context.add_output_metadata(metadata)
@@ -114,7 +114,7 @@ class DeltaIOManager(dg.IOManager):
     def _within_partitions(self, context: dg.InputContext, key: NodeKey, rows: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
-        partition = self.project.node(key).partition
+        partition = self.project.graph.node(key).partition
         if partition is None:
             return rows
         window = context.asset_partitions_time_window

@@ -56,7 +56,7 @@ def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None)
         yield dg.Output(_computed(project, key, context, config), metadata=PLANNED)
 
     step.__name__ = op_name(key)
-    node = project.node(key)
+    node = project.graph.node(key)
     shown: dict[str, Any] = {} if sources is None else definition_attributes(project, key)
     above = [] if sources is None else sources.of(key)
     with warnings.catch_warnings():
@@ -87,7 +87,7 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     run = resources.run_history.start(key, context.retry_number, partition)
     plan = None
     try:
-        partition_config = project.node(key).partition
+        partition_config = project.graph.node(key).partition
         partitions = run_bounds(context, partition_config) if partition_config else None
         wanted = RunRequest.of_run(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
         if wanted.resume and resources.run_history.left_out(key, run) is not None:

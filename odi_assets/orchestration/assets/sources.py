@@ -27,7 +27,7 @@ class Sources:
 
     def of(self, key: NodeKey) -> list[dg.AssetKey]:
         """What the node's ``read`` names: a source, or the node that writes the table it reads by its path."""
-        node = self._project.node(key)
+        node = self._project.graph.node(key)
         if node.read is None:
             return []
         writer = self._written_by(key)

@@ -19,11 +19,14 @@ def pipeline_jobs(
     assets: Iterable[dg.AssetsDefinition | dg.AssetSpec],
     resources: Mapping[str, object],
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+    *,
+    described: bool = True,
 ) -> dict[str, dg.JobDefinition]:
     """The job of each of ``pipelines``, by its name: all nodes of the pipeline in one process, so with one JVM.
 
     Args:
         assets: the nodes of these pipelines, and the sources to show beside them.
+        described: False for jobs that nobody looks at.
 
     In these jobs, the nodes' assets have no partitions. A run of a pipeline reads what is new and writes to whichever
     partitions that belongs to, and Dagster 1.13 runs a partitioned asset downstream of another one only if the run
@@ -38,7 +41,7 @@ def pipeline_jobs(
             dg.define_asset_job(
                 pipeline.pipeline,
                 selection=dg.AssetSelection.assets(*keys[pipeline.pipeline]),
-                description=_description(project, pipeline),
+                description=_description(project, pipeline) if described else None,
                 executor_def=dg.in_process_executor,
                 tags=dict.fromkeys(pipeline.tags, ""),
             )

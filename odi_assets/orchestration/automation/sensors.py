@@ -13,6 +13,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.orchestration.automation.source_lag import Positions, look, watched_nodes
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.runs.reconcile import repair_history, run_in_flight
+from odi_assets.util.words import counted
 
 POSITION_TAG = "odi/source_position"
 INTERVAL = 30
@@ -62,7 +63,7 @@ def evaluate(
     wait = _wait(tries) - ((now or time.time()) - ended)
     if tries and wait > 0:
         return dg.SkipReason(
-            f"{_list(positions.ahead)}. {tries} run{'' if tries == 1 else 's'} for this did not take it in; "
+            f"{_list(positions.ahead)}. {counted(tries, 'run')} for this did not take it in; "
             f"the next one is requested in {wait:.0f} s.{_troubles(positions)}"
         )
     context.log.info("Ahead: %s.%s", _list(positions.ahead), _troubles(positions))

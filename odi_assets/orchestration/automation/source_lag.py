@@ -67,7 +67,7 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
             found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
             continue
         if not _is_ahead(plan):
-            found.current[key] = hwm_text(plan.hwm_before) or "nothing to read"
+            found.current[key] = hwm_text(plan.start.hwm) or "nothing to read"
         else:
             found.ahead[key] = plan.summary
             marks[str(key)] = [_mark(read.after) for read in plan.reads]

@@ -40,6 +40,11 @@ class NodeEvent:
 Listener = Callable[[NodeEvent], None]
 
 
+def nobody(event: NodeEvent) -> None:
+    """The listener of a run that nobody watches."""
+    del event
+
+
 def run_trigger(run: dg.DagsterRun) -> str:
     """What started a run: ``cli``, ``schedule``, ``sensor``, ``backfill``, or ``manual`` from the UI or from Python."""
     if TRIGGER_TAG in run.tags:
@@ -64,7 +69,7 @@ class RunHistory:
     project: Project
     state: StateBackend
     run: dg.DagsterRun
-    listener: Listener | None = None
+    listener: Listener = nobody
     results: dict[NodeKey, NodeResult] = field(default_factory=dict)
     _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
 
@@ -80,7 +85,7 @@ class RunHistory:
             partial=is_partial(self.run, self.project, key.pipeline),
         )
         begin(self.project, key, info, partition_key)
-        self._notify(NodeEvent("started", key))
+        self.listener(NodeEvent("started", key))
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
@@ -89,7 +94,7 @@ class RunHistory:
             result = replace(result, metrics={**result.metrics, PARTIAL: True})
         record(self.project, self.state, result, info, partition_key)
         self.results[result.key] = result
-        self._notify(NodeEvent("finished", result.key, result))
+        self.listener(NodeEvent("finished", result.key, result))
 
     def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
         """Record a node that a resumed run leaves out, and return its result; None if the node has to run.
@@ -104,7 +109,7 @@ class RunHistory:
             self._before[key.pipeline] = rows
         found = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
         if not found.skip:
-            self._notify(NodeEvent("decided", key, reason=found.reason))
+            self.listener(NodeEvent("decided", key, reason=found.reason))
             return None
         result = left_out(self.project, key, found)
         self.finish(result, info)
@@ -119,7 +124,7 @@ class RunHistory:
         partition_key: str | None = None,
     ) -> None:
         """Record a failed node, and as skipped those of ``skipped`` that have not ended. Never hides ``error``."""
-        key = node.key if isinstance(node, NodePlan) else node
+        key = node.node.key if isinstance(node, NodePlan) else node
         try:
             self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
             self.skip(skipped, f"{key} failed")
@@ -134,7 +139,3 @@ class RunHistory:
             info = RunInfo(self.run.run_id, run_trigger(self.run), code_version=code_version(self.project, key))
             uri = self.project.target(key).uri
             self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
-
-    def _notify(self, event: NodeEvent) -> None:
-        if self.listener is not None:
-            self.listener(event)

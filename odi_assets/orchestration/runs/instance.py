@@ -26,22 +26,16 @@ def open_instance(root: Path) -> Iterator[dg.DagsterInstance]:
     Raises:
         ConfigError: ``$DAGSTER_HOME`` is not a folder, or dagster.yaml is wrong.
     """
-    folder = _folder(root)
-    with dg.DagsterInstance.ephemeral() if folder is None else _persistent(folder) as instance:
-        yield instance
-
-
-def _folder(root: Path) -> Path | None:
     home = os.environ.get(HOME_VARIABLE)
-    if not home:
-        return root if (root / CONFIG_FILE).is_file() else None
-    folder = Path(home).expanduser()
-    if not folder.is_dir():
+    folder = Path(home).expanduser().resolve() if home else root
+    if home and not folder.is_dir():
         raise ConfigError(
             f"{HOME_VARIABLE} is {home}, and there is no such folder",
             fix=f"make it, or unset {HOME_VARIABLE} to use the folder of the project file",
         )
-    return folder.resolve()
+    lasts = bool(home) or (folder / CONFIG_FILE).is_file()
+    with _persistent(folder) if lasts else dg.DagsterInstance.ephemeral() as instance:
+        yield instance
 
 
 def _persistent(folder: Path) -> dg.DagsterInstance:

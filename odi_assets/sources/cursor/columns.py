@@ -26,12 +26,12 @@ _NUMBER = "__odi_number"
 _TIME = "[ H:mm[:ss[.SSSSSSSSS]]]"
 DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
     # Oracle's DD-MON-RR HH24:MI:SS.FF, as in Odibi; `parsed_date` corrects the century of RR.
-    DateFormat.ORACLE: (f"d-MMM-yy{_TIME}", f"d-MMM-yyyy{_TIME}"),
+    "oracle": (f"d-MMM-yy{_TIME}", f"d-MMM-yyyy{_TIME}"),
     # Style 120 of SQL Server's CONVERT, and 121, which has a fraction.
-    DateFormat.SQL_SERVER: (f"yyyy-MM-dd{_TIME}",),
-    DateFormat.US: (f"M/d/yyyy{_TIME}",),
-    DateFormat.EU: (f"d/M/yyyy{_TIME}",),
-    DateFormat.ISO: ("yyyy-MM-dd['T'HH:mm[:ss[.SSSSSSSSS]][XXX]]",),
+    "sql_server": (f"yyyy-MM-dd{_TIME}",),
+    "us": (f"M/d/yyyy{_TIME}",),
+    "eu": (f"d/M/yyyy{_TIME}",),
+    "iso": ("yyyy-MM-dd['T'HH:mm[:ss[.SSSSSSSSS]][XXX]]",),
 }
 """Spark's patterns of each format. The time may be left out, and so may its seconds and their fraction."""
 
@@ -102,7 +102,7 @@ def parsed_date(column: Column, date_format: DateFormat) -> Column:
 
     trimmed = F.trim(column)
     found = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
-    if date_format is DateFormat.ORACLE:
+    if date_format == "oracle":
         # RR: two-digit years from 50 on are of the last century (Oracle, "The RR Datetime Format Element").
         last_century = found[0] - F.make_ym_interval(F.lit(100), F.lit(0))
         found[0] = F.when(F.year(found[0]) >= 2050, last_century).otherwise(found[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from odi_assets.config.models import Boundary, DateFormat, OnNull, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models import DateFormat, RollingWindowIncrement, StatefulIncrement
 from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.sources.cursor.types import TypeName, less_lag, parse
 from odi_assets.sources.marks import CursorMark
@@ -83,7 +83,7 @@ def window_above(
     window = Window(
         increment.column,
         increment.fallback_column,
-        nulls=increment.on_null is OnNull.INCLUDE,
+        nulls=increment.on_null == "include",
         date_format=increment.date_format,
     )
     start = None if increment.initial_value is None else parse(increment.initial_value, kind, increment, label)
@@ -100,7 +100,7 @@ def window_above(
     if start is not None and (lower is None or lower < start):
         return replace(window, lower=start, lower_inclusive=True)
     # If nothing says which rows at the mark were loaded, all of them count as loaded, as the mark says.
-    closed = increment.boundary is Boundary.CLOSED and (rows_are_known or mark.ties is not None)
+    closed = increment.boundary == "closed" and (rows_are_known or mark.ties is not None)
     ties = {} if rows_are_known else mark.ties or {}
     return replace(window, lower=lower, lower_inclusive=closed, ties=ties)
 

@@ -80,7 +80,15 @@ class DeltaTableSource(Source):
             return NothingNew.of(whole, whole.summary, None)
         made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
         after = replace(made.after, measures=found.identity)
-        read = NewVersions(snapshot=found, summary=made.reason, before=before, after=after, follows=True, step=made)
+        read = NewVersions(
+            snapshot=found,
+            summary=made.reason,
+            before=before,
+            after=after,
+            follows=True,
+            rewrites=made.extent in {"table", "partitions"},
+            step=made,
+        )
         return NothingNew.of(read, made.reason, after) if made.extent == "nothing" else read
 
     def why_unreachable(self, mark: Mark) -> str | None:
@@ -104,7 +112,14 @@ class DeltaTableSource(Source):
     def _snapshot(self, version: int | None = None) -> TableSnapshot:
         handle = TableHandle.open(self.location, version)
         identity = Identity("delta", handle.table_id if handle.exists else "", self.cursor or "version")
-        return TableSnapshot(name=self.name, label=self.label, format="delta", identity=identity, handle=handle)
+        return TableSnapshot(
+            name=self.name,
+            label=self.label,
+            format="delta",
+            identity=identity,
+            table_version=handle.version,
+            handle=handle,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +148,6 @@ class TableSnapshot(Snapshot):
     def rows_known(self) -> int | None:
         return self.handle.rows if self.handle.exists else None
 
-    @property
-    def table_version(self) -> int | None:
-        return self.handle.version
-
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         if only is None:
             return read_table(spark, self.handle)
@@ -154,10 +165,6 @@ class NewVersions(Read):
 
     snapshot: TableSnapshot
     step: VersionStep
-
-    @property
-    def rewrites(self) -> bool:
-        return self.step.extent in {"table", "partitions"}
 
     @property
     def rows_known(self) -> int | None:

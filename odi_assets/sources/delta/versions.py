@@ -13,6 +13,7 @@ from odi_assets.delta.changes import TableChanges, changes
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import VersionMark
+from odi_assets.util.words import counted
 
 _READERS = 8
 Extent = Literal["nothing", "rows", "partitions", "table"]
@@ -71,7 +72,7 @@ def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced:
         return VersionStep("table", after, f"whole, at version {upto}: rewritten in {span}")
     lost = _vacuumed(handle, gained, replaced=replaced)
     if lost:
-        count = f"{lost:,} file{'' if lost == 1 else 's'}"
+        count = counted(lost, "file")
         return VersionStep("table", after, f"whole, at version {upto}: {count} of {span} were vacuumed")
     extent: Extent = "rows" if gained.kind == "rows" else "partitions"
     return VersionStep(extent, after, span, gained)

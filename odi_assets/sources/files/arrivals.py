@@ -21,6 +21,7 @@ from odi_assets.sources.files import ledger
 from odi_assets.sources.files.ledger import LoadedFile, NewPart
 from odi_assets.sources.files.listing import SourceFile
 from odi_assets.sources.marks import FilesMark, Part
+from odi_assets.util.words import counted
 
 _SHOWN = 3
 
@@ -101,14 +102,15 @@ def arrivals(
     settled = [file for file in looked_at if file.path not in unsettled]
     fresh = {file.path for file in settled if file.path not in loaded}
     candidates = fresh | other
-    moved = _moved([f for f in settled if f.path in candidates], [loaded[path] for path in sorted(gone | other)])
+    absent = [loaded[path] for path in sorted(gone | other)]
+    moved = _moved([f for f in settled if f.path in candidates], absent) if absent else {}
     # If a loaded file was moved away and another file has its name now, that is a new file.
     left_behind = set(moved.values())
     changed = other - left_behind - moved.keys()
     rewritten = [f.path for f in settled if f.path in changed]
-    if rewritten and on_change is OnChange.RAISE:
+    if rewritten and on_change == "raise":
         raise _rewritten(rewritten, label)
-    reload = rewritten if on_change is OnChange.RELOAD else []
+    reload = rewritten if on_change == "reload" else []
     ignored = set(rewritten) - set(reload)
     take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
     new = tuple(file for file in files if file.path in take)
@@ -161,7 +163,7 @@ def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str,
 def _rewritten(paths: Sequence[str], label: str) -> IncrementError:
     count = len(paths)
     return IncrementError(
-        f"{count:,} file{'' if count == 1 else 's'} of {label} {'was' if count == 1 else 'were'} loaded and "
+        f"{counted(count, 'file')} of {label} {'was' if count == 1 else 'were'} loaded and "
         f"{'has' if count == 1 else 'have'} other content now: {_some(paths)}",
         fix="land changed data under a new name; or set `incremental.on_change` to `reload` (loads the file again as "
         "it is now) or `ignore` (keeps what was loaded); or load everything anew with odi run --full-refresh",

@@ -17,6 +17,7 @@ from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unre
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +94,11 @@ class LandingFiles(Source):
             return super().plan(mark)
         listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
         found = self._arrivals(self.increment, listed, before)
-        text = (_files(len(found.new), "new") or "no new files") if listed else f"no file matches {self.path}"
+        text = (
+            (counted(len(found.new), "new file") if found.new else "no new files")
+            if listed
+            else f"no file matches {self.path}"
+        )
         after = None if found.mark is None else replace(found.mark, measures=self.identity)
         read = NewFiles(
             snapshot=self._snapshot(listed, sorted((*found.known, *found.new))),
@@ -129,7 +134,7 @@ class LandingFiles(Source):
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
-        default = OnChange.RELOAD if self.target.traits.takes_rows_again else OnChange.RAISE
+        default: OnChange = "reload" if self.target.traits.takes_rows_again else "raise"
         return arrivals(
             self.base,
             self.target.location,
@@ -179,7 +184,7 @@ class FilesSnapshot(Snapshot):
 
     @property
     def summary(self) -> str:
-        return f"whole: {_files(len(self.chosen)) or '0 files'}"
+        return f"whole: {counted(len(self.chosen), 'file')}"
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
@@ -194,10 +199,6 @@ class FilesSnapshot(Snapshot):
         return not self.chosen
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        rows = self._all_rows(spark)
-        return rows if only is None else rows.where(only.condition(rows))
-
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
         from pyspark.errors import AnalysisException
 
         if not self.chosen:
@@ -216,7 +217,7 @@ class FilesSnapshot(Snapshot):
             # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
             options["enforceSchema"] = "true"
         try:
-            return reader.options(**options).load([self.base.child(file.path).spark_path for file in self.chosen])
+            rows = reader.options(**options).load([self.base.child(file.path).spark_path for file in self.chosen])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -225,6 +226,7 @@ class FilesSnapshot(Snapshot):
                 fix="run the node again: nothing was written, and it takes the files that are there then",
                 path=self.base.uri,
             ) from error
+        return rows if only is None else rows.where(only.condition(rows))
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:
@@ -266,7 +268,7 @@ class NewFiles(Read):
         gone = self.found.gone
         if gone:
             raise IncrementError(
-                f"{node}: {_files(len(gone), 'loaded')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
+                f"{node}: {counted(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
                 f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be computed anew without them",
                 fix="put the files back; or write what is read with `append` or `upsert`, and let a second node write "
                 "by partitions; or accept the files that are there: odi run --full-refresh",
@@ -281,8 +283,3 @@ class NewFiles(Read):
     def before_commit(self) -> None:
         if self.found.part is not None:
             ledger.write(self.beside, self.found.part)
-
-
-def _files(count: int, kind: str = "") -> str:
-    """``3 new files``; empty for none."""
-    return f"{count:,} {kind}{' ' if kind else ''}file{'' if count == 1 else 's'}" if count else ""

@@ -18,9 +18,7 @@ from urllib.parse import quote
 
 from odi_assets.config.models import (
     JdbcConnection,
-    MssqlConnection,
-    MysqlConnection,
-    PostgresConnection,
+    ServerConnection,
     SqlConnection,
 )
 
@@ -116,7 +114,7 @@ class Postgres(Dialect):
     package = "org.postgresql:postgresql:42.7.8"
     extra = "postgres"
     session = "SET TIME ZONE 'UTC'"
-    connection: PostgresConnection
+    connection: ServerConnection
 
     @property
     def url(self) -> str:
@@ -166,7 +164,7 @@ class Mysql(Dialect):
     extra = "mysql"
     # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
     session = "SET time_zone = '+00:00'"
-    connection: MysqlConnection
+    connection: ServerConnection
 
     @property
     def url(self) -> str:
@@ -209,7 +207,7 @@ class Mssql(Dialect):
     driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
     package = "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11"
     extra = "mssql"
-    connection: MssqlConnection
+    connection: ServerConnection
 
     @property
     def url(self) -> str:
@@ -281,17 +279,12 @@ class Standard(Dialect):
         return _standard(value, kind)
 
 
-_DIALECTS: Mapping[type[SqlConnection], type[Dialect]] = {
-    PostgresConnection: Postgres,
-    MysqlConnection: Mysql,
-    MssqlConnection: Mssql,
-    JdbcConnection: Standard,
-}
+_DIALECTS: Mapping[str, type[Dialect]] = {"postgres": Postgres, "mysql": Mysql, "mssql": Mssql, "sql": Standard}
 
 
 def dialect_of(connection: SqlConnection) -> Dialect:
     """How the database of ``connection`` is spoken to."""
-    return _DIALECTS[type(connection)](connection)
+    return _DIALECTS[connection.type](connection)
 
 
 def _host(name: str) -> str:

@@ -116,7 +116,7 @@ def from_json(data: Any, kind: str | None) -> Any:
 def dump(data: Any) -> str:
     """JSON text: readable characters as they are; escapes only where text could not be stored as UTF-8."""
     text = _READABLE.encode(data)
-    return text if is_utf8(text) else _ESCAPED.encode(data)
+    return text if text.isascii() or is_utf8(text) else _ESCAPED.encode(data)
 
 
 def _decode_untyped(text: str | None) -> Any:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import WriteMode
-from odi_assets.delta.commit import RowChanges, Stamp
+from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
-from odi_assets.delta.partition_values import PartitionValues, same_spelling
-from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.delta.partition_values import same_spelling
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteSpec
 
@@ -36,7 +35,7 @@ class Mode(ABC):
     """How rows join a table."""
 
     @abstractmethod
-    def stage(self, write: Write) -> Outcome:
+    def stage(self, write: Write) -> FileChanges:
         """Write files for the rows, and say which files the commit adds and removes.
 
         Rows that are needed twice are read from staged files, so that no transform runs twice.
@@ -123,28 +122,3 @@ class Write:
             replace(file, partition={name: same_spelling(file.partition[name], kinds[name]) for name in by})
             for file in written_files(self.handle.location, self.folder(step), self.spec.keys)
         ]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a mode's commit does to the table.
-
-    Attributes:
-        kind: what downstream readers may conclude from ``new``.
-        new: files with rows that are new or changed.
-        moved: files with rows that only moved here from a removed file.
-        removed: live files that leave the table.
-        replaces_table: whatever files the table has leave it, and it takes the schema of the rows.
-        updated: rows of ``new`` that replaced a row with the same keys.
-        deleted: rows that left the table for good.
-        partitions: partitions that changed, beside those of ``new``.
-    """
-
-    kind: RowChanges
-    new: Sequence[WrittenFile]
-    moved: Sequence[WrittenFile] = ()
-    removed: Sequence[LiveFile] = ()
-    replaces_table: bool = False
-    updated: int = 0
-    deleted: int = 0
-    partitions: Sequence[PartitionValues] = ()

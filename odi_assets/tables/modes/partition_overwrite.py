@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.conflicts import membership
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.errors import TableError
-from odi_assets.tables.modes.base import Mode, Outcome, Write
+from odi_assets.tables.modes.base import Mode, Write
 from odi_assets.tables.reader import read_files
 
 
 class PartitionOverwrite(Mode):
     """Replaces the partitions that the write names, too, where no row is written to them."""
 
-    def stage(self, write: Write) -> Outcome:
+    def stage(self, write: Write) -> FileChanges:
         """Stage the rows in place of all files of their partitions."""
         _require_partition_columns(write)
         named = write.spec.replace
@@ -25,10 +26,10 @@ class PartitionOverwrite(Mode):
         is_replaced = membership([*(file.partition for file in new), *(named or ())])
         removed = [file for file in write.handle.live_files if is_replaced(file.partition)]
         if not removed or not write.adds_columns:
-            return Outcome("partitions", new, removed=removed, partitions=named or ())
+            return FileChanges("partitions", new, removed=removed, partitions=named or ())
         others = [file for file in write.handle.live_files if not is_replaced(file.partition)]
         moved = write.stage(read_files(write.spark, write.handle, others), "-moved") if others else []
-        return Outcome("partitions", new, moved, write.handle.live_files, partitions=named or ())
+        return FileChanges("partitions", new, moved, write.handle.live_files, partitions=named or ())
 
 
 def _require_partition_columns(write: Write) -> None:

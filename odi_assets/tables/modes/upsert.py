@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.footers import WrittenFile
 from odi_assets.delta.table import LiveFile
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.modes.base import Mode, Outcome, Write
+from odi_assets.tables.modes.base import Mode, Write
 from odi_assets.tables.reader import read_staged
 from odi_assets.tables.upsert.arrow_rewrite import rewrite
 from odi_assets.tables.upsert.matching import Affected, candidates, find_affected, rows_to_move
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 class Upsert(Mode):
     """Rows may delete those with their keys (``delete_when``), or replace only older ones (``only_if_newer``)."""
 
-    def stage(self, write: Write) -> Outcome:
+    def stage(self, write: Write) -> FileChanges:
         """Stage the rows, and the rows that move out of files which hold some of the same keys."""
         handle, spec, keys = write.handle, write.spec, write.keys
         plain = spec.delete_when is None and spec.only_if_newer is None
         # Without options, the rows as they come are the rows to be stored, and are staged only once.
         files = write.stage(write.df, "" if plain else "-batch")
         if not files:
-            return Outcome("rows", files)
+            return FileChanges("rows", files)
         among = candidates(handle, files, keys)
         if plain and not write.adds_columns:
             small = rewrite(handle, files, keys, among, write.folder("-moved"))
             if small is not None:
-                return _outcome(files, write.files("-moved"), small, small.files)
+                return _changes(files, write.files("-moved"), small, small.files)
         batch = _batch(write, files)
         if spec.only_if_newer:
             batch = newer_than_stored(batch, handle, among, keys, spec.only_if_newer)
@@ -48,7 +49,7 @@ class Upsert(Mode):
         # A commit that adds columns removes all files or none, so the rows of all the others have to move too.
         removed = handle.live_files if write.adds_columns and affected.files else affected.files
         moved = write.stage(rows_to_move(batch, handle, removed, keys), "-moved") if removed else []
-        return _outcome(files, moved, affected, removed)
+        return _changes(files, moved, affected, removed)
 
     def rows_to_store(self, write: Write) -> DataFrame:
         """One row for each key: the newest, if ``only_if_newer`` says what is newer; without those that delete."""
@@ -56,16 +57,16 @@ class Upsert(Mode):
         return _without_deleted(batch, write.spec.delete_when)
 
 
-def _outcome(
+def _changes(
     new: Sequence[WrittenFile], moved: Sequence[WrittenFile], affected: Affected, removed: Sequence[LiveFile]
-) -> Outcome:
-    return Outcome(
+) -> FileChanges:
+    return FileChanges(
         "rows",
         new,
         moved,
         removed,
-        updated=affected.rows - affected.deleted,
-        deleted=affected.deleted,
+        rows_updated=affected.rows - affected.deleted,
+        rows_deleted=affected.deleted,
         partitions=[file.partition for file in affected.files],
     )
 

@@ -38,11 +38,11 @@ class Landing:
         os.utime(path, ns=(at, at))
         return path
 
-    def look(self, rule: OnChange = OnChange.RAISE, **how: Any) -> Arrivals:
+    def look(self, rule: OnChange = "raise", **how: Any) -> Arrivals:
         listed = list_files(self.base, "**/*.csv")
         return arrivals(self.base, self.table, listed, self.mark, "landing:x", on_change=rule, **how)
 
-    def load(self, rule: OnChange = OnChange.RAISE, **how: Any) -> list[str]:
+    def load(self, rule: OnChange = "raise", **how: Any) -> list[str]:
         found = self.look(rule, **how)
         if found.part is not None:
             ledger.write(self.table, found.part)
@@ -118,10 +118,10 @@ def test_a_file_that_was_rewritten_is_an_error_or_loaded_again_or_left_as_it_was
     with pytest.raises(IncrementError, match=r"1 file of landing:x was loaded and has other content now: a\.csv") as e:
         landing.look()
     assert "on_change" in str(e.value.fix)
-    ignored = landing.look(OnChange.IGNORE)
+    ignored = landing.look("ignore")
     assert (ignored.new, ignored.ignored) == ((), ("a.csv",))
     assert "1 rewritten and ignored (a.csv)" in ignored.notes
-    assert landing.load(OnChange.RELOAD) == ["a.csv"]
+    assert landing.load("reload") == ["a.csv"]
     assert landing.load() == []
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import sqlglot
 
-from odi_assets.config.models import MssqlConnection, MysqlConnection, PostgresConnection
+from odi_assets.config.models import ServerConnection
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.sql.dialects import Dialect, constant, dialect_of, parsed
 from odi_assets.sources.sql.pieces import even_cuts, predicates
 from odi_assets.sources.sql.statements import Relation
 
 DIALECTS = {
-    "tsql": dialect_of(MssqlConnection(type="mssql", host="::1", database="a}b")),
-    "postgres": dialect_of(PostgresConnection(type="postgres", database="a/b")),
-    "mysql": dialect_of(MysqlConnection(type="mysql", database="d")),
+    "tsql": dialect_of(ServerConnection(type="mssql", host="::1", database="a}b")),
+    "postgres": dialect_of(ServerConnection(type="postgres", database="a/b")),
+    "mysql": dialect_of(ServerConnection(type="mysql", database="d")),
 }
 MOMENT = datetime(2024, 1, 1, 0, 0, 0, 1)
 VALUES: dict[str, Any] = {
