@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import fsspec
+
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
@@ -122,3 +124,10 @@ class Write:
             replace(file, partition={name: same_spelling(file.partition[name], kinds[name]) for name in by})
             for file in written_files(self.handle.location, self.folder(step), self.spec.keys)
         ]
+
+    def discard(self) -> None:
+        """Delete the files of all steps of this write: nothing of it is to be kept."""
+        filesystem, root = fsspec.core.url_to_fs(self.uri, **self.handle.location.fsspec_options)
+        for path in filesystem.ls(root, detail=False):
+            if path.rstrip("/").rpartition("/")[2].startswith(self.folder()):
+                filesystem.rm(path, recursive=True)
