@@ -13,6 +13,7 @@ from odi_assets.errors import ConfigError
 
 FULL_REFRESH_TAG = "odi/full_refresh"
 RESUME_TAG = "odi/resume"
+ACCEPT_LOSS_TAG = "odi/accept_loss"
 FROM_TAG, TO_TAG = "odi/from", "odi/to"
 
 
@@ -47,11 +48,13 @@ class RunRequest:
         full_refresh: read the sources from the beginning and replace the tables.
         resume: leave out nodes that succeeded in the last run and for which nothing changed.
         bounds: run only this range, and leave the HWMs as they are.
+        accept_loss: a full refresh may take rows out of the tables that the sources no longer give.
     """
 
     full_refresh: bool = False
     resume: bool = False
     bounds: Bounds | None = None
+    accept_loss: bool = False
 
     def __post_init__(self) -> None:
         if self.full_refresh and self.bounds is not None:
@@ -69,7 +72,7 @@ class RunRequest:
     @property
     def tags(self) -> dict[str, str]:
         """The run tags that carry it."""
-        tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume}
+        tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume, ACCEPT_LOSS_TAG: self.accept_loss}
         found = {tag: "true" for tag, wanted in tags.items() if wanted}
         if self.bounds is not None:
             found |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
@@ -77,9 +80,14 @@ class RunRequest:
 
     @classmethod
     def of_run(
-        cls, tags: Mapping[str, str], *, full_refresh: bool = False, partitions: Bounds | None = None
+        cls,
+        tags: Mapping[str, str],
+        *,
+        full_refresh: bool = False,
+        accept_loss: bool = False,
+        partitions: Bounds | None = None,
     ) -> RunRequest:
-        """The request in the tags of a run, its launchpad's switch and its partitions.
+        """The request in the tags of a run, its launchpad's switches and its partitions.
 
         Raises:
             ConfigError: a tag has a wrong value, or two of them exclude each other.
@@ -90,7 +98,12 @@ class RunRequest:
         bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else None
         if bounds is not None and partitions is not None:
             raise ConfigError(f"this run has partitions and the tag {FROM_TAG}", fix="give one of the two")
-        return cls(full_refresh or _switch(tags, FULL_REFRESH_TAG), _switch(tags, RESUME_TAG), bounds or partitions)
+        return cls(
+            full_refresh or _switch(tags, FULL_REFRESH_TAG),
+            _switch(tags, RESUME_TAG),
+            bounds or partitions,
+            accept_loss or _switch(tags, ACCEPT_LOSS_TAG),
+        )
 
 
 def _switch(tags: Mapping[str, str], tag: str) -> bool:

@@ -103,7 +103,8 @@ def require_kept(rules: Sequence[Rule], files: Sequence[WrittenFile], rows: Call
     broken = [(rule, found[2 * i], found[2 * i + 1]) for i, rule in enumerate(open_ones) if found[2 * i]]
     if broken:
         told = (
-            f"{counted(count, 'row')} of it break {rule.label}, such as {_short(row)}" for rule, count, row in broken
+            f"{counted(count, 'row')} of it {'breaks' if count == 1 else 'break'} {rule.label}, such as {_short(row)}"
+            for rule, count, row in broken
         )
         raise TableError(
             f"the table at {uri} does not admit what is to be written: {'; '.join(told)}. Nothing was written.",

@@ -353,3 +353,35 @@ def test_runs_of_one_pipeline_share_a_pool_so_that_they_wait_for_each_other(
 def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:
     job = build_definitions(project).resolve_job_def("shop")
     assert {str(node.name) for node in job.nodes} >= {f"shop__{NodeKey('shop', node).node}" for node in NODES}
+
+
+class TestAFullRefreshThatLosesRows:
+    """A file that was loaded is gone: the run fails, unless a tag or the launchpad says that its rows may go."""
+
+    def test_fails_and_names_the_file(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        gone = _file_gone(loaded)
+        config = {"ops": {"shop__raw_sales": {"config": {"full_refresh": True}}}}
+        job = build_definitions(loaded).resolve_job_def("shop")
+        assert not job.execute_in_process(instance=instance, run_config=config, raise_on_error=False).success
+        record = loaded.open_state().get_last_run("shop", "raw_sales")
+        assert record is not None
+        assert f"gone since: {gone}" in str(record.error)
+        assert "odi/accept_loss: true" in str(record.error)
+        assert len(_rows(loaded, "raw_sales")) == 5
+
+    @pytest.mark.parametrize("by", ["tag", "launchpad"])
+    def test_goes_on_if_they_may(self, loaded: Project, instance: dg.DagsterInstance, by: str) -> None:
+        _file_gone(loaded)
+        told = {"full_refresh": True, **({"accept_loss": True} if by == "launchpad" else {})}
+        config = {"ops": {"shop__raw_sales": {"config": told}}}
+        tags = {"odi/accept_loss": "true"} if by == "tag" else {}
+        job = build_definitions(loaded).resolve_job_def("shop")
+        assert job.execute_in_process(instance=instance, run_config=config, tags=tags).success
+        assert 0 < len(_rows(loaded, "raw_sales")) < 5
+
+
+def _file_gone(project: Project) -> str:
+    """Delete the newest file of the landing zone, and return its path there."""
+    newest = max((path for path in (project.root / "landing").rglob("*.csv")), key=lambda path: path.stat().st_mtime_ns)
+    newest.unlink()
+    return newest.relative_to(project.root / "landing").as_posix()

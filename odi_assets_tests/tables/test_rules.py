@@ -138,7 +138,7 @@ def test_a_partition_column_that_may_not_be_null_is_kept(table: Location, write:
     made_by_others(table, column("id"), column("day", "string", nullable=False), by="day")
     write([(1, "a")], "id INT, day STRING", partition_by=("day",))
     told = refused(table, write, [(1, "b"), (2, None)], "id INT, day STRING", partition_by=("day",))
-    assert "1 row of it break `day` NOT NULL" in told.message
+    assert "1 row of it breaks `day` NOT NULL" in told.message
 
 
 def test_a_row_that_only_deletes_need_not_keep_a_rule(spark: SparkSession, table: Location, write: Write) -> None:

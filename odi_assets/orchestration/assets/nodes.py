@@ -42,6 +42,9 @@ class NodeRunConfig(dg.Config):
     full_refresh: bool = Field(
         default=False, description="Read the sources from the beginning and replace the table, in one commit."
     )
+    accept_loss: bool = Field(
+        default=False, description="A full refresh may remove rows from the table that its sources no longer give."
+    )
 
 
 def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None) -> dg.AssetsDefinition:
@@ -89,11 +92,18 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     try:
         partition_config = project.graph.node(key).partition
         partitions = run_bounds(context, partition_config) if partition_config else None
-        wanted = RunRequest.of_run(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
+        wanted = RunRequest.of_run(
+            context.run.tags,
+            full_refresh=config.full_refresh,
+            accept_loss=config.accept_loss,
+            partitions=partitions,
+        )
         if wanted.resume and resources.run_history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
         plan = plan_node(project, resources.state.backend, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
+        for loss in plan.losses:
+            context.log.warning("%s: its full refresh loses %s", key, loss)
         # If nothing is new, there is no reason to start Spark.
         computed = NoRows(plan) if plan.nothing_new else compute(plan, resources.spark.spark_session)
     except BaseException as error:

@@ -1,0 +1,26 @@
+"""What a table holds that its sources no longer give: a full refresh takes it out of the table for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One kind of rows that would be lost.
+
+    Attributes:
+        what: the rows in words.
+        names: the files or versions they came in; empty where none can be named.
+    """
+
+    what: str
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.names:
+            return self.what
+        more = f" and {len(self.names) - _SHOWN:,} more" if len(self.names) > _SHOWN else ""
+        return f"{self.what}: {', '.join(self.names[:_SHOWN])}{more}"
