@@ -1,4 +1,4 @@
-"""What a table holds that its sources no longer give: a full refresh takes it out of the table for good."""
+"""What a table holds that its sources do not give (any more): a full refresh takes it out of the table."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ class Loss:
     Attributes:
         what: the rows in words.
         names: the files or versions they came in; empty where none can be named.
+        for_good: nobody has these rows any more, so a full refresh waits for consent. Others are replaced by what the
+            sources have in their place, which a full refresh is often meant for.
     """
 
     what: str
     names: tuple[str, ...] = ()
+    for_good: bool = False
 
     def __str__(self) -> str:
         if not self.names:

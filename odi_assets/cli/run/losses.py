@@ -25,7 +25,7 @@ def consented(project: Project, keys: Sequence[NodeKey], request: RunRequest) ->
         Exit: with 1 if the answer is no, or if there is nobody to ask.
     """
     found = forecast(project, project.open_state(), keys, request)
-    if not any(one.losses for one in found):
+    if not any(loss.for_good for one in found for loss in one.losses):
         return request
     show_losses(found)
     require_consent(False, "nothing was run", FAILED)

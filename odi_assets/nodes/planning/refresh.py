@@ -20,16 +20,19 @@ from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import Mark
 from odi_assets.util.words import counted
 
+_REMOVALS = frozenset({"DELETE", "TRUNCATE", "RESTORE"})
+"""Operations that only take rows out, or bring rows of the table back."""
+
 
 def planned_refresh(plan: NodePlan) -> NodePlan:
     """``plan``, to read the sources from the beginning and replace the table.
 
     Raises:
-        LossError: rows would be lost, and the request does not say that they may be.
+        LossError: rows would be lost for good, and the request does not say that they may be.
         SourceError, TableError: a source cannot be planned.
     """
     losses = tuple(_losses(plan))
-    if losses and not plan.request.accept_loss:
+    if any(loss.for_good for loss in losses) and not plan.request.accept_loss:
         raise LossError(
             f"{plan.node}: its table holds what a full refresh does not bring back: {'; '.join(map(str, losses))}",
             fix="put back what is gone; or let it go: "
@@ -55,7 +58,7 @@ def _losses(plan: NodePlan) -> Iterator[Loss]:
             yield from source.losses(marks.get(source.name), positions.get(source.name), since.get(source.name))
     foreign = [change for commit in _commits_of_others(plan) if (change := _change(plan, commit))]
     if foreign:
-        yield Loss(f"what others wrote or changed there, in {counted(len(foreign), 'version')}", tuple(foreign))
+        yield Loss(f"what others wrote there, in {counted(len(foreign), 'version')}", tuple(foreign))
 
 
 def _marks(plan: NodePlan) -> dict[str, Mark]:
@@ -99,9 +102,9 @@ def _commits_of_others(plan: NodePlan) -> Iterator[Commit]:
 
 
 def _change(plan: NodePlan, commit: Commit) -> str | None:
-    """What a commit of others changed, in words; None if it changed no row."""
+    """What a commit of others wrote, in words; None if it wrote no row of its own."""
     made = changes(plan.target, commit.version - 1, commit.version)
-    if made.kind == "none":
+    if commit.operation in _REMOVALS or not made.files:
         return None
     rows = f", {counted(made.rows, 'row')}" if made.rows else ""
     writer = CommitFacts.of(commit.stamp).node if commit.stamp else commit.operation

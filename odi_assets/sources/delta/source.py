@@ -117,7 +117,7 @@ class DeltaTableSource(Source):
         loaded = (stamp for stamp in handle.stamps() if (since or 0) < stamp.version <= mark.version)
         replaced = sum(int(stamp.facts.get("rows_updated") or 0) for stamp in loaded)
         if replaced:
-            yield Loss(f"{counted(replaced, 'row')} of {self.label} as they were before they changed")
+            yield Loss(f"{counted(replaced, 'row')} of {self.label} as they were before they changed", for_good=True)
 
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, VersionIncrement) or not isinstance(mark, VersionMark):

@@ -147,7 +147,9 @@ class LandingFiles(Source):
                 yield Loss(f"rows of files of {self.label} that are gone, if any: {error.message}")
                 return
             if found.gone:
-                yield Loss(f"rows of {counted(len(found.gone), 'file')} of {self.label} gone since", found.gone)
+                yield Loss(
+                    f"rows of {counted(len(found.gone), 'file')} of {self.label} gone since", found.gone, for_good=True
+                )
             if found.ignored:
                 count = counted(len(found.ignored), "file")
                 yield Loss(f"rows of {count} of {self.label} that were rewritten since, as they were", found.ignored)
@@ -155,7 +157,8 @@ class LandingFiles(Source):
         before = int((then or {}).get("files") or 0)
         if self.increment is not None and len(listed) < before:
             count = counted(before - len(listed), "file")
-            yield Loss(f"rows of {count} of {self.label} gone since: there were {before:,}, and now {len(listed):,}")
+            what = f"rows of {count} of {self.label} gone since: there were {before:,}, and now {len(listed):,}"
+            yield Loss(what, for_good=True)
 
     def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
         default: OnChange = "reload" if self.target.traits.takes_rows_again else "raise"

@@ -33,6 +33,10 @@ _COMMITTER = {
 }
 
 
+_DISK_FULL = "No space left on device"
+"""What the system says; Java and Spark pass it on in their messages."""
+
+
 class Mode(ABC):
     """How rows join a table."""
 
@@ -113,7 +117,17 @@ class Write:
         writer = df.write.mode("error").options(**table.reader_options).options(**_COMMITTER)
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
-        writer.parquet(table.child(self.folder(step)).uri)
+        try:
+            writer.parquet(table.child(self.folder(step)).uri)
+        except Exception as error:
+            if _DISK_FULL not in str(error):
+                raise
+            raise TableError(
+                f"the rows for the table at {table.uri} were not written: {_DISK_FULL}",
+                fix="make room where the table is, or where executors keep what they compute (`spark.local.dir`), and "
+                "run the node again: nothing was committed",
+                uri=table.uri,
+            ) from error
         return self.files(step)
 
     def files(self, step: str = "") -> list[WrittenFile]:
