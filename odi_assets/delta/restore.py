@@ -8,6 +8,7 @@ import fsspec
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp, settled
+from odi_assets.delta.protocol import require_removable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 
@@ -35,6 +36,8 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
             uri=handle.location.uri,
             version=version,
         )
+    if returning(before, handle):
+        require_removable(handle, f"going back to version {version}")
     properties = stamp.properties({"changes": "table", "rewound_to": version}, others=tuple(fences))
     return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
 

@@ -144,6 +144,11 @@ class TableHandle:
         """Column name to Delta type: a string for simple types, a dict for nested ones."""
         return {field["name"]: field["type"] for field in json.loads(self.schema_json)["fields"]}
 
+    @property
+    def rules(self) -> tuple[str, dict[str, Any]]:
+        """What the table demands of rows: its schema and its properties."""
+        return self.schema_json, dict(self.table.metadata().configuration)
+
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:
         return () if self._table is None else tuple(self.table.metadata().partition_columns)

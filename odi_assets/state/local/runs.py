@@ -46,11 +46,13 @@ class RunLines:
             return
         fresh = not self.path.exists()
         with writing(self.path):
-            with self.path.open("ab") as file:
+            # A buffer would be written once more when the file is closed, after what came of it was cut off.
+            with self.path.open("ab", buffering=0) as file:
                 size = self._drop_torn_lines(file.fileno())
                 try:
-                    file.write(b"".join(_lines(rows, self._latest_end(), together=True)))
-                    file.flush()
+                    data = b"".join(_lines(rows, self._latest_end(), together=True))
+                    while data:
+                        data = data[file.write(data) :]
                     os.fsync(file.fileno())
                 except BaseException:
                     os.ftruncate(file.fileno(), size)
