@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import fsspec
@@ -23,7 +24,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
-from odi_assets.delta.errors import is_remote, store_options
+from odi_assets.delta.errors import store_options
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.retry import raced
@@ -121,7 +122,7 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
 
 
 def _storage(location: Location) -> pa_fs.FileSystem:
-    uri = location.uri if is_remote(location.uri) or location.uri.startswith("file:") else f"file://{location.uri}"
+    uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
     return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 

@@ -172,7 +172,7 @@ def translated(error: Exception, what: str, location: Location, owner: Owner = N
         return owner.error(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
     if _is_transient(error):
         return StoreUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
-    if is_remote(uri):
+    if not location.is_local:
         return _of_store(answer(error), message, location, owner)
     return owner.error(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
 
@@ -183,14 +183,9 @@ def cannot_look(error: OdiError) -> bool:
     return refused or isinstance(error, StoreUnreachableError | StoreAccessError)
 
 
-def is_remote(uri: str) -> bool:
-    """Whether a URI is one of an object store, and not of this machine."""
-    return "://" in uri and not uri.lower().startswith("file:")
-
-
 def store_options(location: Location) -> dict[str, str] | None:
     """deltalake's options for the store of ``location``."""
-    return {**(_PATIENCE if is_remote(location.uri) else {}), **location.storage_options} or None
+    return {**({} if location.is_local else _PATIENCE), **location.storage_options} or None
 
 
 def plain(error: BaseException) -> str:

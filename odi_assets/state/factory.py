@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from odi_assets.config.models import ProjectConfig, SystemConfig
 from odi_assets.errors import ConfigError
@@ -12,14 +13,18 @@ from odi_assets.state.backend import StateBackend
 PROJECT = "project"
 
 
-def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str] = ".") -> StateBackend:
+def create_state_backend(
+    config: ProjectConfig, project_root: str | PathLike[str] = ".", spark_session: Any = None
+) -> StateBackend:
     """The backend of ``system``: Delta tables at its connection, or without ``system`` the project's JSON file.
 
-    The environment is ``system.environment``, or else the project's ``environment``.
+    The environment is ``system.environment``, or else the project's ``environment``. The arguments are those of Odibi
+    3.15.1.
 
     Args:
         config: a loaded project file.
         project_root: the folder of the project file.
+        spark_session: for tables that deltalake cannot handle; see ``CatalogStateBackend``. A JSON file needs none.
 
     Raises:
         ConfigError: ``system.connection`` names no connection.
@@ -33,6 +38,7 @@ def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str
     from odi_assets.connections.location import resolve
     from odi_assets.delta.retry import Retry
     from odi_assets.state.delta.backend import CatalogStateBackend
+    from odi_assets.state.delta.disk import Disk
 
     connection = config.connections.get(system.connection)
     if connection is None:
@@ -46,11 +52,13 @@ def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str
     return CatalogStateBackend(
         runs.uri,
         state.uri,
+        spark_session=spark_session,
         storage_options=state.storage_options,
         environment=system.environment or config.environment,
         retry=Retry(config.retry),
         connection=system.connection,
         keep_runs_for=system.keep_runs_for,
+        disk=Disk(Path(connection.folder(root)), root / ".odibi" / "system_folder") if state.is_local else None,
     )
 
 

@@ -94,11 +94,16 @@ _CRON_FIELDS = ("minute", "hour", "day of the month", "month", "day of the week"
 _CRON_HELP = "five fields, minute, hour, day of the month, month, day of the week, as in `30 6 * * *`"
 
 
+# The parser in Dagster is an older croniter, and cannot be imported without Dagster. It does not know the nearest weekday
+# (`15W`), and a random value (`R`) would be another one in each process.
+_UNKNOWN_TO_DAGSTER = re.compile(r"(?<![^\s,])(?:\d+w|w\d+|r(?:[(/][^\s,]*)?)(?![^\s,])", re.ASCII | re.IGNORECASE)
+
+
 def _check_cron(schedule: str) -> str:
     from croniter import CroniterError, croniter
 
     try:
-        fields = croniter.expand(schedule)[0]
+        fields = [] if _UNKNOWN_TO_DAGSTER.search(schedule) else croniter.expand(schedule)[0]
     except CroniterError:
         fields = []
     if len(fields) != len(_CRON_FIELDS):
@@ -120,7 +125,7 @@ def _cron_reason(schedule: str) -> str:
     for position, (name, text) in enumerate(zip(_CRON_FIELDS, given, strict=True)):
         alone = ["*"] * len(_CRON_FIELDS)
         alone[position] = text
-        if not croniter.is_valid(" ".join(alone)):
+        if _UNKNOWN_TO_DAGSTER.search(text) or not croniter.is_valid(" ".join(alone)):
             return f"the {name} cannot be `{text}`"
     return _CRON_HELP
 

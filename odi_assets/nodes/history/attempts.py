@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from urllib.parse import quote
 from filelock import FileLock
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import is_there
+from odi_assets.errors import StateError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
@@ -149,34 +152,55 @@ def run_record(
 
 
 def open_attempts(project: Project) -> list[Attempt]:
-    """The attempts of this project and environment that began here and have no row yet."""
+    """The attempts of this project and environment that began here and have no row yet.
+
+    Raises:
+        StateError: the notes of attempts cannot be looked at.
+    """
+    folder = project.root / FOLDER
     found = []
-    for file in sorted((project.root / FOLDER).glob("*.json")):
-        try:
-            facts = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue
-        except ValueError:
-            # A power cut destroyed its content; the target's log and Dagster know the rest.
-            _log.warning("%s cannot be read and is ignored; it can be deleted", file)
-            continue
-        if (facts["project"], facts["environment"]) == (project.config.project, project.environment):
-            found.append(_attempt(facts))
+    with _notes_of(folder):
+        files = [folder / name for name in sorted(os.listdir(folder))] if is_there(folder) else []
+        for file in files:
+            if file.suffix != ".json":
+                continue
+            try:
+                facts = json.loads(file.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                continue
+            except ValueError:
+                # A power cut destroyed its content; the target's log and Dagster know the rest.
+                _log.warning("%s cannot be read and is ignored; it can be deleted", file)
+                continue
+            if (facts["project"], facts["environment"]) == (project.config.project, project.environment):
+                found.append(_attempt(facts))
     return found
 
 
 @contextmanager
-def only_one(project: Project) -> Iterator[None]:
-    """Keep other processes of this host from repairing the same history meanwhile."""
-    folder = project.root / FOLDER
+def _notes_of(folder: Path) -> Iterator[None]:
     try:
+        yield
+    except OSError as error:
+        raise StateError(
+            f"the notes of attempts in {folder} cannot be looked at: {error}",
+            fix="give odi the right to read and write there; until then killed attempts get no row of history",
+            path=str(folder),
+        ) from error
+
+
+@contextmanager
+def only_one(project: Project) -> Iterator[None]:
+    """Keep other processes of this host from repairing the same history meanwhile.
+
+    Raises:
+        StateError: there can be no lock there; two processes would write the same rows.
+    """
+    folder = project.root / FOLDER
+    with _notes_of(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "mending.lock")
         lock.acquire()
-    except OSError as error:
-        _log.info("history is repaired without a lock: %s", error)
-        yield
-        return
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +19,6 @@ from odi_assets.state.records import RunRecord, RunStatus
 
 GRACE = timedelta(minutes=15)
 """Age at which a commit without a row counts as one of a run that is gone, if nothing else is known of that run."""
-_log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(days=1)
 
 
@@ -90,12 +88,14 @@ def _metrics(project: Project, attempt: Attempt, stamp: CommittedStamp) -> dict[
 
 def commits_without_row(
     project: Project, state: StateBackend, keys: Iterable[NodeKey], *, every: bool = False
-) -> list[Attempt]:
+) -> tuple[list[Attempt], list[TableError]]:
     """The attempts that made the last commits of ``keys``, or with ``every`` all their commits, and have no row.
 
-    A table that cannot be read is left out with a warning in the log; whatever else needs it raises the error.
+    Returns:
+        The attempts, and the errors of tables that cannot be looked at; the other tables are looked at all the same.
     """
     found: list[Attempt] = []
+    unreadable: list[TableError] = []
     for key in keys:
         try:
             if every:
@@ -107,8 +107,8 @@ def commits_without_row(
             made = (attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp))
             found += (attempt for attempt in made if not is_recorded(state, attempt))
         except TableError as error:
-            _log.warning("%s: history cannot be compared with its table: %s", key, error.message)
-    return found
+            unreadable.append(error)
+    return found, unreadable
 
 
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -98,11 +99,11 @@ def reconcile(
         dry_run: only return the missing rows.
 
     Raises:
-        OdiError: state or a target cannot be read.
+        OdiError: state or the notes of attempts cannot be read; or a target, after the rows of the others are written.
     """
     state = state or project.open_state()
     of_project = {PROJECT_TAG: project.config.project}
-    with only_one(project):
+    with nullcontext() if dry_run else only_one(project):
         if not dry_run:
             for run in instance.get_runs(dg.RunsFilter(statuses=_IN_FLIGHT, tags=of_project)):
                 end_lost_run(instance, run)
@@ -116,22 +117,24 @@ def reconcile(
         ]
         known = [attempt for run in failed for attempt in _attempts(project, run, instance)]
         keys = project.graph.order(None) if nodes is None else tuple(nodes)
+        unrecorded, unreadable = commits_without_row(project, state, keys, every=every_commit)
         committed = [
             attempt
-            for attempt in commits_without_row(project, state, keys, every=every_commit)
+            for attempt in unrecorded
             if not _may_live(noted.get(attempt.identity, attempt), instance)
         ]
         # What this host noted of an attempt goes before what Dagster knows, and that before what its commit says.
         unique = {attempt.identity: attempt for attempt in [*committed[::-1], *known[::-1], *ended[::-1]]}
         missing = [attempt for attempt in unique.values() if not is_recorded(state, attempt)]
         rows = [row_of(project, attempt) for attempt in sorted(missing, key=lambda attempt: attempt.started_at)]
-        if dry_run:
-            return rows
-        state.record_runs(rows)
-        for attempt in ended:
-            end(project, attempt.key, attempt)
-        for run in failed:
-            instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
+        if not dry_run:
+            state.record_runs(rows)
+            for attempt in ended:
+                end(project, attempt.key, attempt)
+            for run in failed:
+                instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
+    if unreadable:
+        raise unreadable[0]
     return rows
 
 

@@ -19,10 +19,11 @@ from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import looked_for
-from odi_assets.delta.errors import STATE, CommitConflict, is_remote, store_options
+from odi_assets.delta.errors import STATE, CommitConflict, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
+from odi_assets.state.delta.disk import Disk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,10 +127,12 @@ class SystemTable:
     Attributes:
         compacts: whether writers compact it.
         largest_file: files with at least so many rows are not compacted; None: every file is.
+        disk: the disk that it is on, if a project knows of one that may be missing.
     """
 
     compacts = True
     largest_file: int | None = None
+    disk: Disk | None = None
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
@@ -138,7 +141,7 @@ class SystemTable:
         self.indexed = indexed
         # How long the log keeps commits that a checkpoint covers. A writer whose handle is older than half of it makes
         # sure afterwards that its commit was not put where one had been cleaned away.
-        self._log_seconds = _REMOTE_LOG_SECONDS if is_remote(self.uri) else _LOCAL_LOG_SECONDS
+        self._log_seconds = _LOCAL_LOG_SECONDS if location.is_local else _REMOTE_LOG_SECONDS
         # Opening stays fast because checkpoints are frequent and the log short.
         self._properties = {
             "delta.checkpointInterval": "10",
@@ -160,7 +163,12 @@ class SystemTable:
             StateError: there is something, and it cannot be opened.
         """
         handle = TableHandle.open_once(self.location, owner=STATE)
-        return handle if handle.exists else None
+        if handle.exists:
+            return handle
+        if self.disk is not None:
+            with handle.calls("looking for the disk of a system table"):
+                self.disk.require()
+        return None
 
     def open_for_writing(self) -> TableHandle:
         """The table as it is now, made if there is none, with every column of ours.
@@ -192,6 +200,8 @@ class SystemTable:
             # Of several processes that make it at once, all but one are refused: then it is there.
             refused = error
         handle = self.open()
+        if handle is not None and self.disk is not None:
+            self.disk.remember()
         if handle is None:
             raise refused or StateError(f"the system table at {self.uri} vanished as it was made", uri=self.uri)
         return handle
@@ -228,6 +238,8 @@ class SystemTable:
     def lists(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:
         """The rows that fulfil an SQL predicate, column by column; files whose statistics exclude it are not opened."""
         columns = [name for name in self.columns.kinds if name in handle.columns]
+        if "environment" in self.columns.kinds and "environment" not in columns:
+            return self.columns.lists(query(handle, f"SELECT * FROM state WHERE {predicate}"))
         return self.columns.lists(handle.table.scan(columns=columns, predicate=predicate))
 
     def rows(self, handle: TableHandle, predicate: str) -> list[dict[str, Any]]:
@@ -242,8 +254,7 @@ class SystemTable:
         """
 
         def look(handle: TableHandle) -> set[str | None]:
-            wanted = "environment" if "environment" in handle.columns else "NULL AS environment"
-            found = query(handle, f"SELECT DISTINCT {wanted} FROM state")
+            found = query(handle, "SELECT DISTINCT environment FROM state")
             return {row["environment"] for row in Columns({"environment": "string"}).rows(found)}
 
         return self.read(look) or set()
@@ -341,8 +352,14 @@ class SystemTable:
 
 
 def query(handle: TableHandle, sql_: str) -> Any:
-    """The result of a query of the table, which it calls ``state``."""
-    return QueryBuilder().register("state", handle.table).execute(sql_)
+    """The result of a query of the table, which it calls ``state``.
+
+    Odibi before 2.5 made tables without the column ``environment``: their rows belong to the one without a name.
+    """
+    if "environment" in handle.columns:
+        return QueryBuilder().register("state", handle.table).execute(sql_)
+    named = "WITH state AS (SELECT *, CAST(NULL AS STRING) AS environment FROM stored)"
+    return QueryBuilder().register("stored", handle.table).execute(f"{named} {sql_}")
 
 
 def sql(text: str) -> str:
