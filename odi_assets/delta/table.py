@@ -7,7 +7,6 @@ that handle" is a compare-and-swap; opening a fresh handle in between would lose
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -106,7 +105,7 @@ class TableHandle:
                 if "Unknown scheme" not in str(error):
                     # It is also what deltalake says of a folder that it may not look into.
                     if location.is_local and is_there(log := location.local_path / "_delta_log"):
-                        os.listdir(log)
+                        list(log.iterdir())
                     return cls(location, None, owner)
                 scheme = location.uri.partition("://")[0]
                 raise owner.error(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import ProjectConfig, SystemConfig
+from odi_assets.config.models import Connection, LocalConnection, ProjectConfig, SystemConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.text_order import declared_order
+
+if TYPE_CHECKING:
+    from odi_assets.state.delta.disk import Disk
 
 PROJECT = "project"
 
@@ -34,11 +39,12 @@ def create_state_backend(
     if system is None:
         from odi_assets.state.local.backend import LocalJSONStateBackend
 
-        return LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
+        local = LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
+        local.text_order = partial(declared_order, config)
+        return local
     from odi_assets.connections.location import resolve
     from odi_assets.delta.retry import Retry
     from odi_assets.state.delta.backend import CatalogStateBackend
-    from odi_assets.state.delta.disk import Disk
 
     connection = config.connections.get(system.connection)
     if connection is None:
@@ -49,7 +55,7 @@ def create_state_backend(
         )
     runs = resolve(connection, system.meta_runs_path or f"{system.path}/meta_runs", root)
     state = resolve(connection, system.meta_state_path or f"{system.path}/meta_state", root)
-    return CatalogStateBackend(
+    backend = CatalogStateBackend(
         runs.uri,
         state.uri,
         spark_session=spark_session,
@@ -58,8 +64,18 @@ def create_state_backend(
         retry=Retry(config.retry),
         connection=system.connection,
         keep_runs_for=system.keep_runs_for,
-        disk=Disk(Path(connection.folder(root)), root / ".odibi" / "system_folder") if state.is_local else None,
+        disk=_disk(connection, root),
     )
+    backend.text_order = partial(declared_order, config)
+    return backend
+
+
+def _disk(connection: Connection, root: Path) -> Disk | None:
+    if not isinstance(connection, LocalConnection):
+        return None
+    from odi_assets.state.delta.disk import Disk
+
+    return Disk(Path(connection.folder(root)), root / ".odibi" / "system_folder")
 
 
 def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -160,7 +159,7 @@ def open_attempts(project: Project) -> list[Attempt]:
     folder = project.root / FOLDER
     found = []
     with _notes_of(folder):
-        files = [folder / name for name in sorted(os.listdir(folder))] if is_there(folder) else []
+        files = sorted(folder.iterdir()) if is_there(folder) else []
         for file in files:
             if file.suffix != ".json":
                 continue

@@ -118,11 +118,7 @@ def reconcile(
         known = [attempt for run in failed for attempt in _attempts(project, run, instance)]
         keys = project.graph.order(None) if nodes is None else tuple(nodes)
         unrecorded, unreadable = commits_without_row(project, state, keys, every=every_commit)
-        committed = [
-            attempt
-            for attempt in unrecorded
-            if not _may_live(noted.get(attempt.identity, attempt), instance)
-        ]
+        committed = [attempt for attempt in unrecorded if not _may_live(noted.get(attempt.identity, attempt), instance)]
         # What this host noted of an attempt goes before what Dagster knows, and that before what its commit says.
         unique = {attempt.identity: attempt for attempt in [*committed[::-1], *known[::-1], *ended[::-1]]}
         missing = [attempt for attempt in unique.values() if not is_recorded(state, attempt)]

@@ -72,7 +72,7 @@ class CatalogStateBackend(StateBackend):
         )
 
     def in_environment(self, environment: str | None) -> CatalogStateBackend:
-        return CatalogStateBackend(
+        other = CatalogStateBackend(
             self.meta_runs_path,
             self.meta_state_path,
             self.spark,
@@ -83,6 +83,8 @@ class CatalogStateBackend(StateBackend):
             self.keep_runs_for,
             self._disk,
         )
+        other.text_order = self.text_order
+        return other
 
     def environments(self) -> list[str | None]:
         logs: tuple[HwmLog | RunLog, ...] = (self._hwms, self._runs)

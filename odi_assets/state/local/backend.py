@@ -43,7 +43,9 @@ class LocalJSONStateBackend(StateBackend):
     # -- high-water marks ---------------------------------------------------------------------------------------------
 
     def in_environment(self, environment: str | None) -> LocalJSONStateBackend:
-        return LocalJSONStateBackend(self.path, environment=environment)
+        other = LocalJSONStateBackend(self.path, environment=environment)
+        other.text_order = self.text_order
+        return other
 
     def environments(self) -> list[str | None]:
         document = self._read()
