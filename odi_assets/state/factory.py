@@ -5,15 +5,12 @@ from __future__ import annotations
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from odi_assets.config.models import Connection, LocalConnection, ProjectConfig, SystemConfig
+from odi_assets.config.models import ProjectConfig, SystemConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.text_order import declared_order
-
-if TYPE_CHECKING:
-    from odi_assets.state.delta.disk import Disk
 
 PROJECT = "project"
 
@@ -64,18 +61,10 @@ def create_state_backend(
         retry=Retry(config.retry),
         connection=system.connection,
         keep_runs_for=system.keep_runs_for,
-        disk=_disk(connection, root),
+        notes=root / ".odibi" if state.is_local else None,
     )
     backend.text_order = partial(declared_order, config)
     return backend
-
-
-def _disk(connection: Connection, root: Path) -> Disk | None:
-    if not isinstance(connection, LocalConnection):
-        return None
-    from odi_assets.state.delta.disk import Disk
-
-    return Disk(Path(connection.folder(root)), root / ".odibi" / "system_folder")
 
 
 def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:

@@ -158,34 +158,35 @@ def open_attempts(project: Project) -> list[Attempt]:
     """
     folder = project.root / FOLDER
     found = []
-    with _notes_of(folder):
+    try:
         files = sorted(folder.iterdir()) if is_there(folder) else []
         for file in files:
-            if file.suffix != ".json":
-                continue
-            try:
-                facts = json.loads(file.read_text(encoding="utf-8"))
-            except FileNotFoundError:
-                continue
-            except ValueError:
-                # A power cut destroyed its content; the target's log and Dagster know the rest.
-                _log.warning("%s cannot be read and is ignored; it can be deleted", file)
-                continue
-            if (facts["project"], facts["environment"]) == (project.config.project, project.environment):
-                found.append(_attempt(facts))
-    return found
-
-
-@contextmanager
-def _notes_of(folder: Path) -> Iterator[None]:
-    try:
-        yield
+            if file.suffix == ".json" and (facts := _facts(file)) is not None:
+                found.append(facts)
     except OSError as error:
-        raise StateError(
-            f"the notes of attempts in {folder} cannot be looked at: {error}",
-            fix="give odi the right to read and write there; until then killed attempts get no row of history",
-            path=str(folder),
-        ) from error
+        raise _unreachable(folder, error) from error
+    own = (project.config.project, project.environment)
+    return [_attempt(facts) for facts in found if (facts["project"], facts["environment"]) == own]
+
+
+def _facts(file: Path) -> dict[str, Any] | None:
+    try:
+        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        # A power cut destroyed its content; the target's log and Dagster know the rest.
+        _log.warning("%s cannot be read and is ignored; it can be deleted", file)
+        return None
+    return facts
+
+
+def _unreachable(folder: Path, error: OSError) -> StateError:
+    return StateError(
+        f"the notes of attempts in {folder} cannot be looked at: {error}",
+        fix="give odi the right to read and write there; until then killed attempts get no row of history",
+        path=str(folder),
+    )
 
 
 @contextmanager
@@ -196,10 +197,12 @@ def only_one(project: Project) -> Iterator[None]:
         StateError: there can be no lock there; two processes would write the same rows.
     """
     folder = project.root / FOLDER
-    with _notes_of(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "mending.lock")
         lock.acquire()
+    except OSError as error:
+        raise _unreachable(folder, error) from error
     try:
         yield
     finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
 from odi_assets.delta.retry import Retry, is_transient
 from odi_assets.state.backend import Change, StateBackend
-from odi_assets.state.delta.disk import Disk
 from odi_assets.state.delta.hwms import HwmLog
 from odi_assets.state.delta.runs import RunLog
 from odi_assets.state.delta.table import SystemTable
@@ -36,7 +36,7 @@ class CatalogStateBackend(StateBackend):
         connection: the name under which errors tell where the storage options come from.
         keep_runs_for: runs that ended longer ago are dropped when files are compacted, but for the newest of each node;
             None: none are.
-        disk: the local folder that holds the tables, which is missed if it was there before.
+        notes: the folder in which is noted on which disks local tables were made, so that a disk is missed.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class CatalogStateBackend(StateBackend):
         retry: Retry | None = None,
         connection: str | None = None,
         keep_runs_for: timedelta | None = None,
-        disk: Disk | None = None,
+        notes: Path | None = None,
     ) -> None:
         super().__init__(environment)
-        self.meta_runs_path = absolute(str(meta_runs_path))
-        self.meta_state_path = absolute(str(meta_state_path))
+        paths = map(str, (meta_runs_path, meta_state_path))
+        self.meta_runs_path, self.meta_state_path = (p if p.startswith("/") else absolute(p) for p in paths)
         self.spark = spark_session
         self._storage_options = storage_options
         self._connection = connection
@@ -62,7 +62,9 @@ class CatalogStateBackend(StateBackend):
         options = dict(storage_options or {})
         self._hwms = HwmLog(Location(self.meta_state_path, options, connection=connection), environment)
         self._runs = RunLog(Location(self.meta_runs_path, options, connection=connection), environment, keep_runs_for)
-        self._hwms.disk = self._runs.disk = self._disk = disk
+        self._notes = notes
+        if notes is not None:
+            self._hwms.note, self._runs.note = notes / "meta_state.disk", notes / "meta_runs.disk"
         # Logs that go through Spark, from the first time that deltalake could not handle their table.
         self._through_spark: dict[SystemTable, Any] = {}
 
@@ -81,7 +83,7 @@ class CatalogStateBackend(StateBackend):
             self._retry,
             self._connection,
             self.keep_runs_for,
-            self._disk,
+            self._notes,
         )
         other.text_order = self.text_order
         return other

@@ -6,9 +6,11 @@ without pyarrow, whose import is slow.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arro3.core import Array, DataType, Field, RecordBatchReader, Table
@@ -17,13 +19,12 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import looked_for
 from odi_assets.delta.errors import STATE, CommitConflict, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.delta.disk import Disk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,11 +102,6 @@ def as_rows(lists: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
-def by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows, at least one, as lists of each column's values."""
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
 def micros(moment: datetime) -> int:
     """Microseconds since 1970, UTC."""
     return (moment - _EPOCH) // _MICROSECOND
@@ -127,12 +123,12 @@ class SystemTable:
     Attributes:
         compacts: whether writers compact it.
         largest_file: files with at least so many rows are not compacted; None: every file is.
-        disk: the disk that it is on, if a project knows of one that may be missing.
+        note: the file beside the project file that tells on which disk the table was made, if it is a local one.
     """
 
     compacts = True
     largest_file: int | None = None
-    disk: Disk | None = None
+    note: Path | None = None
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
@@ -165,9 +161,9 @@ class SystemTable:
         handle = TableHandle.open_once(self.location, owner=STATE)
         if handle.exists:
             return handle
-        if self.disk is not None:
+        if self.note is not None and is_there(self.note):
             with handle.calls("looking for the disk of a system table"):
-                self.disk.require()
+                self._require_disk(self.note)
         return None
 
     def open_for_writing(self) -> TableHandle:
@@ -200,11 +196,43 @@ class SystemTable:
             # Of several processes that make it at once, all but one are refused: then it is there.
             refused = error
         handle = self.open()
-        if handle is not None and self.disk is not None:
-            self.disk.remember()
+        if handle is not None and self.note is not None:
+            self._note_disk(self.note)
         if handle is None:
             raise refused or StateError(f"the system table at {self.uri} vanished as it was made", uri=self.uri)
         return handle
+
+    def _note_disk(self, note: Path) -> None:
+        """Note where the table was made. If the project's folder cannot be written, nothing is noted."""
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            found = {"table": self.uri, "device": self.location.local_path.stat().st_dev}
+            note.write_text(json.dumps(found), encoding="utf-8")
+        except OSError as error:
+            _log.info(
+                "%s cannot be written; if the disk of %s is not mounted, nobody can tell: %s", note, self.uri, error
+            )
+
+    def _require_disk(self, note: Path) -> None:
+        """Called where the table is missing: was it dropped, or is the disk that it was made on not mounted?
+
+        Raises:
+            StateError: the folder, or what is there of the path to it, is on another disk.
+            OSError: that cannot be told.
+        """
+        try:
+            made = json.loads(note.read_text(encoding="utf-8"))
+        except ValueError:
+            _log.warning("%s cannot be read and is ignored; it can be deleted", note)
+            return
+        path = self.location.local_path
+        here = next(place for place in (path, *path.parents) if is_there(place))
+        if made["table"] == self.uri and made["device"] != here.stat().st_dev:
+            raise StateError(
+                f"there is no system table at {self.uri}, and it was made on another disk than that of {here}",
+                fix=f"mount that disk; or, if the table was deleted on purpose, delete {note} and begin anew",
+                uri=self.uri,
+            )
 
     def _adopt(self, handle: TableHandle, missing: Sequence[str]) -> None:
         _log.info("%s lacks %s (another tool made it); adding them", self.uri, ", ".join(missing))
