@@ -39,12 +39,14 @@ class Attempt(RunInfo):
     Attributes:
         process: where it runs or ran, as ``util.process`` names it; None if unknown.
         error: why it failed, if Dagster recorded that.
+        succeeded: whether Dagster recorded that it succeeded; its row is then in another store of state.
     """
 
     key: NodeKey
     partition_key: str | None = None
     process: str | None = None
     error: str | None = None
+    succeeded: bool = False
 
     @property
     def identity(self) -> tuple[NodeKey, str, int]:

@@ -31,8 +31,8 @@ def is_recorded(state: StateBackend, attempt: Attempt) -> bool:
 def row_of(project: Project, attempt: Attempt) -> RunRecord:
     """The row of an attempt that ended without writing one.
 
-    SUCCESS with the figures of its commit, if the target's log holds one. FAILURE, if its error is known. Else LOST, at
-    the time it began, because nobody knows when it ended.
+    SUCCESS with the figures of its commit, if the target's log holds one. NO_DATA, if Dagster saw it succeed without
+    one. FAILURE, if its error is known. Else LOST. Without a commit, at the time it began: nobody knows when it ended.
     """
     stamp = _commit_of(project, attempt)
     metrics = {
@@ -42,8 +42,9 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
         "mended_at": datetime.now(UTC).isoformat(),
     }
     if stamp is None:
-        status = RunStatus.FAILURE if attempt.error else RunStatus.LOST
-        error = attempt.error or "the run vanished before this node ended; it had committed nothing"
+        status = RunStatus.FAILURE if attempt.error else RunStatus.NO_DATA if attempt.succeeded else RunStatus.LOST
+        vanished = "the run vanished before this node ended; it had committed nothing"
+        error = attempt.error or (None if attempt.succeeded else vanished)
         return run_record(
             project,
             attempt.key,

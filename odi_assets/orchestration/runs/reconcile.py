@@ -50,6 +50,7 @@ _MOST_RUNS = 100
 _STEP_EVENTS = {
     dg.DagsterEventType.STEP_START,
     dg.DagsterEventType.STEP_RESTARTED,
+    dg.DagsterEventType.STEP_SUCCESS,
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.STEP_UP_FOR_RETRY,
 }
@@ -182,6 +183,8 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
                 key=key,
                 partition_key=_partition(run),
             )
+        elif key in latest and event.event_type is dg.DagsterEventType.STEP_SUCCESS:
+            found[key, latest[key]] = replace(found[key, latest[key]], succeeded=True)
         elif key in latest:
             error = getattr(event.event_specific_data, "error", None)
             text = (error.message.strip() if error else event.message) or "the step failed"
