@@ -141,7 +141,7 @@ def is_there(path: Path) -> bool:
     except FileNotFoundError:
         broken = next((link for link in (path, *path.parents) if link.is_symlink() and not link.exists()), None)
         if broken is not None:
-            raise OSError(errno.ENOENT, "a link that leads nowhere", str(broken)) from None
+            raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere", str(broken)) from None
         return False
     return True
 

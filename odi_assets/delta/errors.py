@@ -110,6 +110,7 @@ _UNSUPPORTED = (
 _STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _JOINT = re.compile(r"\s*\n\s*↳\s*")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([\w.]+)</Code>")
 _BODY = re.compile(r"(: )?\s*(<\?xml|<Error|<html|<!doctype).*", re.IGNORECASE | re.DOTALL)
@@ -179,8 +180,11 @@ def translated(error: Exception, what: str, location: Location, owner: Owner = N
 
 def cannot_look(error: OdiError) -> bool:
     """Whether an error leaves open what is there, because the store did not answer or refused to."""
-    refused = isinstance(error.__cause__, PermissionError)
-    return refused or isinstance(error, StoreUnreachableError | StoreAccessError)
+    if isinstance(error, StoreUnreachableError | StoreAccessError):
+        return True
+    named = _OS_ERROR.search(str(error.__cause__))
+    number = int(named[1]) if named else getattr(error.__cause__, "errno", None)
+    return number is not None and number != errno.ENOENT
 
 
 def store_options(location: Location) -> dict[str, str] | None:

@@ -62,7 +62,8 @@ def compact_now(table: SystemTable, *, dry_run: bool = False) -> dict[str, int]:
         files = small_files(table, handle)
         if not dry_run:
             if not (_is_plain(handle) and handle.columns.keys() >= table.columns.kinds.keys()):
-                # Odibi's tables lack columns of ours until we write to them. deltalake's own compaction knows partitions, but two at once double the rows: only on demand.
+                # Odibi's tables lack columns of ours until we write to them. deltalake's own compaction knows them, and
+                # partitions, but two at once double the rows: only on demand.
                 handle.table.optimize.compact()
             elif len(files) > 1:
                 compact(table, handle, files)

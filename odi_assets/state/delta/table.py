@@ -102,6 +102,11 @@ def as_rows(lists: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
+def by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows, at least one, as lists of each column's values."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
 def micros(moment: datetime) -> int:
     """Microseconds since 1970, UTC."""
     return (moment - _EPOCH) // _MICROSECOND

@@ -24,7 +24,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import replace_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
-from odi_assets.state.delta.table import Columns, SystemTable
+from odi_assets.state.delta.table import Columns, SystemTable, by_column
 from odi_assets.state.store.contents import Contents, Draft, apply, digest
 
 COLUMNS = Columns(
@@ -251,7 +251,7 @@ class VersionLog(SystemTable):
         changes = ({**nothing, "version": batch.version, "key": k, "value": v} for k, v in sorted(rows.items()))
         return self.append_rows(
             handle,
-            COLUMNS.to_arrow({name: [row[name] for row in (header, *changes)] for name in COLUMNS.kinds}),
+            COLUMNS.to_arrow(by_column([header, *changes])),
             [Transaction(_FENCE, batch.version)],
             landed=lambda now: any(c.commit_id == batch.commit_id for c in self.commits(now, batch.version)),
             result=(handle, commit),
