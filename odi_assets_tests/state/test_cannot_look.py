@@ -171,7 +171,7 @@ def outcome(call: Callable[[], Any]) -> dict[str, Any]:
         return {"value": repr(call())}
     except OdiError as error:
         return {"error": error.message, "fix": error.fix, "transient": isinstance(error, Transient)}
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  deltalake's panics are no Exceptions
         return {"raw": repr(error)}
 
 
