@@ -1,4 +1,4 @@
-"""Text high-water marks are compared as the dates or numbers that their node declares, or else, and so it says, as text."""
+"""Text high-water marks are compared as what their node declares, dates or numbers, or else as text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_the_node_declares_counts(
     state.set_hwm(key, before)
     state.set_hwm_batch([{"key": key, "value": after}])
     assert state.get_hwm(key) == after
-    with pytest.raises(StateError, match="lies before its present value .* as `"):
+    with pytest.raises(StateError, match=r"lies before its present value .* as `"):
         state.set_hwm(key, before)
     there: StateBackend = create_state_backend(config(system, **declared), tmp_path).in_environment("dev")
     there.set_hwm(key, before)
