@@ -44,6 +44,11 @@ def run(
     project = settings.project()
     request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None, accept_loss=yes)
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
+    if not keys:
+        note("The project file has no pipelines: there is nothing to run.")
+        if as_json:
+            data_json([])
+        return
     pipelines = pipelines_in_order(project, keys)
     if not project.config.spark.remote:
         require_java()
