@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,15 +56,7 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     """Print on stderr where the tables are and what to type next."""
-    commands = {
-        "odi plan": "what the next run would read",
-        "odi runs list": "what ran, and how it ended",
-        "odi state list": "how far each node has read",
-    }
-    if (project.root / "data" / "landing").is_dir():
-        commands["odi sample arrive --days 1"] = "land the next day of flights, for the next run"
-    if (project.root / "Makefile").is_file():
-        commands["make dev"] = "the same in Dagster's UI"
+    commands = _next_commands(project)
     note(f"The tables are in {_common_place([result.uri for result in results])}")
     note("Next:")
     width = max(map(len, commands))
@@ -71,9 +64,40 @@ def show_next(project: Project, results: Sequence[NodeResult]) -> None:
         note(f"  {command:<{width}}  {purpose}")
 
 
+def _next_commands(project: Project) -> dict[str, str]:
+    """What may be typed next, in this folder, and what it is for."""
+    named = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
+    is_found = named.exists() and named.samefile(project.path)
+    odi = "odi" if is_found else f"odi -c {shlex.quote(_shown(project.path))}"
+    commands = {
+        f"{odi} plan": "what the next run would read",
+        f"{odi} runs list": "what ran, and how it ended",
+        f"{odi} state list": "how far each node has read",
+    }
+    if (project.root / "data" / "landing" / "flights").is_dir():
+        commands |= _sample_command(project.root, odi)
+    makefile = project.root / "Makefile"
+    if makefile.is_file() and "\ndev:" in makefile.read_text(encoding="utf-8"):
+        make = "make" if is_found else f"make -C {shlex.quote(_shown(project.root))}"
+        commands[f"{make} dev"] = "the same in Dagster's UI"
+    return commands
+
+
+def _sample_command(root: Path, odi: str) -> dict[str, str]:
+    from odi_assets.sample.landing import can_arrive
+
+    if can_arrive(root):
+        return {f"{odi} sample arrive --days 1": "land the next day of flights, for the next run"}
+    return {f"{odi} sample reset --days 15": "start again with half of January; the rest can arrive then"}
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def _common_place(uris: Sequence[str]) -> str:
     unique = sorted(set(uris))
     if not all(Path(uri).is_absolute() for uri in unique):
         return ", ".join(unique)
     place = Path(os.path.commonpath(unique))
-    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
+    return _shown(place)
