@@ -82,6 +82,7 @@ class CommitFacts:
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
         rewound_to: of a rewind: the version it went back to.
         rows_written, rows_updated: counted by the write.
+        store: the version of the node's state store that belongs to the table's rows from this commit on.
     """
 
     node: str
@@ -101,6 +102,7 @@ class CommitFacts:
     rewound_to: int | None = None
     rows_written: int | None = None
     rows_updated: int | None = None
+    store: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +26,20 @@ from odi_assets.tables.engine import TableEngine, WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.state.store import StateStore
+    from odi_assets.state.store.staged import StagedStore
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A node's rows, not computed yet, with the plan they come from."""
+    """A node's rows, not computed yet, with the plan they come from, and the state store that its function changed."""
 
     plan: ResolvedPlan
     df: DataFrame
     counts: RowCounts
+    store: StagedStore | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,9 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
             return NoRows(resolved)
         node, within, counts = plan.node, resolved.write.within, RowCounts.of(resolved)
         sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
-        df: DataFrame | None = transformed(spark, node.config, node.project.root, sources, str(node))
+        opened: list[StagedStore] = []
+        open_store = _store_opener(resolved, opened) if node.config.transform is not None else None
+        df: DataFrame | None = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
@@ -75,7 +82,17 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
             return NoRows(replace(resolved, nothing_new=True))
         if counts.observed:
             counts.keep_those_in(df)
-        return Rows(resolved, df, counts)
+        return Rows(resolved, df, counts, opened[0] if opened else None)
+
+
+def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[], StateStore]:
+    def open_store() -> StateStore:
+        from odi_assets.nodes.execution.node_store import open_node_store
+
+        opened.append(open_node_store(plan))
+        return opened[0].store
+
+    return open_store
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
@@ -124,6 +141,8 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
         write.mode,
     )
     facts = plan.commit_facts(run).to_json()
+    if rows.store is not None:
+        facts["store"] = vars(rows.store.stage())
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     if plan.moves_hwm:
         for read in plan.reads:
@@ -137,6 +156,10 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
             drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id)
+    if rows.store is not None:
+        from odi_assets.nodes.execution.node_store import publish
+
+        publish(rows.store, plan)
     return succeeded(plan, run, written, rows_read)
 
 

@@ -15,11 +15,24 @@ from odi_assets.errors import ConfigError, OdiError, TransformError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.state.store import StateStore
+
+STORE = "store"
+"""The parameter by which a function asks for its node's state store."""
+
 
 def transformed(
-    spark: SparkSession, node: NodeConfig, root: Path, sources: Mapping[str, DataFrame], label: str
+    spark: SparkSession,
+    node: NodeConfig,
+    root: Path,
+    sources: Mapping[str, DataFrame],
+    label: str,
+    open_store: Callable[[], StateStore] | None = None,
 ) -> DataFrame:
     """The node's rows, lazily.
+
+    Args:
+        open_store: opens the node's state store, for a function with a parameter named ``store``.
 
     Raises:
         ConfigError: the SQL file or the function does not exist, or the node has several sources and no transform.
@@ -35,7 +48,11 @@ def transformed(
             node=label,
         )
     if transform.function is not None:
-        return _call(load_function(transform.function, root, label), spark, transform, sources, label)
+        function = load_function(transform.function, root, label)
+        known: dict[str, Any] = {**sources, "spark": spark, **transform.params}
+        if open_store is not None and STORE not in known and STORE in inspect.signature(function).parameters:
+            known[STORE] = open_store()
+        return _call(function, known, transform, sources, label)
     for name, frame in sources.items():
         frame.createOrReplaceTempView(name)
     try:
@@ -85,14 +102,14 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
 
 def _call(
     function: Callable[..., Any],
-    spark: SparkSession,
+    known: Mapping[str, Any],
     transform: TransformConfig,
     sources: Mapping[str, DataFrame],
     label: str,
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    arguments = _arguments(function, {**sources, "spark": spark, **transform.params}, sources, transform, label)
+    arguments = _arguments(function, known, sources, transform, label)
     try:
         result = function(**arguments)
     except OdiError:
@@ -119,7 +136,11 @@ def _arguments(
 ) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return {name: value for name, value in known.items() if name != "spark"}
+        return {
+            name: value
+            for name, value in known.items()
+            if name not in ("spark", STORE) or name in {**sources, **transform.params}
+        }
     names = [parameter.name for parameter in parameters]
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     unknown = [name for name in required if name not in known]

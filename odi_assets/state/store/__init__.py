@@ -150,6 +150,10 @@ class StateStore:
         """The keys that begin with ``prefix``, and their values; otherwise like :meth:`iterator`."""
         return self._draft.scan(_checked("scan", "prefix", prefix))
 
+    def contents(self) -> Contents:
+        """All keys and values, uncommitted changes included."""
+        return self._draft.contents()
+
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def put(self, key: bytes, value: bytes) -> None:

@@ -20,7 +20,7 @@ from odi_assets.errors import FencedError, StateError
 from odi_assets.state.store import Change, StateStore
 from odi_assets.state.store.contents import Contents, Draft
 from odi_assets.state.store.log import Batch, VersionLog, files_before, remove_before
-from odi_assets.state.store.parts import Commit
+from odi_assets.state.store.parts import Commit, Part
 
 if TYPE_CHECKING:
     from odi_assets.state.store.check import StoreCheck
@@ -99,9 +99,47 @@ class StateStoreProvider:
         base, contents = self._retry.call(lambda: self._load(version), f"get_store({version})")
 
         def commit(draft: Draft, replaces: bool) -> int:
-            return self._commit(Batch(base, draft, self.writer, replaces=replaces))
+            return self.commit(Batch(base, draft, self.writer, replaces=replaces))
 
-        return StateStore(self.uri, version, contents, None if read_only else commit, lambda: self._counted)
+        return StateStore(self.uri, version, contents, None if read_only else commit, lambda: self.counted)
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """The custom metrics so far."""
+        return self._counted
+
+    def latest(self) -> tuple[Commit | None, Contents]:
+        """The commit of the newest version and what it holds; None and nothing before the first.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        return self._retry.call(lambda: self._load(self.latest_version()), "latest")
+
+    def committed_as(self, commit_id: str, low: int = 0) -> Commit | None:
+        """The version from ``low`` on that was committed with this id; None if there is none."""
+        found = self._retry.call(
+            lambda: self._versions.read(lambda handle: self._versions.commits(handle, low)), "committed_as"
+        )
+        return next((commit for commit in found or () if commit.commit_id == commit_id), None)
+
+    def stage(self, batch: Batch) -> None:
+        """Write changes that are no version yet (see ``staged``).
+
+        Raises:
+            StateError: they cannot be written.
+        """
+        self._retry.call(lambda: self._versions.stage(batch), f"staging version {batch.version} of {self.uri}")
+
+    def staged(self, version: int, commit_id: str) -> Part | None:
+        """Changes that were staged; None if they are not there.
+
+        Raises:
+            StateError: the table cannot be read.
+        """
+        return self._retry.call(
+            lambda: self._versions.read(lambda handle: self._versions.staged(handle, version, commit_id)), "staged"
+        )
 
     def latest_version(self) -> int:
         """The newest version; 0 before the first commit."""
@@ -150,9 +188,9 @@ class StateStoreProvider:
         _check_version(until)
         if until < after:
             raise StateError(f"version {until} comes before version {after}", fix="give the earlier version first")
-        before = self._contents(after)
+        before = self.contents(after)
         for version in range(after + 1, until + 1):
-            now = self._contents(version)
+            now = self.contents(version)
             for key, value in sorted(before.changes_to(now).items()):
                 yield Change(version, key, value)
             before = now
@@ -167,7 +205,7 @@ class StateStoreProvider:
         Raises:
             StateError: ``version`` cannot be read, or the table cannot be written.
         """
-        self._contents(version)
+        self.contents(version)
 
         def attempt() -> int:
             handle = self._versions.open()
@@ -203,7 +241,12 @@ class StateStoreProvider:
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def _contents(self, version: int) -> Contents:
+    def contents(self, version: int) -> Contents:
+        """What a version holds.
+
+        Raises:
+            StateError: there is no such version, or it cannot be read.
+        """
         _check_version(version)
         return self._retry.call(lambda: self._load(version), f"version {version}")[1]
 
@@ -261,7 +304,12 @@ class StateStoreProvider:
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, batch: Batch) -> int:
+    def commit(self, batch: Batch) -> int:
+        """Commit a batch, and return its version; what stores that :meth:`get_store` made call.
+
+        Raises:
+            FencedError, StateConflictError, StateError: as :meth:`StateStore.commit` says.
+        """
         what = f"commit of version {batch.version} of {self.uri}"
         try:
             handle, commit = self._retry.call(lambda: self._attempt(batch), what)
