@@ -56,14 +56,14 @@ run: java $(INSTALLED) ## run the sample: half of January 2013, then the other h
 test: java $(INSTALLED) ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-dev: java $(INSTALLED) ## start Dagster's UI and daemon on http://127.0.0.1:3000
-	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1
-
 check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m quick -n 2 --dist worksteal $(ARGS)
+
+dev: java $(INSTALLED) ## start Dagster's UI and daemon on http://127.0.0.1:3000
+	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1
 
 lint: $(INSTALLED) ## ruff, mypy, and import-linter for the rooms
 	$(BIN)/ruff check .
