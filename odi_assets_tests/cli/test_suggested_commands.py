@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import sys
@@ -191,8 +192,8 @@ def test_in_another_folder_the_suggested_commands_name_the_project_file(
     (project / "Makefile").write_text("help:\n\ndev: help\n", encoding="utf-8")
     monkeypatch.chdir(elsewhere)
     commands = shown_next(project, capfd)
-    assert commands[0] == f"odi -c {project / 'odibi.yaml'} plan"
-    assert commands[-1] == f"make -C {project} dev"
+    assert commands[0] == f"odi -c {os.path.relpath(project / 'odibi.yaml')} plan"
+    assert commands[-1] == f"make -C {os.path.relpath(project)} dev"
     assert odi(*shlex.split(commands[0])[1:]).code == 0
     monkeypatch.setenv("ODI_PROJECT", str(project / "odibi.yaml"))
     assert shown_next(project, capfd)[0] == "odi plan"

@@ -55,20 +55,12 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 
 
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
-    """Print on stderr where the tables are and what to type next."""
-    commands = _next_commands(project)
-    note(f"The tables are in {_common_place([result.uri for result in results])}")
-    note("Next:")
-    width = max(map(len, commands))
-    for command, purpose in commands.items():
-        note(f"  {command:<{width}}  {purpose}")
-
-
-def _next_commands(project: Project) -> dict[str, str]:
-    """What may be typed next, in this folder, and what it is for."""
+    """Print on stderr where the tables are and what may be typed next, in this folder."""
+    odi, make = "odi", "make"
     named = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
-    is_found = named.exists() and named.samefile(project.path)
-    odi = "odi" if is_found else f"odi -c {shlex.quote(_shown(project.path))}"
+    if not (named.exists() and named.samefile(project.path)):
+        odi = f"odi -c {shlex.quote(os.path.relpath(project.path))}"
+        make = f"make -C {shlex.quote(os.path.relpath(project.root))}"
     commands = {
         f"{odi} plan": "what the next run would read",
         f"{odi} runs list": "what ran, and how it ended",
@@ -78,9 +70,12 @@ def _next_commands(project: Project) -> dict[str, str]:
         commands |= _sample_command(project.root, odi)
     makefile = project.root / "Makefile"
     if makefile.is_file() and "\ndev:" in makefile.read_text(encoding="utf-8"):
-        make = "make" if is_found else f"make -C {shlex.quote(_shown(project.root))}"
         commands[f"{make} dev"] = "the same in Dagster's UI"
-    return commands
+    note(f"The tables are in {_common_place([result.uri for result in results])}")
+    note("Next:")
+    width = max(map(len, commands))
+    for command, purpose in commands.items():
+        note(f"  {command:<{width}}  {purpose}")
 
 
 def _sample_command(root: Path, odi: str) -> dict[str, str]:
@@ -91,13 +86,9 @@ def _sample_command(root: Path, odi: str) -> dict[str, str]:
     return {f"{odi} sample reset --days 15": "start again with half of January; the rest can arrive then"}
 
 
-def _shown(path: Path) -> str:
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-
-
 def _common_place(uris: Sequence[str]) -> str:
     unique = sorted(set(uris))
     if not all(Path(uri).is_absolute() for uri in unique):
         return ", ".join(unique)
     place = Path(os.path.commonpath(unique))
-    return _shown(place)
+    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
