@@ -1,31 +1,51 @@
 """The life cycle of a state store.
 
-Spark's StateStoreSuite is the conformance list. Of its behaviours these are covered (here, unless a module is named):
+Spark's StateStoreSuite (with StateStoreSuiteBase) and AutoSnapshotLoaderSuite are the conformance list. Their tests,
+and ours of the same behaviour (here, unless another module is named; V is `test_store_versions`):
 
-* get, put, remove, commit, and all data iterator; StateStore.get; invalid versions:
-  `test_what_is_put_removed_and_committed_is_in_the_next_version_and_only_there`,
-  `test_a_version_that_is_none_or_was_never_committed_is_refused`
+* get, put, remove, commit, and all data iterator; numKeys metrics: `test_what_is_put_removed_and_committed_…`,
+  `test_metrics_tell_…`
+* StateStore.get; getStore with invalid versions: `test_a_version_that_is_no_version_is_refused`,
+  `test_a_version_that_is_none_…`
 * prefix scan: `test_a_prefix_scan_finds_the_keys_that_begin_with_it_changes_included`
-* numKeys metrics; reports memory usage; metrics: `test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit`
-* removing while iterating; iterator behaviour (SPARK-38320; as RocksDB has it: each iterator is a snapshot):
+* removing while iterating; SPARK-38320 (each iterator is a snapshot, as in RocksDB):
   `test_an_iterator_sees_the_store_as_it_was_when_it_was_made`
 * abort: `test_abort_drops_the_changes_and_leaves_no_trace`
-* two concurrent stores, one read-only and one read-write: `test_a_reader_and_a_writer_of_one_version_do_not_meet`
-* put null (SPARK-35659): `test_keys_and_values_that_are_null_or_not_bytes_are_refused`
-* nothing on disk before an update, a version without changes (SPARK-18416):
+* two concurrent StateStores, one read-only and one read-write:
+  `test_a_reader_and_a_writer_of_one_version_do_not_meet`
+* SPARK-35659: put cannot put null value: `test_keys_and_values_that_are_null_or_not_bytes_are_refused`
+* SPARK-18416: nothing on disk before an update; a commit without updates makes a version:
   `test_nothing_is_written_before_the_commit`, `test_a_commit_without_changes_makes_a_version`
-* changes after the end: `test_a_store_that_has_ended_takes_no_change`
-* a failed commit (SPARK-18342) and a cancelled write: `test_a_commit_that_failed_may_be_made_again` and, in
-  `test_store_versions`, `test_a_commit_that_landed_although_its_answer_was_an_error_counts`
-* a commit atop an existing version (SPARK-19677), which is refused or idempotent here: `test_store_versions`, "fences"
-* snapshotting, cleaning, maintenance, retained versions, versions kept in memory, corrupted file: `test_store_versions`
-* restarted queries, reloading (SPARK-21145): every test of `test_store_versions` reads through a new provider
+* SPARK-18342: commit fails when rename fails (the error names the version and the store):
+  `test_errors_of_a_commit_name_the_version`, `test_a_commit_that_failed_may_be_made_again`
+* error writing [version].delta cancels the output stream: the same; V
+  `test_a_commit_that_landed_although_its_answer_was_an_error_counts`
+* SPARK-19677: committing a delta file atop an existing one: refused, idempotent or replaced here: V, "fences" and
+  "going back"
+* failure after committing with MAX_BATCHES_TO_RETAIN_IN_MEMORY set to 1:
+  `test_a_version_that_was_replaced_is_not_taken_from_memory`
+* retaining only two latest versions; no cache data with … set to 0:
+  `test_as_many_versions_stay_in_memory_as_are_asked_for`
+* expose metrics with custom metrics: `test_custom_metrics_count_what_the_provider_found_in_memory_and_loaded`
+* SPARK-34270: StateStoreMetrics.combine: `test_metrics_of_several_stores_combine_to_their_sums`
+* reports memory usage (on current version): `test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit`
+* cleaning; maintenance; snapshotting: V, "snapshots and retention"
+* corrupted file handling: V, "damage"
+* AutoSnapshotLoader: load without repair, a failed snapshot gets repaired, all snapshots are corrupt: V
+  `test_changes_stand_for_snapshots_that_are_damaged`
+* SPARK-21145, SPARK-48105: a new provider per run; iterating while it is closed: every test of V reads through a new
+  provider; iterators hold what they iterate
+* the change data reader (getStateStoreChangeDataReader): V `test_the_changes_between_versions_can_be_read`
 
-These do not apply: the coordinator, loading and unloading of providers and the maintenance threads of executors (a
-provider is an object of its user's, and commits clean); operator, partition and column family ids (a store is a
-table of its own: the path tells them apart); row encoders, their validation and compression codecs (keys and values
-are bytes; Parquet compresses); combining metrics of partitions and Spark's custom metrics; the release of a store
-for reuse by the same task (get_store is cheap); RocksDB's options, changelogs and lineage.
+These do not apply. AutoSnapshotLoader's switch and its limits (failures before it is activated, change files that are
+replayed): digests decide at once whether a snapshot is damaged, every change since an earlier one is verified, and
+there are at most as many as are retained. The coordinator, loading and unloading of providers, maintenance threads
+(SPARK-40492, SPARK-48997): a provider is an object of its user's, and commits clean. Operator, partition and column
+family ids: a store is a table of its own, and its path tells it from others. Row encoders, range scan encoders, row
+format validation (SPARK-42572), compression codecs, SQL metrics (SPARK-35763): keys and values are bytes; Parquet
+compresses. The release of a store for reuse by the same task: get_store is cheap. RocksDB's options, changelogs and
+lineage.
+
 """
 
 from __future__ import annotations
