@@ -45,7 +45,6 @@ family ids: a store is a table of its own, and its path tells it from others. Ro
 format validation (SPARK-42572), compression codecs, SQL metrics (SPARK-35763): keys and values are bytes; Parquet
 compresses. The release of a store for reuse by the same task: get_store is cheap. RocksDB's options, changelogs and
 lineage.
-
 """
 
 from __future__ import annotations
