@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, FencedError, IllegalStateError, StateError
 from odi_assets.nodes.execution import node_store
 from odi_assets.nodes.recovery import table_versions as points
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.result import RunStatus
 from odi_assets.state import StateStoreProvider
@@ -268,6 +270,20 @@ def test_a_store_that_is_gone_is_an_error_that_names_the_ways_on(box: Sandbox) -
         box.run("raw")
     assert "--full-refresh" in (told.value.fix or "")
     box.run("raw", full_refresh=True)
+    assert held(box) == seen(1, 2)
+
+
+def test_a_renamed_node_that_adopts_its_table_goes_on_with_its_store(box: Sandbox) -> None:
+    land(box, 1)
+    box.run("raw")
+    renamed = Sandbox(box.root, box.spark, NODES.replace("name: raw", "name: renamed"))
+    adoption = plan_adoption(renamed.project, renamed.state, NodeKey("p", "renamed"), lambda: box.spark)
+    assert adoption is not None
+    apply_adoption(renamed.state, adoption)
+    renamed.land("2.csv", ["id", "2"])
+    os.utime(box.root / "landing" / "2.csv", (1_800_000_000, 1_800_000_000))
+    renamed.run("renamed")
+    assert sorted(renamed.rows("renamed")) == [(1, 0), (2, 1)]
     assert held(box) == seen(1, 2)
 
 

@@ -8,11 +8,11 @@ that is put back to an earlier version has the store of that version again.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.state.store.provider import StateStoreProvider
 from odi_assets.state.store.staged import Named, StagedStore
@@ -36,12 +36,18 @@ def open_node_store(plan: NodePlan) -> StagedStore:
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )
-    place = node.project.store(node.key)
-    provider = StateStoreProvider(place.uri, place.storage_options)
     begins_anew = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
-    stamp = _stamp_that_counts(plan)
-    named = Named.from_json(stamp.facts["store"]) if stamp is not None else None
-    return StagedStore(provider, named, empty=begins_anew)
+    stamp = None if begins_anew else _stamp_that_counts(plan)
+    facts = stamp.facts["store"] if stamp is not None else None
+    # A node that was renamed goes on with the store that its table's commits name.
+    place = node.project.stores.child(str(facts["name"]) if facts else str(node.key))
+    provider = StateStoreProvider(place.uri, place.storage_options)
+    return StagedStore(provider, Named.from_json(facts) if facts else None)
+
+
+def stage(store: StagedStore) -> dict[str, Any]:
+    """Write what was changed, and return what the node's commit is to say of its store."""
+    return {"name": store.store.id.rpartition("/")[2], **vars(store.stage())}
 
 
 def publish(store: StagedStore, plan: NodePlan) -> None:
@@ -54,10 +60,11 @@ def publish(store: StagedStore, plan: NodePlan) -> None:
 
 
 def _stamp_that_counts(plan: NodePlan) -> CommittedStamp | None:
-    """The newest commit of the node that names a store, without those that a rewind has undone."""
-    ours, undone_after = app_ids(plan.node.key), None
+    """The newest commit of the table that names a store, without those that a rewind has undone. Whether the table's
+    commits are the node's, planning has checked."""
+    undone_after: int | None = None
     for stamp in plan.target.stamps():
-        if stamp.app_id not in ours or (undone_after is not None and stamp.version > undone_after):
+        if undone_after is not None and stamp.version > undone_after:
             continue
         rewound_to = CommitFacts.of(stamp).rewound_to
         if rewound_to is not None:

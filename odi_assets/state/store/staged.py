@@ -43,8 +43,7 @@ class StagedStore:
 
     Args:
         provider: the store's versions; its writer is the run.
-        named: what the last commit that counts says of the store; None if it says nothing.
-        empty: begin with nothing, whatever the store holds.
+        named: what the last commit that counts says of the store; None to begin with nothing, whatever it holds.
 
     Attributes:
         store: what the run reads and changes. It cannot commit it itself.
@@ -53,9 +52,9 @@ class StagedStore:
         StateError: the version that was named is not there, or cannot be read.
     """
 
-    def __init__(self, provider: StateStoreProvider, named: Named | None, *, empty: bool = False) -> None:
+    def __init__(self, provider: StateStoreProvider, named: Named | None) -> None:
         self._provider = provider
-        self._named = None if empty else named
+        self._named = named
         version, self._before = settle(provider, self._named or NOTHING)
         self._base, self._latest = provider.latest()
         self._batch: Batch | None = None
