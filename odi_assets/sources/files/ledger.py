@@ -35,6 +35,7 @@ _SCHEMA = pa.schema(
         ("size", pa.int64()),
         ("etag", pa.string()),
         ("digest", pa.string()),
+        ("whole", pa.string()),
     ]
 )
 
@@ -45,7 +46,8 @@ class LoadedFile:
 
     Attributes:
         etag: the object store's tag of the content; empty for local files.
-        digest: fingerprint of a local file's content (see ``fingerprint``); empty for files with an etag.
+        digest: fingerprint of both ends of a local file (see ``fingerprint``); empty for files with an etag.
+        whole: digest of all of a local file that is more than its ends; empty where that is not known.
     """
 
     path: str
@@ -53,6 +55,7 @@ class LoadedFile:
     size: int
     etag: str = ""
     digest: str = ""
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,11 @@ class NewPart:
 
 def is_there(table: Location, parts: Iterable[Part]) -> bool:
     """Whether all ``parts`` are stored beside ``table``."""
-    places = [_path(table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")) for part in parts]
+    places = [table.child(f"{LEDGER_FOLDER}/{part.name}.parquet") for part in parts]
+    if table.is_local:
+        return all(place.local_path.exists() for place in places)
     filesystem, _ = fsspec.core.url_to_fs(table.uri, **table.fsspec_options)
-    return all(filesystem.exists(place) for place in places)
+    return all(filesystem.exists(place.uri) for place in places)
 
 
 def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, LoadedFile]:
@@ -86,7 +91,9 @@ def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, 
 def _read(table: Location, part: Part, label: str) -> pa.Table:
     place = table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")
     try:
-        with fsspec.open(_path(place), "rb", **place.fsspec_options) as stream:
+        # A local path may hold what fsspec takes for a chain of file systems (`::`).
+        opened = place.local_path.open("rb") if place.is_local else fsspec.open(place.uri, "rb", **place.fsspec_options)
+        with opened as stream:
             return pq.read_table(stream)
     except (OSError, pa.ArrowException) as error:
         raise IncrementError(
@@ -163,7 +170,3 @@ def sweep(table: Location, older_than: timedelta, *, dry_run: bool = False) -> d
             if not dry_run:
                 scratch.unlink(missing_ok=True)
     return found
-
-
-def _path(place: Location) -> str:
-    return place.local_path.as_posix() if place.is_local else place.uri

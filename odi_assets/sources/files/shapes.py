@@ -107,10 +107,10 @@ def _parquet_shape() -> Callable[[Any, str], str]:
 
         footer = pyarrow.parquet.read_metadata(stream)
         # The first line of the text is the address of an object.
-        columns = str(footer.schema).partition("\n")[2]
+        columns: str = str(footer.schema).partition("\n")[2]
         # Spark takes the types from here where it wrote the file.
         own = (footer.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"")
-        return columns + own.decode("utf-8", "replace")
+        return columns + str(own, "utf-8", "replace")
 
     return shape
 

@@ -12,6 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
+from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
@@ -348,5 +349,10 @@ class NewFiles(Read):
         return [self.load(spark)]
 
     def before_commit(self) -> None:
-        if self.found.part is not None:
-            ledger.write(self.beside, self.found.part)
+        part = self.found.part
+        if part is None:
+            return
+        if self.snapshot.base.is_local and any(file.size > WHOLE_IS_KNOWN for file in self.found.new):
+            new = {file.path for file in self.found.new}
+            part = replace(part, files=tuple(with_whole_digests(self.snapshot.base, part.files, new)))
+        ledger.write(self.beside, part)
