@@ -67,7 +67,8 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
             fix="give odi the right to look there, or mount what is to be there; nothing was taken for missing",
             path=pattern,
         ) from error
-    odd = next((file.path for file in files if ":" in file.path and base.child(file.path).is_escaped), None)
+    above = base.is_local and ":" in base.uri
+    odd = next((f.path for f in files if (above or ":" in f.path) and base.child(f.path).is_escaped), None)
     if odd is not None:
         raise SourceError(
             f"{base.uri}/{odd} has a name that Spark cannot open: a colon beside one of \\ {{ }} [ ] * ?",

@@ -275,8 +275,15 @@ class FilesSnapshot(Snapshot):
         if schema is None and self.format == FileFormat.CSV:
             # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
             strict["enforceSchema"] = "true"
-        if self.base.is_local and any(":" in path for path in paths):
+        with_colon = next((path for path in paths if self.base.is_local and ":" in path), None)
+        if with_colon is not None:
             given |= _NAMES_WITH_COLONS
+            if self._is_true("multiline"):
+                raise SourceError(
+                    f"{self.label}: {with_colon} has a colon in its name, and Spark cannot open it with `multiLine`",
+                    fix="give it another name, or a `path` to the node that does not match it",
+                    path=with_colon,
+                )
         reader = spark.read.format(self.format).options(**{**strict, **given, **options})
         try:
             reader = reader if schema is None else reader.schema(schema)
