@@ -15,7 +15,7 @@ _HEADER = re.compile(r"^ Header: ?(.*)\n Schema: ?(.*)$", re.MULTILINE)
 _FIXES = {
     # What an error says, and what to do about it in particular.
     "Unescaped quote character": "quotes within quotes are doubled (RFC 4180); if the file writes a backslash before "
-    'them, say so: `options: {escape: "\\"}`',
+    'them, say so: `options: {escape: "\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written',
     "CSV header": "the columns of `read.schema` are those of the header, in its order: correct one of them; or set "
     "`read.rescued: COLUMN`, and files are read by the names in their headers",
     "TIMESTAMP(NANOS": "Spark has no times in nanoseconds: make the column a BIGINT in `read.schema` (nanoseconds "

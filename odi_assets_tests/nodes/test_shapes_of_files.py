@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import SourceError
+from odi_assets.errors import IncrementError, SourceError
 from odi_assets.sources.files import shapes
 from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
@@ -86,6 +86,18 @@ def test_under_fail_files_with_different_columns_are_refused_by_name_and_the_rem
     assert refused.value.columns == ("a", "b")
     zone = Zone(tmp_path, spark, f"format: parquet, {FILES}", EVOLVE)
     assert len(zone.load()) == 2
+
+
+def test_a_header_that_does_not_agree_with_the_schema_is_refused_and_rescuing_reads_it_by_name(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    read = f'format: csv, options: {{header: "true"}}, schema: "name STRING, other STRING", {FILES}'
+    zone = Zone(tmp_path, spark, read)
+    zone.land("in/a.csv", ["other,name", "o1,n1"])
+    with pytest.raises(SourceError, match=r"in/a\.csv .*header: other, name; schema: name, other") as refused:
+        zone.run("raw")
+    assert "read.rescued" in str(refused.value.fix)
+    assert Zone(tmp_path, spark, f"{read}, rescued: rest").load() == [{"name": "n1", "other": "o1", "rest": None}]
 
 
 @pytest.mark.parametrize("write", ["mode: append", EVOLVE, "mode: overwrite"])
@@ -276,3 +288,83 @@ def test_what_of_parquet_does_not_fit_is_rescued(tmp_path: Path, spark: SparkSes
     rows = zone.load()
     assert [(row["id"], row["day"]) for row in rows] == [(1, "1"), (None, "2")]
     assert rescued(rows) == [None, {"id": "x", "more": 2}]
+
+
+ODD = (
+    "a#b",
+    "a?b",
+    "a%20b",
+    "a[1]",
+    "a b",
+    "ü日本",
+    "a:b",
+    "x{y}",
+    "a+b",
+    "a*b",
+    "a\\b",
+    "a;b",
+    "a=b",
+    "~a",
+    "a::b",
+    "a%",
+)
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_files_and_folders_of_any_name_are_loaded_once(tmp_path: Path, spark: SparkSession, format_: str) -> None:
+    (tmp_path / "landing").mkdir()
+    zone = Zone(tmp_path, spark, f'format: {format_}, schema: "id BIGINT", {FILES}')
+    for name in ODD:
+        for path in (f"in/{name}.x", f"in/{'a:c' if ':' in name else name}/1.x"):
+            if format_ == "parquet":
+                zone.parquet(path, id=[1])
+            else:
+                zone.land(path, ['{"id": 1}' if format_ == "json" else "1"])
+    count = sum(1 for path in (tmp_path / "landing").rglob("*") if path.is_file())
+    assert len(zone.load()) == count
+    assert zone.plan("raw").nothing_new
+
+
+def test_a_large_file_that_is_only_touched_is_known_and_one_that_changed_in_the_middle_is_not(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    zone = Zone(tmp_path, spark, f'format: csv, schema: "s STRING", {FILES}')
+    text = ["x" * 99] * 4_000
+    zone.land("in/a.csv", text)
+    assert len(zone.load()) == 4_000
+    for _ in range(2):
+        zone.land("in/a.csv", text)
+        assert zone.plan("raw").nothing_new
+        zone.run("raw")
+    (tmp_path / "landing/in/a.csv").rename(tmp_path / "landing/in/b.csv")
+    zone.run("raw")
+    zone.land("in/b.csv", text)
+    assert zone.plan("raw").nothing_new
+    zone.land("in/b.csv", [*text[:2_000], "y" * 99, *text[2_001:]])
+    with pytest.raises(IncrementError, match=r"other content now: in/b\.csv"):
+        zone.plan("raw")
+
+
+def test_rows_of_an_empty_text_belong_to_the_partition_of_null(tmp_path: Path, spark: SparkSession) -> None:
+    write = "mode: partition_overwrite, partition_by: [p]"
+    zone = Zone(tmp_path, spark, f'format: json, schema: "id BIGINT, p STRING", {FILES}', write)
+    zone.land("in/a.json", ['{"id": 1, "p": ""}', '{"id": 2}', '{"id": 3, "p": "a"}'])
+    zone.load()
+    zone.land("in/b.json", ['{"id": 4, "p": ""}'])
+    assert sorted((row["id"], row["p"]) for row in zone.load()) == [(1, None), (2, None), (3, "a"), (4, None)]
+
+
+def test_files_that_are_links_are_loaded_whole_by_a_cursor_and_once(tmp_path: Path, spark: SparkSession) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "far.json").write_text('{"id": 1}\n')
+    for number, increment in enumerate(["", "incremental: {mode: stateful, column: id}", FILES]):
+        root = tmp_path / str(number)
+        root.mkdir()
+        zone = Zone(
+            root, spark, f'format: json, schema: "id BIGINT"{", " if increment else ""}{increment}', "mode: overwrite"
+        )
+        (root / "landing/in").mkdir(parents=True)
+        (root / "landing/in/link.json").symlink_to(outside / "far.json")
+        (root / "landing/in/folder").symlink_to(outside)
+        assert [row["id"] for row in zone.load()] == [1, 1]
