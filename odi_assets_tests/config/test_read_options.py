@@ -45,6 +45,7 @@ def test_an_option_that_loses_data_is_refused_and_says_what_to_use(
         "format: csv, options: {header: true, sep: ';', nullValue: '-', inferSchema: true, multiLine: true}",
         "format: csv, options: {ignoreCorruptFiles: false, recursiveFileLookup: 'false', mode: FAILFAST}",
         "format: json, options: {samplingRatio: 1.0, unescapedQuoteHandling: STOP_AT_DELIMITER}",
+        "format: json, schema: id INT, options: {samplingRatio: 0.5, dropFieldIfAllNull: true}",
         "format: csv, rescued: rest, options: {mode: PERMISSIVE}",
         "format: csv, schema: 'id INT, _corrupt_record STRING', options: {mode: PERMISSIVE}",
         "format: json, schema: 'id INT, `bad` STRING', options: {mode: PERMISSIVE, columnNameOfCorruptRecord: bad}",

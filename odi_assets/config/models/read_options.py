@@ -16,11 +16,18 @@ _TEXT = ("csv", "json")
 
 
 class _Rule(NamedTuple):
-    """When an option loses data, what it does, and what to use instead."""
+    """An option that loses data.
+
+    Attributes:
+        message: what it does, and what to use instead.
+        loses: whether it does so with a value.
+        without_schema: it does so only as Spark looks for the columns by itself.
+    """
 
     formats: tuple[str, ...]
     message: str
     loses: Callable[[str], bool] = lambda value: value.lower() != "false"
+    without_schema: bool = False
 
 
 _REPAIR = "repair the file, or give it a name that begins with `_`"
@@ -34,9 +41,12 @@ _RULES: Mapping[str, _Rule] = {
     "basepath": _Rule(_FILES, "is not needed: folders like `day=2024-01-01` are columns already"),
     "comment": _Rule(("csv",), "leaves out lines: read them with `rescued`, and drop them in the transform"),
     "samplingratio": _Rule(
-        _TEXT, "leaves out columns that the sample lacks: name the columns in `schema`", lambda value: value != "1.0"
+        _TEXT,
+        "leaves out columns that the sample lacks: name the columns in `schema`",
+        lambda value: value != "1.0",
+        without_schema=True,
     ),
-    "dropfieldifallnull": _Rule(("json",), "leaves out columns: name the columns in `schema`"),
+    "dropfieldifallnull": _Rule(("json",), "leaves out columns: name the columns in `schema`", without_schema=True),
     "unescapedquotehandling": _Rule(
         ("csv",),
         "`SKIP_VALUE` leaves out values: use `rescued`, which keeps what does not fit",
@@ -59,7 +69,8 @@ def losing_options(format_: str, options: Mapping[str, str], schema: str | None,
     found = []
     for key, rule in _RULES.items():
         name, value = by_name.get(key, ("", ""))
-        if name and format_ in rule.formats and rule.loses(value):
+        applies = format_ in rule.formats and not (rule.without_schema and schema)
+        if name and applies and rule.loses(value):
             found.append(Mistake(rule.message, at=("options", name), where="key"))
     name, mode = by_name.get("mode", ("", "failfast"))
     if format_ not in _TEXT or mode.lower() == "failfast":

@@ -171,7 +171,7 @@ def only_one(project: Project) -> Iterator[None]:
     folder = project.root / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "mending.lock")
+        lock = FileLock(folder / "repair.lock")
         lock.acquire()
     except OSError as error:
         _log.info("history is repaired without a lock: %s", error)
