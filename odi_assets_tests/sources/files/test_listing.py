@@ -142,6 +142,11 @@ class Bucket(MemoryFileSystem):  # type: ignore[misc]
             raise Bucket.fault
         return super().ls(path, detail=detail, **kwargs)
 
+    def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if Bucket.fault is not None:
+            raise Bucket.fault
+        return super().find(path, *args, **kwargs)
+
     def info(self, path: str, **kwargs: Any) -> Any:
         if Bucket.fault is not None:
             raise Bucket.fault
