@@ -75,8 +75,8 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
                 uri=table.uri,
                 path=f"{folder}/{inside}",
             ) from error
-        statistics = footer_statistics(footer, keep)
-        return WrittenFile(f"{folder}/{inside}", size, now, footer.num_rows, _partition_of(inside), statistics)
+        statistics, partition = footer_statistics(footer, keep), _partition_of(inside) if "/" in inside else {}
+        return WrittenFile(f"{folder}/{inside}", size, now, footer.num_rows, partition, statistics)
 
     listed = sorted(_parquet_files(filesystem, root, strictly=table.is_local))
     with ThreadPoolExecutor(max_workers=min(_READERS, len(listed) or 1)) as pool:

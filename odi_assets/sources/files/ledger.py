@@ -121,7 +121,7 @@ def extend(
     while kept and kept[-1].files <= count:
         absorbed.append(kept.pop())
         count += absorbed[-1].files
-    rows = read_parts(table, reversed(absorbed), label)
+    rows = read_parts(table, reversed(absorbed), label) if absorbed else {}
     rows.update({file.path: file for file in files})
     # A part is named by its content, so two plans that saw the same files have the same HWM.
     digest = hashlib.blake2b(digest_size=8)
