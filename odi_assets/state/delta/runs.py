@@ -1,5 +1,8 @@
 """Run history in Delta: ``meta_runs``, one row per attempt of a node, appended as the node ends.
 
+In a table that Odibi made, which it cannot append to with more columns than its own, what has no column there is part
+of ``metrics_json``.
+
 Look-ups start with the newest files that may hold the node (statistics tell which) and go back only as far as they
 must, so that they cost the same at any length of history.
 """
@@ -20,6 +23,10 @@ from odi_assets.state.records import RunRecord, newest_first
 if TYPE_CHECKING:
     import pyarrow as pa
 
+OURS = (
+    *("started_at", "partition_key", "trigger", "attempt", "hwm_before", "hwm_after", "table_version"),
+    *("code_version", "error"),
+)
 COLUMNS = Columns(
     {
         "run_id": "string",
@@ -42,7 +49,8 @@ COLUMNS = Columns(
         "table_version": "long",
         "code_version": "string",
         "error": "string",
-    }
+    },
+    ours=OURS,
 )
 _NODE = ("environment", "pipeline_name", "node_name")
 INDEXED = ("run_id", "pipeline_name", "node_name", "environment", "timestamp")
@@ -72,8 +80,7 @@ class RunLog(SystemTable):
         """
         rows = [record.to_row(self.environment) for record in records]
         if rows:
-            added = COLUMNS.to_arrow(by_column(rows))
-            self.write(lambda handle: self.append_rows(handle, added, [], lambda now: self._holds(now, rows[-1]), True))
+            self.write(lambda handle: self._append(handle, rows))
 
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
@@ -90,6 +97,14 @@ class RunLog(SystemTable):
         the runs of this environment that are past the time they are kept for."""
         rows = super().rows_to_keep(handle, files).sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
+
+    def _append(self, handle: TableHandle, rows: list[dict[str, Any]]) -> None:
+        if self.is_odibis(handle):
+            from odi_assets.state.delta.odibi import as_odibis_run
+
+            rows = list(map(as_odibis_run, rows))
+        added = COLUMNS.to_arrow(by_column(rows))
+        self.append_rows(handle, added, [], lambda now: self._holds(now, rows[-1]), True)
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
         import pyarrow as pa
