@@ -164,6 +164,17 @@ class CatalogStateBackend(StateBackend):
         )
         return {"runs_dropped": dropped, **{name: hwms.get(name, 0) + runs.get(name, 0) for name in hwms | runs}}
 
+    def share_with_odibi(self) -> dict[str, int]:
+        """Make both tables such as Odibi has them, so that it can use them too; HWMs, revisions and runs stay.
+
+        Returns:
+            How many rows were written anew, by table; 0 where a table is Odibi's already.
+        """
+        from odi_assets.state.delta.share import share
+
+        what = "giving the system tables Odibi's columns"
+        return self._retry.call(lambda: share(self._hwms.location, self._runs.location), what)
+
     def _call(
         self, log: L, do: Callable[[L], T], what: str, again: Callable[[BaseException], bool] = is_transient
     ) -> T:

@@ -56,7 +56,11 @@ Foreign = tuple[HwmEntry, str | None]
 
 
 class HwmLog(SystemTable):
-    """The revisions of the keys of one environment."""
+    """The revisions of the keys of one environment.
+
+    Attributes:
+        fence_prefix: with a key, the app transaction whose number is the key's newest revision.
+    """
 
     takes_odibis = False
 
@@ -64,7 +68,7 @@ class HwmLog(SystemTable):
         super().__init__(location, COLUMNS, INDEXED)
         self.environment = environment
         self._mine = in_environment(environment)
-        self._fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"
+        self.fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"
 
     def latest(self, key: str) -> HwmEntry | None:
         """The newest revision of ``key``, a tombstone too; None if it was never set."""
@@ -126,10 +130,12 @@ class HwmLog(SystemTable):
             entries, before = self._entries(handle, changes)
         added = to_add(entries, changes, before, self.environment)
         last = {name: items[-1] for name, items in added.items()}
-        fences = [Transaction(self._fence_prefix + entry.key, entry.revision) for entry in entries]
+        fences = [Transaction(self.fence_prefix + entry.key, entry.revision) for entry in entries]
         return self.append_rows(handle, COLUMNS.to_arrow(added), fences, lambda now: self._holds(now, last), entries)
 
-    def _entries(self, handle: TableHandle, changes: Sequence[Change]) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
+    def _entries(
+        self, handle: TableHandle, changes: Sequence[Change]
+    ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
         """The entries that the changes make, and by key what another tool set before them that no row of ours tells."""
         latest = newest_of_each(self._newest_rows(handle, [change.key for change in changes]))
         return entries_after(latest, changes, self.environment), {}
@@ -142,7 +148,7 @@ class HwmLog(SystemTable):
             return self._newest_rows_where(handle, "TRUE")
         if len(keys) > 1:
             return self._newest_rows_where(handle, f"key IN ({', '.join(map(sql, keys))})")
-        fenced = handle.table.transaction_version(self._fence_prefix + keys[0])
+        fenced = handle.table.transaction_version(self.fence_prefix + keys[0])
         if fenced is not None:
             # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
             found = self.lists(handle, f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)")
@@ -206,9 +212,7 @@ def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
     return {key: found[0] for key, found in revisions_by_key(as_rows(columns)).items()}
 
 
-def entries_after(
-    latest: Mapping[str, HwmEntry], changes: Sequence[Change], environment: str | None
-) -> list[HwmEntry]:
+def entries_after(latest: Mapping[str, HwmEntry], changes: Sequence[Change], environment: str | None) -> list[HwmEntry]:
     """The entries that follow the keys' latest ones as the changes say.
 
     Raises:

@@ -38,10 +38,9 @@ from odi_assets.state.delta.hwms import (
     HwmLog,
     entries_after,
     newest_of_each,
-    revisions_by_key,
 )
 from odi_assets.state.delta.runs import COLUMNS as RUN_COLUMNS
-from odi_assets.state.delta.table import Columns, SystemTable, as_rows, by_column, in_environment, sql
+from odi_assets.state.delta.table import Columns, SystemTable, by_column, in_environment, sql
 from odi_assets.state.records import DETAILS, HwmEntry
 from odi_assets.state.values import decode
 
@@ -62,7 +61,7 @@ def revisions_beside(location: Location) -> Location:
 
 
 def mark_of(environment: str | None, key: str) -> str:
-    """The app transaction of Odibi's table whose number is the revision that the row of ``key`` was last written from."""
+    """The app transaction of Odibi's table whose number is the revision that the key's row was last written from."""
     return f"odi/mirror/{quote(environment or '', safe='')}/{key}"
 
 
@@ -247,7 +246,9 @@ class OdibiHwmLog(HwmLog):
             # Who reads a key has it: Odibi's row can wait for one who may write.
             _log.warning("the row of `%s` in Odibi's table is older than its high-water mark: %s", key, error.message)
 
-    def _entries(self, handle: TableHandle, changes: Sequence[Change]) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
+    def _entries(
+        self, handle: TableHandle, changes: Sequence[Change]
+    ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
         keys = [change.key for change in changes]
         found = self._decided(handle, self.odibi.look(keys), keys)
         before = {key: one.foreign for key, one in found.items()}
@@ -263,18 +264,14 @@ class OdibiHwmLog(HwmLog):
         found = self.read(lambda handle: self._decided(handle, look, keys))
         return self._decided(None, look, keys) if found is None else found
 
-    def _decided(
-        self, handle: TableHandle | None, look: Look, keys: Collection[str] | None
-    ) -> dict[str, Found]:
+    def _decided(self, handle: TableHandle | None, look: Look, keys: Collection[str] | None) -> dict[str, Found]:
         lists = {} if handle is None else self._newest_rows(handle, None if keys is None else list(keys))
         own = newest_of_each(lists)
         texts = dict(zip(lists.get("key", ()), lists.get("value", ()), strict=True))
         wanted = own.keys() | look.rows.keys() if keys is None else set(keys)
         doubtful = [key for key in own if key in wanted and not self._is_told(look, own[key], texts[key])]
         older = self._rows_of(handle, doubtful) if handle is not None and doubtful else {}
-        decided = (
-            (key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted
-        )
+        decided = ((key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted)
         return {key: found for key, found in decided if found.entry is not None}
 
     def _is_told(self, look: Look, entry: HwmEntry, text: str | None) -> bool:
