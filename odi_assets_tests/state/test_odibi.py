@@ -1,4 +1,4 @@
-"""Odibi 3.15.1 and this tool at work on the same system tables, side by side: Odibi on pandas and on Spark, for real."""
+"""Odibi 3.15.1, on pandas and on Spark, and this tool at work on the same system tables, side by side and for real."""
 
 from __future__ import annotations
 
