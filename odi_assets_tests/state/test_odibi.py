@@ -117,6 +117,7 @@ def test_batches_types_and_deletions_of_each_are_seen_by_the_others(shared: Shar
     shared.is_odibis()
 
 
+@pytest.mark.parametrize("shared", ["spark"], indirect=True)
 def test_what_a_kill_left_out_of_odibis_table_is_put_there_by_the_next_read(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def test_what_a_kill_left_out_of_odibis_table_is_put_there_by_the_next_read(
     assert shared.values("a_hwm") == [2, 2]
 
 
+@pytest.mark.parametrize("shared", ["pandas"], indirect=True)
 def test_runs_of_each_are_seen_by_the_others_and_can_be_synced(shared: Shared, tmp_path: Path) -> None:
     ours = run(1, node="n", table_version=4, hwm_before=date(2024, 1, 1), attempt=2, metrics={"rows": 3})
     expected = []
@@ -147,6 +149,7 @@ def test_runs_of_each_are_seen_by_the_others_and_can_be_synced(shared: Shared, t
     shared.is_odibis()
 
 
+@pytest.mark.parametrize("shared", ["spark"], indirect=True)
 def test_odibis_compaction_and_ours_leave_all_of_it_readable(shared: Shared) -> None:
     for number in range(3):
         shared.ours.set_hwm("a_hwm", number)
@@ -160,6 +163,7 @@ def test_odibis_compaction_and_ours_leave_all_of_it_readable(shared: Shared) -> 
     shared.is_odibis()
 
 
+@pytest.mark.parametrize("shared", ["pandas"], indirect=True)
 def test_writers_of_both_at_once_lose_nothing(shared: Shared) -> None:
     keys = [f"k{number}" for number in range(6)]
     for engine in shared.engines.values():

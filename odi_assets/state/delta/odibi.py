@@ -340,7 +340,8 @@ def as_odibis_run(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def another(log: Any, present: Any, error: UnsupportedFeatureError, spark: Any) -> Any:
-    """What to use for a table that ``present``, which is used for ``log``'s table, could not handle.
+    """What to use for a table that ``present``, which is used for ``log``'s table, could not handle. Spark is for tables
+    of ours alone: Odibi's ``meta_state`` with such features is refused.
 
     Args:
         error: what it said.
@@ -351,16 +352,11 @@ def another(log: Any, present: Any, error: UnsupportedFeatureError, spark: Any) 
     """
     if isinstance(error, OtherLayout):
         return log if isinstance(present, OdibiHwmLog) else OdibiHwmLog(log)
-    if spark is None:
+    if spark is None or present is not log:
         raise error
-    from odi_assets.state.delta.spark import SparkOdibiTable, SparkTable, through_spark
+    from odi_assets.state.delta.spark import through_spark
 
-    found: Any = present.odibi if isinstance(present, OdibiHwmLog) else present
-    if isinstance(found, SparkTable):
-        raise error
     _log.info("%s; going on through Spark", error.message)
-    if isinstance(present, OdibiHwmLog):
-        return OdibiHwmLog(log, SparkOdibiTable(log.location, spark))
     return through_spark(log, spark)
 
 
