@@ -138,7 +138,8 @@ class HwmLog(SystemTable):
     ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
         """The entries that the changes make, and by key what another tool set before them that no row of ours tells."""
         latest = newest_of_each(self._newest_rows(handle, [change.key for change in changes]))
-        return entries_after(latest, changes, self.environment), {}
+        now = datetime.now(UTC)
+        return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes], {}
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
@@ -210,16 +211,6 @@ def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
         entries = map(HwmEntry._make, zip(*(own[name] for name in HwmEntry._fields), strict=True))
         return dict(zip(keys, entries, strict=True))
     return {key: found[0] for key, found in revisions_by_key(as_rows(columns)).items()}
-
-
-def entries_after(latest: Mapping[str, HwmEntry], changes: Sequence[Change], environment: str | None) -> list[HwmEntry]:
-    """The entries that follow the keys' latest ones as the changes say.
-
-    Raises:
-        OdiError: a check refuses its change.
-    """
-    now = datetime.now(UTC)
-    return [change.entry_after(latest.get(change.key), environment, now) for change in changes]
 
 
 def to_add(

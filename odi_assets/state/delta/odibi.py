@@ -36,7 +36,6 @@ from odi_assets.state.backend import Change
 from odi_assets.state.delta.hwms import (
     Foreign,
     HwmLog,
-    entries_after,
     newest_of_each,
 )
 from odi_assets.state.delta.runs import COLUMNS as RUN_COLUMNS
@@ -207,7 +206,7 @@ class OdibiHwmLog(HwmLog):
 
     def check(self, changes: Sequence[Change]) -> None:
         found = self._now([change.key for change in changes])
-        entries_after(_entries_of(found), changes, self.environment)
+        self._next(found, changes)
 
     def mirror(self, keys: Collection[str] | None = None) -> int:
         """Write what Odibi's table lacks of ``keys``, or of all; how many keys that was.
@@ -252,7 +251,13 @@ class OdibiHwmLog(HwmLog):
         keys = [change.key for change in changes]
         found = self._decided(handle, self.odibi.look(keys), keys)
         before = {key: one.foreign for key, one in found.items()}
-        return entries_after(_entries_of(found), changes, self.environment), before
+        return self._next(found, changes), before
+
+    def _next(self, found: Mapping[str, Found], changes: Sequence[Change]) -> list[HwmEntry]:
+        now = datetime.now(UTC)
+        return [
+            change.entry_after(found.get(change.key, Found(None)).entry, self.environment, now) for change in changes
+        ]
 
     # -- what both tables tell ----------------------------------------------------------------------------------------
 
@@ -340,8 +345,8 @@ def as_odibis_run(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def another(log: Any, present: Any, error: UnsupportedFeatureError, spark: Any) -> Any:
-    """What to use for a table that ``present``, which is used for ``log``'s table, could not handle. Spark is for tables
-    of ours alone: Odibi's ``meta_state`` with such features is refused.
+    """What to use for a table that ``present``, which is used for ``log``'s table, could not handle. Spark is for
+    tables of ours alone: a ``meta_state`` of Odibi's with such features is refused.
 
     Args:
         error: what it said.
@@ -358,7 +363,3 @@ def another(log: Any, present: Any, error: UnsupportedFeatureError, spark: Any) 
 
     _log.info("%s; going on through Spark", error.message)
     return through_spark(log, spark)
-
-
-def _entries_of(found: Mapping[str, Found]) -> dict[str, HwmEntry]:
-    return {key: one.entry for key, one in found.items() if one.entry is not None}

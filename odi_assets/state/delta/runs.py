@@ -22,6 +22,7 @@ from odi_assets.state.records import RunRecord, newest_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from arro3.core import Table
 
 OURS = (
     *("started_at", "partition_key", "trigger", "attempt", "hwm_before", "hwm_after", "table_version"),
@@ -80,7 +81,8 @@ class RunLog(SystemTable):
         """
         rows = [record.to_row(self.environment) for record in records]
         if rows:
-            self.write(lambda handle: self._append(handle, rows))
+            added = COLUMNS.to_arrow(by_column(rows))
+            self.write(lambda handle: self.append_rows(handle, added, [], lambda now: self._holds(now, rows[-1]), True))
 
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
@@ -98,13 +100,10 @@ class RunLog(SystemTable):
         rows = super().rows_to_keep(handle, files).sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
 
-    def _append(self, handle: TableHandle, rows: list[dict[str, Any]]) -> None:
-        if self.is_odibis(handle):
-            from odi_assets.state.delta.odibi import as_odibis_run
+    def without_ours(self, rows: Table) -> Table:
+        from odi_assets.state.delta.odibi import as_odibis_run
 
-            rows = list(map(as_odibis_run, rows))
-        added = COLUMNS.to_arrow(by_column(rows))
-        self.append_rows(handle, added, [], lambda now: self._holds(now, rows[-1]), True)
+        return super().without_ours(COLUMNS.to_arrow(by_column(list(map(as_odibis_run, COLUMNS.rows(rows))))))
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
         import pyarrow as pa
@@ -192,6 +191,10 @@ class RunLog(SystemTable):
 
     def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
         where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
+        if self.is_odibis(handle):
+            from odi_assets.state.delta.odibi import as_odibis_run
+
+            row = as_odibis_run(row)
         return row in self.rows(handle, where)
 
 

@@ -170,7 +170,7 @@ class SystemTable:
         handle = TableHandle.open_once(self.location, owner=STATE)
         if not handle.exists:
             return None
-        if not self.takes_odibis and self.is_odibis(handle):
+        if not self.takes_odibis and self.columns.ours.isdisjoint(handle.columns):
             from odi_assets.state.delta.odibi import OtherLayout
 
             raise OtherLayout(f"Odibi made the table at {self.uri}", uri=self.uri)
@@ -326,7 +326,7 @@ class SystemTable:
         fences = CommitProperties(app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS)
         others = set(handle.columns) - set(self.columns.kinds)
         if not self.columns.ours.issubset(handle.columns):
-            rows = rows.select([name for name in self.columns.kinds if name in handle.columns])
+            rows = self.without_ours(rows)
         try:
             with handle.calls("appending to a system table"):
                 write_deltalake(
@@ -350,6 +350,10 @@ class SystemTable:
                 uri=self.uri,
             )
         return result
+
+    def without_ours(self, rows: Table) -> Table:
+        """Rows as they are written into a table that Odibi made: without columns of ours."""
+        return rows.select([name for name in self.columns.kinds if name not in self.columns.ours])
 
     # -- maintenance --------------------------------------------------------------------------------------------------
 
