@@ -185,6 +185,18 @@ def test_a_table_without_environments_is_that_of_the_one_without_a_name(tmp_path
     assert (backend.get_hwm("raw"), dev.get_hwm("raw"), rows(tmp_path)) == (2, 50, {"raw": 2})
 
 
+def test_a_column_of_no_type_as_odibi_makes_it_with_newer_versions_of_deltalake_is_left_empty(tmp_path: Path) -> None:
+    moment = pa.array([NOW], pa.timestamp("us", "UTC"))
+    made = pa.table({"key": ["raw"], "value": ["1"], "environment": pa.nulls(1), "updated_at": moment})
+    write_deltalake(str(tmp_path / "meta_state"), made)
+    backend = opened(tmp_path)
+    backend.set_hwm("raw", 2)
+    backend.set_hwm("other", 3)
+    opened(tmp_path, environment="dev").set_hwm("raw", 9)
+    assert rows(tmp_path) == {"raw": 2, "other": 3}
+    assert {entry.key: entry.value for entry in opened(tmp_path).list_hwms()} == {"raw": 2, "other": 3}
+
+
 def test_a_column_of_somebody_elses_and_a_row_that_stands_twice_do_no_harm(tmp_path: Path) -> None:
     odibi_state(tmp_path, raw=1, other=1)
     odibi_state(tmp_path, raw=2)

@@ -90,7 +90,7 @@ class Look:
 
     def takes(self, key: str, environment: str | None) -> bool:
         """Whether there is room for the key's row of an environment."""
-        known = environment is None or "environment" in self.handle.columns
+        known = environment is None or "environment" in _columns(self.handle)
         return known and all(row.environment == environment for row in self.rows.get(key, ()))
 
     def mark(self, key: str, environment: str | None) -> int:
@@ -125,10 +125,10 @@ class OdibiTable(SystemTable):
         """
         handle, environment = look.handle, entries[0].environment
         which = f"key IN ({', '.join(sql(entry.key) for entry in entries)})"
-        if "environment" in handle.columns:
+        if "environment" in _columns(handle):
             which += f" AND {in_environment(environment)}"
         lists = by_column(rows) if rows else dict.fromkeys(COLUMNS.kinds, ())
-        names = [name for name in COLUMNS.kinds if name in handle.columns]
+        names = _columns(handle)
         marks = [Transaction(mark_of(environment, entry.key), entry.revision) for entry in entries]
         with handle.calls("writing a high-water mark into Odibi's table"):
             write_deltalake(
@@ -136,7 +136,7 @@ class OdibiTable(SystemTable):
                 COLUMNS.to_arrow(lists).select(names),
                 mode="overwrite",
                 predicate=which,
-                schema_mode="merge" if handle.columns.keys() - COLUMNS.kinds.keys() else None,
+                schema_mode="merge" if handle.columns.keys() - set(names) else None,
                 commit_properties=CommitProperties(app_transactions=marks, max_commit_retries=0),
             )
 
@@ -317,6 +317,11 @@ class OdibiHwmLog(HwmLog):
         moment = own.updated_at + timedelta(microseconds=1) if own is not None else _NEVER
         gone = HwmEntry(key, None, self.environment, moment, latest + 1, deleted=True)
         return Found(gone, None, ((gone, None),))
+
+
+def _columns(handle: TableHandle) -> list[str]:
+    """Odibi's columns that can be written: its first write with newer versions of deltalake makes one of no type."""
+    return [name for name in COLUMNS.kinds if handle.columns.get(name, "void") != "void"]
 
 
 def _is(row: Row, text: str | None, updated_at: datetime) -> bool:
