@@ -10,11 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
+
+from benchmarks.peers import PeerCrashed
 
 L = TypeVar("L")
 S = TypeVar("S")
+
+_ATTEMPTS = 2
+"""How often a measure is begun whose peer crashes."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,24 @@ def in_labs(
     lab: Callable[[Options], AbstractContextManager[L]],
     sizes: S,
 ) -> dict[str, Callable[[Options], list[Row]]]:
-    """The parts of a benchmark at some size: ``measures``, each in a lab of its own."""
+    """The parts of a benchmark at some size: ``measures``, each in a lab of its own.
+
+    A measure whose peer crashes is taken again; of a peer that crashes each time the rows say so, beside ours alone.
+    """
 
     def in_lab(measure: Callable[[L, S], Iterable[Row]]) -> Callable[[Options], list[Row]]:
-        def run(options: Options) -> list[Row]:
+        def rows(options: Options) -> list[Row]:
             with lab(options) as opened:
                 return list(measure(opened, sizes))
+
+        def run(options: Options) -> list[Row]:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return rows(options)
+                except PeerCrashed as crash:
+                    crashed = str(crash)
+                    options.say(f"{crashed}; measuring again")
+            return [replace(row, against=crashed) for row in rows(replace(options, peers=False))]
 
         return run
 

@@ -29,7 +29,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 APART = (
     *("cluster/", "nodes/test_kill_sweep.py", "orchestration/test_browser.py", "orchestration/test_definitions.py"),
-    *("state/test_catalog.py", "state/test_clouds.py", "state/test_hwm", "state/test_local"),
+    *("state/test_odibi", "state/test_catalog.py", "state/test_clouds.py", "state/test_hwm", "state/test_local"),
     *("state/test_processes.py", "state/test_real", "state/test_ru", "state/test_st", "state/test_values.py"),
     *("cli/test_surface.py", "benchmarks/test_state.py"),
 )

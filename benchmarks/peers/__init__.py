@@ -18,6 +18,10 @@ class PeerUnavailable(Exception):
     """A peer's environment cannot be made here; says what stood in the way."""
 
 
+class PeerCrashed(Exception):
+    """A peer ended, or failed, while it was measured; says which and how."""
+
+
 class PeerEnvironment:
     """The virtual environment ``.benchmarks/<name>-<hash>`` with exactly what ``peers/<name>.txt`` pins."""
 

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Options, Row
-from benchmarks.peers import FOLDER, PeerEnvironment
+from benchmarks.peers import FOLDER, PeerCrashed, PeerEnvironment
 
 # Compiled code is kept from one process to the next, as it is wherever a package is installed.
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -24,10 +24,11 @@ _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PY
 class Driver:
     """One process of ``peers/state_driver.py``."""
 
-    def __init__(self, python: Path, library: str, folder: Path, log: Path) -> None:
+    def __init__(self, who: Contender, folder: Path, log: Path) -> None:
+        self._who = who
         with log.open("ab") as stderr:
             self._process = subprocess.Popen(
-                [str(python), str(FOLDER / "state_driver.py"), library],
+                [str(who.python), str(FOLDER / "state_driver.py"), who.library],
                 cwd=folder,
                 env=_ENVIRONMENT,
                 stdin=subprocess.PIPE,
@@ -40,29 +41,29 @@ class Driver:
         """What the driver answers.
 
         Raises:
-            RuntimeError: it failed.
+            RuntimeError: ours failed.
+            PeerCrashed: the peer did.
         """
         self.send(name, **arguments)
         return self.answer()
 
     def send(self, name: str, **arguments: Any) -> None:
-        """Begin, without waiting for the answer."""
+        """Begin, without waiting for the answer; raises like :meth:`ask`."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._who.failed(f"ended with exit code {self._process.wait()}") from error
 
     def answer(self) -> Any:
-        """The answer to what was sent.
-
-        Raises:
-            RuntimeError: it failed.
-        """
+        """The answer to what was sent; raises like :meth:`ask`."""
         line = self.line()
         if line is None:
-            raise RuntimeError(f"a driver ended with exit code {self._process.wait()}")
+            raise self._who.failed(f"ended with exit code {self._process.wait()}")
         reply = json.loads(line)
         if "error" in reply:
-            raise RuntimeError(reply["error"])
+            raise self._who.failed(reply["error"])
         return reply["result"]
 
     def line(self) -> str | None:
@@ -78,7 +79,9 @@ class Driver:
     def close(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        # What a process that died was still to read cannot be sent.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait(timeout=60)
         self._process.stdout.close()
 
@@ -99,16 +102,24 @@ class Contender:
     python: Path
     project: Path
 
+    def failed(self, how: str) -> Exception:
+        """What to raise where it ended or failed: a peer may, and the rows tell."""
+        return (RuntimeError if self.library == "odi_assets" else PeerCrashed)(f"{self.title} crashed: {how}")
+
     def show_state(self, project: Path) -> str:
         """What the shell's command that shows the state prints; a whole process.
 
         Raises:
-            subprocess.CalledProcessError: it failed.
+            RuntimeError: ours failed.
+            PeerCrashed: the peer did.
         """
         command = [str(self.python), "-m", "odi_assets.cli", "state", "get", "key0"]
         if self.library == "odibi":
             command = [str(self.python.with_name("odibi")), "catalog", "state", "odibi.yaml"]
-        done = subprocess.run(command, cwd=project, env=_ENVIRONMENT, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=project, env=_ENVIRONMENT, check=False, capture_output=True, text=True)
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2]
+            raise self.failed(f"{Path(command[0]).name} ended with exit code {done.returncode}: {last}")
         return done.stdout
 
 
@@ -157,7 +168,7 @@ class Lab:
 
     def drivers(self, contender: Contender, project: Path, count: int, kind: str = "catalog") -> list[Driver]:
         """Several of them, started at once."""
-        started = [Driver(contender.python, contender.library, project, self._root / "log") for _ in range(count)]
+        started = [Driver(contender, project, self._root / "log") for _ in range(count)]
         for driver in started:
             self._leaving.callback(driver.close)
             driver.send("open", kind=kind, folder=str(project / "lake" / "system"))

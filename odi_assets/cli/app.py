@@ -53,7 +53,10 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "rewind": store.rewind,
         },
     ),
-    "system": ("The system tables: high-water marks and run history.", {"maintain": system.maintain}),
+    "system": (
+        "The system tables: high-water marks and run history.",
+        {"maintain": system.maintain, "share": system.share},
+    ),
     "catalog": ("Commands as Odibi has them.", {"state": odibi.state}),
     "tables": ("The nodes' Delta tables.", {"maintain": tables.maintain}),
     "config": ("The project file.", {"check": config.check, "schema": config.schema}),

@@ -1,4 +1,4 @@
-"""``odi system``: keeping the system tables small and true."""
+"""``odi system``: keeping the system tables small and true, and sharing them with Odibi."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from odi_assets.cli.doctor import recover_history
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.output import data_json, note
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.util.words import counted
 
 _TOLD = {
     "runs_recovered": "rows of run history written for runs that vanished",
     "runs_dropped": "rows of run history dropped",
     "files_folded": "small files compacted into one",
     "files_removed": "files removed that nothing refers to any more",
+    "rows_mirrored": "high-water marks written into Odibi's meta_state that it lacked",
 }
 
 
@@ -63,6 +65,28 @@ def _show(done: Mapping[str, int], span: timedelta | None, *, dry_run: bool) -> 
         note("All runs are kept: neither --keep-runs-for nor `system.keep_runs_for` says for how long.")
     if dry_run:
         note("Nothing was changed.")
+
+
+def share(settings: Settings, as_json: JsonOption = False) -> None:
+    """Give `meta_state` and `meta_runs` Odibi's columns, so that Odibi can use them beside this tool.
+
+    Nothing is lost: revisions go to a table beside `meta_state`, and details of runs into `metrics_json`. Tables that
+    are not there yet are made.
+    """
+    from odi_assets.state.delta.backend import CatalogStateBackend
+
+    state = settings.project().open_state()
+    if not isinstance(state, CatalogStateBackend):
+        raise ConfigError(
+            "this project keeps its state in a JSON file, which Odibi reads as it is",
+            fix="name a `system` in the project file to keep it in tables",
+        )
+    done = state.share_with_odibi()
+    if as_json:
+        data_json(done)
+        return
+    for (name, number), path in zip(done.items(), (state.meta_state_path, state.meta_runs_path), strict=True):
+        note(f"{name} at {path}: Odibi's columns; {counted(number, 'row')} written anew")
 
 
 def _span(text: str | None) -> timedelta | None:

@@ -237,8 +237,9 @@ class TableHandle:
                 raise
             return False
 
-    def vacuum(self, hours: float, *, full: bool = True, dry_run: bool = False) -> list[str]:
-        """Delete files that left the table ``hours`` ago, and with ``full`` those that old that never joined it.
+    def vacuum(self, hours: float | None, *, full: bool = True, dry_run: bool = False) -> list[str]:
+        """Delete files that left the table ``hours`` ago (None: as long ago as the table's properties say), and with
+        ``full`` those that old that never joined it.
 
         Returns:
             Their paths, relative to the table; in a dry run, those that would be deleted.

@@ -64,6 +64,8 @@ class Move:
 
 
 _HWMS = ("hwm_before", "hwm_after")
+DETAILS = "odi_assets"
+"""The metric under which a table without columns of ours holds what belongs into them."""
 
 
 class RunStatus(StrEnum):
@@ -149,6 +151,9 @@ class RunRecord:
     def from_row(cls, row: Mapping[str, Any]) -> RunRecord:
         """The record of a row; columns that Odibi does not write may be missing or null."""
         metrics = decode(row.get("metrics_json"), None)
+        if isinstance(metrics, dict) and isinstance(metrics.get(DETAILS), dict):
+            details = metrics.pop(DETAILS)
+            row = {**row, **details, "started_at": _moment(details.get("started_at"))}
         found = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
         never = datetime.min.replace(tzinfo=UTC)
         required = {"run_id": "", "pipeline_name": "", "node_name": "", "duration_ms": 0, "timestamp": never}

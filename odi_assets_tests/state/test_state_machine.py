@@ -393,8 +393,24 @@ class Catalog(Machine):
             return
         merge = table.merge(row, "target.key = source.key", source_alias="source", target_alias="target")
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        beside = "revision" not in {field.name for field in table.schema().fields}
         for environment in ENVIRONMENTS[1:]:
-            self.keys[environment].pop(key, None)
+            if beside:
+                self.keeps_its_own(environment, key)
+            else:
+                self.keys[environment].pop(key, None)
+
+    def keeps_its_own(self, environment: str, key: str) -> None:
+        """Odibi took the key's row for another environment: what we wrote stays, what only that row told is gone."""
+        known = self.keys[environment].get(key)
+        if known is None:
+            return
+        entry = self.backend(environment).get_entry(key, deleted=True)
+        if entry is None:
+            del self.keys[environment][key]
+            return
+        known.revisions[:] = [one for one in known.revisions if one[0] <= entry.revision]
+        assert known.revisions[0][0] == entry.revision
 
     @rule(environment=st.sampled_from(ENVIRONMENTS), key=st.sampled_from(KEYS), value=FOREIGN)
     def another_tool_adds_a_row(self, environment: str | None, key: str, value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,15 +10,18 @@ from typing import Any, TypeVar
 from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
 from odi_assets.delta.retry import Retry, is_transient
+from odi_assets.errors import StateError
 from odi_assets.state.backend import Change, StateBackend
 from odi_assets.state.delta.hwms import HwmLog
 from odi_assets.state.delta.runs import RunLog
 from odi_assets.state.delta.table import SystemTable
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
 
-_notes = logging.getLogger(__name__)
 L = TypeVar("L", bound=HwmLog | RunLog)
 T = TypeVar("T")
+
+_LAYOUTS = 3
+"""How often the way to a table is changed before its faults are raised: Odibi's shape, Spark, and back."""
 
 
 class CatalogStateBackend(StateBackend):
@@ -65,8 +67,8 @@ class CatalogStateBackend(StateBackend):
         self._notes = notes
         if notes is not None:
             self._hwms.note, self._runs.note = notes / "meta_state.disk", notes / "meta_runs.disk"
-        # Logs that go through Spark, from the first time that deltalake could not handle their table.
-        self._through_spark: dict[SystemTable, Any] = {}
+        # What is used instead of a log, from the first time that the log could not handle its table.
+        self._instead: dict[SystemTable, Any] = {}
 
     def __repr__(self) -> str:
         return (
@@ -117,9 +119,22 @@ class CatalogStateBackend(StateBackend):
 
         what = f"set_hwm of `{changes[0].key}`" if len(changes) == 1 else f"set_hwm_batch of {len(changes)} keys"
         # A check that finds another revision is final: only a commit that met another one is made again.
-        return self._call(
+        entries = self._call(
             self._hwms, append, what, again=lambda error: isinstance(error, CommitConflict | StoreUnreachableError)
         )
+        if self._hwms in self._instead:
+            self._mirror([change.key for change in changes])
+        return entries
+
+    def _mirror(self, keys: Sequence[str]) -> None:
+        try:
+            self._call(self._hwms, lambda log: log.mirror(keys), f"set_hwm of {len(keys)} keys in Odibi's table")
+        except StateError as error:
+            raise StateError(
+                f"the high-water mark is set, but Odibi's own table does not tell it: {error.message}",
+                fix="the next read or write of the key writes it there, and so does `odi system maintain`",
+                uri=self.meta_state_path,
+            ) from error
 
     def record_runs(self, records: Iterable[RunRecord]) -> None:
         kept = list(records)
@@ -152,40 +167,41 @@ class CatalogStateBackend(StateBackend):
                 lambda log: log.count_before(oldest) if dry_run else log.drop_before(oldest),
                 "dropping old runs",
             )
-        hwms, runs = self._compacted(self._hwms, dry_run), self._compacted(self._runs, dry_run)
-        return {"runs_dropped": dropped, **{name: hwms[name] + runs[name] for name in hwms}}
+        hwms, runs = (
+            self._call(log, lambda log: log.maintain(dry_run=dry_run), f"maintaining {log.uri}")
+            for log in (self._hwms, self._runs)
+        )
+        return {"runs_dropped": dropped, **{name: hwms.get(name, 0) + runs.get(name, 0) for name in hwms | runs}}
 
-    def _compacted(self, log: SystemTable, dry_run: bool) -> dict[str, int]:
-        from odi_assets.state.delta.compaction import compact_now
+    def share_with_odibi(self) -> dict[str, int]:
+        """Make both tables such as Odibi has them, so that it can use them too; HWMs, revisions and runs stay.
 
-        if log not in self._through_spark:
-            try:
-                return self._retry.call(lambda: compact_now(log, dry_run=dry_run), f"compacting {log.uri}")
-            except UnsupportedFeatureError as error:
-                if self.spark is None:
-                    raise
-                _notes.info("%s; it is Spark's to maintain", error.message)
-        return {"files_folded": 0, "files_removed": 0}
+        Returns:
+            How many rows were written anew, by table; 0 where a table is Odibi's already.
+        """
+        from odi_assets.state.delta.share import share
+
+        what = "giving the system tables Odibi's columns"
+        return self._retry.call(lambda: share(self._hwms.location, self._runs.location), what)
 
     def _call(
         self, log: L, do: Callable[[L], T], what: str, again: Callable[[BaseException], bool] = is_transient
     ) -> T:
-        """What ``do`` makes of a log, under the retry policy; ``what`` names it in messages.
+        """What ``do`` makes of a log, or of what is used instead of it, under the retry policy; ``what`` names it in
+        messages.
 
         Raises:
             UnsupportedFeatureError: deltalake cannot handle the table, and there is no Spark session.
         """
 
         def once() -> T:
-            try:
-                return do(self._through_spark.get(log, log))
-            except UnsupportedFeatureError as error:
-                if self.spark is None or log in self._through_spark:
-                    raise
-                from odi_assets.state.delta.spark import through_spark
+            for _ in range(_LAYOUTS):
+                try:
+                    return do(self._instead.get(log, log))
+                except UnsupportedFeatureError as error:
+                    from odi_assets.state.delta.odibi import another
 
-                _notes.info("%s; going on through Spark", error.message)
-                self._through_spark[log] = through_spark(log, self.spark)
-                return do(self._through_spark[log])
+                    self._instead[log] = another(log, self._instead.get(log, log), error, self.spark)
+            return do(self._instead.get(log, log))
 
         return self._retry.call(once, what, again=again)

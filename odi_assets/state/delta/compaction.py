@@ -33,7 +33,7 @@ def compact_if_needed(table: SystemTable, handle: TableHandle) -> None:
     """
     try:
         with handle.calls("compacting a system table"):
-            files = small_files(table, handle) if _is_plain(handle) else []
+            files = small_files(table, handle) if _is_plain(handle) and not table.is_odibis(handle) else []
             # Of the writers that look at so many files one compacts them, and not one before it, which may be at it
             # still: the number grows with every commit, so one look in each 64 files sees one of the first eight.
             if len(files) > MOST_FILES and (len(files) - 1) % MOST_FILES < VERSIONS_PER_LOOK:
@@ -61,14 +61,14 @@ def compact_now(table: SystemTable, *, dry_run: bool = False) -> dict[str, int]:
     with handle.calls("compacting a system table"):
         files = small_files(table, handle)
         if not dry_run:
-            if not (_is_plain(handle) and handle.columns.keys() >= table.columns.kinds.keys()):
-                # Odibi's tables lack columns of ours until we write to them. deltalake's own compaction knows them, and
-                # partitions, but two at once double the rows: only on demand.
+            if not _is_plain(handle) or table.is_odibis(handle):
+                # deltalake's own compaction knows partitions, but two at once double the rows: only on demand.
                 handle.table.optimize.compact()
             elif len(files) > 1:
                 compact(table, handle, files)
             handle.shorten_log()
-    removed = handle.vacuum(_VACUUM_HOURS, dry_run=dry_run)
+    # How long Odibi's files and log are kept is what its table says.
+    removed = handle.vacuum(None if table.is_odibis(handle) else _VACUUM_HOURS, dry_run=dry_run)
     return {"files_folded": len(files) if len(files) > 1 else 0, "files_removed": len(removed)}
 
 

@@ -11,7 +11,7 @@ revision is another tool's from the start. Both count as a revision of their own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -43,7 +43,8 @@ COLUMNS = Columns(
         "run_id": "string",
         "written_at": "timestamp",
         "origin": "string",
-    }
+    },
+    ours=("value_type", "revision", "deleted", "target_commit", "run_id", "written_at", "origin"),
 )
 INDEXED = ("key", "environment", "updated_at", "revision")
 _FEW_KEYS = 50
@@ -51,22 +52,32 @@ _NEWEST_FIRST = "revision DESC NULLS LAST, updated_at DESC NULLS LAST"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
+Foreign = tuple[HwmEntry, str | None]
+"""What another tool set: the entry that it counts as, and its JSON as the tool wrote it."""
+
+
 class HwmLog(SystemTable):
-    """The revisions of the keys of one environment."""
+    """The revisions of the keys of one environment.
+
+    Attributes:
+        fence_prefix: with a key, the app transaction whose number is the key's newest revision.
+    """
+
+    takes_odibis = False
 
     def __init__(self, location: Location, environment: str | None) -> None:
         super().__init__(location, COLUMNS, INDEXED)
         self.environment = environment
         self._mine = in_environment(environment)
-        self._fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"
+        self.fence_prefix = f"odi/hwm/{quote(environment or '', safe='')}/"
 
     def latest(self, key: str) -> HwmEntry | None:
         """The newest revision of ``key``, a tombstone too; None if it was never set."""
-        return (self.read(lambda handle: self._latest_of(handle, [key])) or {}).get(key)
+        return newest_of_each(self.read(lambda handle: self._newest_rows(handle, [key])) or {}).get(key)
 
     def latest_of_all(self) -> list[HwmEntry]:
         """The newest revision of every key, tombstones too, in order of the keys."""
-        found = self.read(lambda handle: self._latest_where(handle, "TRUE")) or {}
+        found = newest_of_each(self.read(lambda handle: self._newest_rows(handle, None)) or {})
         return [found[key] for key in sorted(found)]
 
     def history(self, key: str) -> list[HwmEntry]:
@@ -94,6 +105,11 @@ class HwmLog(SystemTable):
         """
         self.read(lambda handle: self._entries(handle, changes))
 
+    def mirror(self, keys: Collection[str]) -> int:
+        """Write the keys' newest revisions into another tool's table, where there is one; how many it lacked."""
+        del keys
+        return 0
+
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """What a compaction keeps, of all environments: the newest revisions of each key, and as many rows that other
         tools added, in order of the keys."""
@@ -112,45 +128,46 @@ class HwmLog(SystemTable):
 
     def _append(self, handle: TableHandle, changes: Sequence[Change]) -> list[HwmEntry]:
         with handle.calls("reading a system table"):
-            entries = self._entries(handle, changes)
-        added = to_add(entries, changes, self.environment)
+            entries, before = self._entries(handle, changes)
+        added = to_add(entries, changes, before, self.environment)
         last = {name: items[-1] for name, items in added.items()}
-        fences = [Transaction(self._fence_prefix + entry.key, entry.revision) for entry in entries]
+        fences = [Transaction(self.fence_prefix + entry.key, entry.revision) for entry in entries]
         return self.append_rows(handle, COLUMNS.to_arrow(added), fences, lambda now: self._holds(now, last), entries)
 
-    def _entries(self, handle: TableHandle, changes: Sequence[Change]) -> list[HwmEntry]:
-        latest = self._latest_of(handle, [change.key for change in changes])
+    def _entries(
+        self, handle: TableHandle, changes: Sequence[Change]
+    ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
+        """The entries that the changes make, and by key what another tool set before them that no row of ours tells."""
+        latest = newest_of_each(self._newest_rows(handle, [change.key for change in changes]))
         now = datetime.now(UTC)
-        return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes]
+        return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes], {}
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
-    def _latest_of(self, handle: TableHandle, keys: Sequence[str]) -> dict[str, HwmEntry]:
-        if len(keys) > _FEW_KEYS:
-            return self._latest_where(handle, "TRUE")
+    def _newest_rows(self, handle: TableHandle, keys: Sequence[str] | None) -> dict[str, list[Any]]:
+        """Rows that tell the newest revision of each of ``keys``, or of all; column by column."""
+        if keys is None or len(keys) > _FEW_KEYS:
+            return self._newest_rows_where(handle, "TRUE")
         if len(keys) > 1:
-            return self._latest_where(handle, f"key IN ({', '.join(map(sql, keys))})")
-        fenced = handle.table.transaction_version(self._fence_prefix + keys[0])
-        if fenced is not None and "revision" in handle.columns:
+            return self._newest_rows_where(handle, f"key IN ({', '.join(map(sql, keys))})")
+        fenced = handle.table.transaction_version(self.fence_prefix + keys[0])
+        if fenced is not None:
             # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
-            newest = f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)"
-            found = self.lists(handle, newest)
+            found = self.lists(handle, f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)")
             if any(revision is not None for revision in found["revision"]):
-                return newest_of_each(found)
-        return newest_of_each(self.lists(handle, self._is(keys[0])))
+                return found
+        return self.lists(handle, self._is(keys[0]))
 
-    def _latest_where(self, handle: TableHandle, predicate: str) -> dict[str, HwmEntry]:
+    def _newest_rows_where(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:
         columns = ", ".join(name for name in COLUMNS.kinds if name in handle.columns)
-        wanted = f"SELECT {columns} FROM state WHERE {self._mine} AND {predicate}"
-        if "revision" in handle.columns:
-            # The newest revision, and every row that has none: only together do they tell which is the newest.
-            # A join of hashes: ranking the revisions would sort all of them.
-            wanted = (
-                f"SELECT {columns} FROM state JOIN (SELECT key AS of, max(revision) AS newest FROM state "
-                f"WHERE {self._mine} AND {predicate} GROUP BY key) ON key = of "
-                f"AND (revision = newest OR revision IS NULL) WHERE {self._mine} AND {predicate}"
-            )
-        return newest_of_each(COLUMNS.lists(query(handle, wanted)))
+        # The newest revision, and every row that has none: only together do they tell which is the newest.
+        # A join of hashes: ranking the revisions would sort all of them.
+        wanted = (
+            f"SELECT {columns} FROM state JOIN (SELECT key AS of, max(revision) AS newest FROM state "
+            f"WHERE {self._mine} AND {predicate} GROUP BY key) ON key = of "
+            f"AND (revision = newest OR revision IS NULL) WHERE {self._mine} AND {predicate}"
+        )
+        return COLUMNS.lists(query(handle, wanted))
 
     def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
         return row in self.rows(handle, f"{self._is(row['key'])} AND revision = {row['revision']}")
@@ -187,7 +204,7 @@ def revisions_by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[HwmEnt
 
 def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
     """The newest revision that the rows of each key tell; all rows of the keys, column by column."""
-    keys = columns["key"]
+    keys = columns.get("key")
     if not keys:
         return {}
     if len(set(keys)) == len(keys) and not _any_foreign(columns):
@@ -197,11 +214,20 @@ def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
     return {key: found[0] for key, found in revisions_by_key(as_rows(columns)).items()}
 
 
-def to_add(entries: Sequence[HwmEntry], changes: Sequence[Change], environment: str | None) -> dict[str, Sequence[Any]]:
-    """The rows that the changes add, with the older revisions that they bring along, column by column."""
+def to_add(
+    entries: Sequence[HwmEntry],
+    changes: Sequence[Change],
+    before: Mapping[str, Sequence[Foreign]],
+    environment: str | None,
+) -> dict[str, Sequence[Any]]:
+    """The rows that the changes add, with the older revisions that they bring along and what another tool set
+    ``before`` them; column by column."""
     added: list[HwmEntry] = []
     texts: list[str | None] = []
     for entry, change in zip(entries, changes, strict=True):
+        for foreign, text in before.get(entry.key, ()):
+            added.append(foreign)
+            texts.append(text)
         for older in change.move.older if change.move is not None else ():
             added.append(older._replace(environment=environment))
             texts.append(None if older.deleted else encode(older.value).json)

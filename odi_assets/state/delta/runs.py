@@ -1,5 +1,8 @@
 """Run history in Delta: ``meta_runs``, one row per attempt of a node, appended as the node ends.
 
+In a table that Odibi made, which it cannot append to with more columns than its own, what has no column there is part
+of ``metrics_json``.
+
 Look-ups start with the newest files that may hold the node (statistics tell which) and go back only as far as they
 must, so that they cost the same at any length of history.
 """
@@ -14,12 +17,17 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import MOST_RUN_IDS
-from odi_assets.state.delta.table import Columns, SystemTable, in_environment, micros, query, sql
+from odi_assets.state.delta.table import Columns, SystemTable, by_column, in_environment, micros, query, sql
 from odi_assets.state.records import RunRecord, newest_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from arro3.core import Table
 
+OURS = (
+    *("started_at", "partition_key", "trigger", "attempt", "hwm_before", "hwm_after", "table_version"),
+    *("code_version", "error"),
+)
 COLUMNS = Columns(
     {
         "run_id": "string",
@@ -42,7 +50,8 @@ COLUMNS = Columns(
         "table_version": "long",
         "code_version": "string",
         "error": "string",
-    }
+    },
+    ours=OURS,
 )
 _NODE = ("environment", "pipeline_name", "node_name")
 INDEXED = ("run_id", "pipeline_name", "node_name", "environment", "timestamp")
@@ -90,6 +99,11 @@ class RunLog(SystemTable):
         the runs of this environment that are past the time they are kept for."""
         rows = super().rows_to_keep(handle, files).sort_by([(name, "ascending") for name in (*_NODE, "timestamp")])
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
+
+    def without_ours(self, rows: Table) -> Table:
+        from odi_assets.state.delta.odibi import as_odibis_run
+
+        return super().without_ours(COLUMNS.to_arrow(by_column(list(map(as_odibis_run, COLUMNS.rows(rows))))))
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
         import pyarrow as pa
@@ -177,6 +191,10 @@ class RunLog(SystemTable):
 
     def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
         where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
+        if self.is_odibis(handle):
+            from odi_assets.state.delta.odibi import as_odibis_run
+
+            row = as_odibis_run(row)
         return row in self.rows(handle, where)
 
 

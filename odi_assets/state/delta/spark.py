@@ -158,7 +158,7 @@ class SparkHwmLog(SparkTable, HwmLog):
     def append(self, changes: Sequence[Change]) -> list[HwmEntry]:
         fence = self.fence()
         entries = self._next(changes)
-        rows = as_rows(to_add(entries, changes, self.environment))
+        rows = as_rows(to_add(entries, changes, {}, self.environment))
         last = rows[-1]
         self.insert(rows, fence, lambda: last in self.select(environment=self.environment, key=last["key"]))
         return entries

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -64,10 +64,15 @@ _AS_NUMBERS: dict[Kind, tuple[DataType, Callable[[Any], int]]] = {
 
 
 class Columns:
-    """The columns of a system table, in order. All are nullable: Odibi leaves ours empty."""
+    """The columns of a system table, in order. All are nullable.
 
-    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+    Attributes:
+        ours: those that Odibi's table of the same name lacks; none, if Odibi has no such table.
+    """
+
+    def __init__(self, kinds: Mapping[str, Kind], ours: Collection[str] = ()) -> None:
         self.kinds = kinds
+        self.ours = frozenset(ours)
         self.schema = ArrowSchema([Field(name, _ARROW[kind], nullable=True) for name, kind in kinds.items()])
 
     def to_arrow(self, lists: Mapping[str, Sequence[Any]]) -> Table:
@@ -129,11 +134,13 @@ class SystemTable:
         compacts: whether writers compact it.
         largest_file: files with at least so many rows are not compacted; None: every file is.
         note: the file beside the project file that tells on which disk the table was made, if it is a local one.
+        takes_odibis: whether a table that Odibi made will do.
     """
 
     compacts = True
     largest_file: int | None = None
     note: Path | None = None
+    takes_odibis = True
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
@@ -161,18 +168,27 @@ class SystemTable:
         """The table as it is now; None if there is none.
 
         Raises:
+            OtherLayout: Odibi made it, and such a table will not do.
             StateError: there is something, and it cannot be opened.
         """
         handle = TableHandle.open_once(self.location, owner=STATE)
-        if handle.exists:
-            return handle
-        if self.note is not None and is_there(self.note):
-            with handle.calls("looking for the disk of a system table"):
-                self._require_disk(self.note)
-        return None
+        if not handle.exists:
+            if self.note is not None and is_there(self.note):
+                with handle.calls("looking for the disk of a system table"):
+                    self._require_disk(self.note)
+            return None
+        if not self.takes_odibis and self.columns.ours.isdisjoint(handle.columns):
+            from odi_assets.state.delta.odibi import OtherLayout
+
+            raise OtherLayout(f"Odibi made the table at {self.uri}", uri=self.uri)
+        return handle
+
+    def is_odibis(self, handle: TableHandle) -> bool:
+        """Whether Odibi made the table. It stays as it is: Odibi fails on columns that it does not know."""
+        return bool(self.columns.ours) and self.columns.ours.isdisjoint(handle.columns)
 
     def open_for_writing(self) -> TableHandle:
-        """The table as it is now, made if there is none, with every column of ours.
+        """The table as it is now, made if there is none, with every column of ours unless Odibi made it.
 
         Raises:
             CommitConflict: others changed its columns at the same time.
@@ -180,8 +196,8 @@ class SystemTable:
         """
         handle = self.open() or self._create()
         missing = [name for name in self.columns.kinds if name not in handle.columns]
-        if missing:
-            self._adopt(handle, missing)
+        if missing and not self.is_odibis(handle):
+            self._add(handle, missing)
             return self.open_for_writing()
         return handle
 
@@ -239,8 +255,8 @@ class SystemTable:
                 uri=self.uri,
             )
 
-    def _adopt(self, handle: TableHandle, missing: Sequence[str]) -> None:
-        _log.info("%s lacks %s (another tool made it); adding them", self.uri, ", ".join(missing))
+    def _add(self, handle: TableHandle, missing: Sequence[str]) -> None:
+        _log.info("%s lacks %s (an earlier version made it); adding them", self.uri, ", ".join(missing))
         wanted = {f.name: f for f in DeltaSchema.from_arrow(self.columns.schema).fields}
         with handle.calls("adding columns to a system table"):
             handle.table.alter.add_columns([wanted[name] for name in missing])
@@ -351,6 +367,8 @@ class SystemTable:
 
         fences = CommitProperties(app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS)
         others = set(handle.columns) - set(self.columns.kinds)
+        if not self.columns.ours.issubset(handle.columns):
+            rows = self.without_ours(rows)
         try:
             with handle.calls("appending to a system table"):
                 write_deltalake(
@@ -375,7 +393,22 @@ class SystemTable:
             )
         return result
 
-    # -- what a compaction keeps ---------------------------------------------------------------------------------------
+    def without_ours(self, rows: Table) -> Table:
+        """Rows as they are written into a table that Odibi made: without columns of ours."""
+        return rows.select([name for name in self.columns.kinds if name not in self.columns.ours])
+
+    # -- maintenance --------------------------------------------------------------------------------------------------
+
+    def maintain(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Compact the table and remove what nothing refers to; counts of what was done, or with ``dry_run`` would be.
+
+        Raises:
+            CommitConflict: another process compacted at the same time.
+            StateError: the table cannot be read or written.
+        """
+        from odi_assets.state.delta.compaction import compact_now
+
+        return compact_now(self, dry_run=dry_run)
 
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """The rows that a compaction puts in the place of ``files``, in order: all of them, as they are."""

@@ -1,0 +1,41 @@
+"""JARs for Spark sessions of tests: fetched once by Spark itself, and kept for later runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+_KEPT = Path.home() / ".cache" / "odi_assets_tests" / "jars"
+_FETCH = """
+import sys
+from odi_assets.config.models import SparkConfig
+from odi_assets.spark.session import open_session
+conf = {"spark.jars.ivy": sys.argv[1]}
+open_session(SparkConfig(master="local[1]", packages=sys.argv[2:], conf=conf)).stop()
+"""
+_SECONDS = 180
+
+
+def fetched(packages: Sequence[str], wanted: Sequence[str]) -> list[Path]:
+    """The JARs ``wanted``, ``group_name-version`` each, of packages and what these need; none if they are not kept yet
+    and cannot be fetched."""
+    jars = [_KEPT / f"{name}.jar" for name in wanted]
+    if not all(jar.is_file() for jar in jars):
+        _fetch(packages, wanted)
+    return jars if all(jar.is_file() for jar in jars) else []
+
+
+def _fetch(packages: Sequence[str], wanted: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", _FETCH, folder, *packages]
+        try:
+            subprocess.run(command, check=True, timeout=_SECONDS, capture_output=True)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            return
+        _KEPT.mkdir(parents=True, exist_ok=True)
+        for name in wanted:
+            shutil.copy(Path(folder) / "jars" / f"{name}.jar", _KEPT / f"{name}.jar")
