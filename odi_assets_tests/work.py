@@ -41,4 +41,4 @@ def steps(call: Callable[[], object]) -> int:
 def grows_with_the_input(work: Callable[[int], int], size: int) -> bool:
     """Whether four times the input is about four times the work; with its square, it would be sixteen times."""
     small, large = work(size), work(4 * size)
-    return 0 < large <= 6 * small
+    return 0 < large <= 4.5 * small
