@@ -1,0 +1,148 @@
+"""The ways on that a stop names: found in its message, and taken as the message says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.change_sweep.model import file_rows, table_rows
+from benchmarks.change_sweep.runs import Ended, command, run_by_command
+from benchmarks.change_sweep.world import Home, NodeAt, World
+
+_REFRESH = re.compile(r"odi run((?: \w+)?(?: --node \w+)*) --full-refresh")
+_OF_A_NODE = re.compile(r"odi state (adopt|accept|rewind) (\w+\.\w+)")
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A way on.
+
+    Attributes:
+        take: takes it; returns the nodes that ran, or raises DeadEnd.
+    """
+
+    name: str
+    take: Callable[[World, Home, NodeAt], list[Ended]]
+    full: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Its name, without the node."""
+        return re.sub(r"( \w+\.\w+| \w+ --node \w+)+", " …", self.name)
+
+
+class DeadEnd(Exception):
+    """A remedy could not be taken."""
+
+
+def remedies_of(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) -> list[Remedy]:
+    """The remedies that a message names, as far as they fit what was changed.
+
+    Args:
+        rows_stay: nothing was changed but names: a user who knows that may adopt what is there.
+    """
+    return list(_named(world, home, at, message, rows_stay))
+
+
+def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) -> Iterator[Remedy]:
+    text = message.partition("→")[2]
+    if found := _REFRESH.search(text.replace("--node NODE", f"--node {at.name}")):
+        arguments = [*found[1].split(), "--full-refresh"]
+        yield Remedy(f"odi run {' '.join(arguments)}", lambda _, of, __: run_by_command(of, *arguments), full=True)
+    for what, node in dict.fromkeys(_OF_A_NODE.findall(text)):
+        if what == "adopt" and rows_stay:
+            yield Remedy(f"odi state adopt {node}", _typed("state", "adopt", node, "--yes"))
+        if what == "accept":
+            yield Remedy(f"odi state accept {node}", _accept)
+        if what == "rewind" and world.expected(home.target(at)).versions:
+            yield Remedy(f"odi state rewind {node}", _rewind)
+    if world.before is not None and re.search(r"\bback\b|\bundo\b|\brename\b|keep", text):
+        yield Remedy("undo the change", _undo)
+    if "on_change" in text:
+        yield Remedy("on_change: ignore", _ignore_changes)
+    if "under a new name" in text:
+        yield Remedy("land it under a new name", _land_under_new_name)
+    if "write.schema: evolve" in text:
+        yield Remedy("write.schema: evolve", _evolve)
+
+
+def _typed(*arguments: str) -> Callable[[World, Home, NodeAt], list[Ended]]:
+    def take(world: World, home: Home, at: NodeAt) -> list[Ended]:
+        del world, at
+        _require(command(home, *arguments), arguments)
+        return []
+
+    return take
+
+
+def _require(done: tuple[int, str, str], arguments: tuple[str, ...]) -> None:
+    code, _, err = done
+    if code:
+        raise DeadEnd(f"`odi {' '.join(arguments)}` ends with {code}: {err.strip()}")
+
+
+def _accept(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    _typed("state", "accept", str(at), "--yes")(world, home, at)
+    path = home.target(at)
+    expected = world.expected(path)
+    before = expected.instead_of or expected
+    rows = frozenset(table_rows(path))
+    world.tables[str(path)] = replace(
+        expected, rows=rows, seen=before.seen, marks=dict(before.marks), read_from=before.read_from, instead_of=None
+    )
+    return []
+
+
+def _rewind(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    path = home.target(at)
+    expected = world.expected(path)
+    version = max(expected.versions)
+    _typed("state", "rewind", str(at), "--to-version", str(version), "--yes")(world, home, at)
+    held = expected.versions[version]
+    world.tables[str(path)] = replace(
+        expected, rows=held.rows, seen=held.seen, marks=dict(held.marks), read_from=held.read_from
+    )
+    world.rewrites[str(path)] += 1
+    return []
+
+
+def _undo(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    del home, at
+    assert world.before is not None
+    number, config = world.before
+    world.homes[number].config = config
+    world.homes[number].save()
+    world.before = None
+    return []
+
+
+def _rewritten_by(world: World, home: Home, at: NodeAt) -> list[Path]:
+    source = home.source(at)
+    return [Path(file) for file in world.rewritten if Path(file).is_relative_to(source)]
+
+
+def _ignore_changes(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    at.node["read"]["incremental"]["on_change"] = "ignore"
+    home.save()
+    path, source = home.target(at), home.source(at)
+    left_out = {one for file in _rewritten_by(world, home, at) for one in file_rows(file, source)}
+    expected = world.expected(path)
+    world.tables[str(path)] = replace(expected, seen=expected.seen | left_out)
+    return []
+
+
+def _land_under_new_name(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    for file in _rewritten_by(world, home, at):
+        changed = file.read_bytes()
+        file.write_bytes(world.rewritten.pop(str(file)))
+        file.with_name(f"{world.new_name('f')}{file.suffix}").write_bytes(changed)
+    return []
+
+
+def _evolve(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    del world
+    at.node["write"]["schema"] = "evolve"
+    home.save()
+    return []
