@@ -69,6 +69,10 @@ class FencedError(OdiError):
     Fields: node, winner, run_id; of a state store uri, version, winner."""
 
 
+class IdentityMismatchError(OdiError):
+    """A mark, an HWM or a table is of something else than the node that plans with it. Fields: node."""
+
+
 class TargetBehindStateError(OdiError):
     """The target table holds less than its state says: dropped, restored or emptied by hand."""
 

@@ -13,7 +13,7 @@ from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
 from odi_assets.cli.runs import list as list_runs
 from odi_assets.cli.runs import show as show_runs
-from odi_assets.cli.state import inspect, odibi, revisions, rewind, transfer
+from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -35,6 +35,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "rewind": rewind.rewind,
             "recover": doctor.recover,
             "accept": doctor.accept,
+            "adopt": adopt.adopt,
         },
     ),
     "runs": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,6 +66,15 @@ class Location:
                 f"{self.uri} is not on this machine", fix="use a connection of type `local`", uri=self.uri
             )
         return Path(self.uri)
+
+    def true_path(self, pattern: str = "") -> str:
+        """Where this is, whatever way a connection names it: links are resolved, a URI stays as it is.
+
+        Args:
+            pattern: a path or glob below it.
+        """
+        root = os.path.realpath(self.uri) if self.is_local else self.uri.rstrip("/")
+        return f"{root}/{posixpath.normpath(pattern)}" if pattern else root
 
     @property
     def spark_path(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -56,13 +57,41 @@ class CommittedHwm:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> CommittedHwm:
-        identities = {name: Identity.from_json(one) for name, one in (stored.get("measures") or {}).items()}
-        return cls(
-            stored["value"],
-            stored["type"],
-            stored.get("reads") or {},
-            {name: identity for name, identity in identities.items() if identity is not None},
-        )
+        measures = _identities(stored.get("measures"))
+        return cls(stored["value"], stored["type"], stored.get("reads") or {}, measures)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an HWM is of, as state stores it beside the HWM. None where that is not known.
+
+    Attributes:
+        node: ``pipeline.node``.
+        root: the folder of the project, links resolved.
+        table_id: the id of the node's table; None in an HWM that was set by hand.
+        measures: by source, what its mark measures.
+    """
+
+    node: str | None = None
+    project: str | None = None
+    root: str | None = None
+    table_id: str | None = None
+    measures: Mapping[str, Identity] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The text that state stores."""
+        return json.dumps({**vars(self), "measures": {name: one.to_json() for name, one in self.measures.items()}})
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Origin | None:
+        """The origin that state stores; None for an HWM without one."""
+        stored = json.loads(text) if text else None
+        return None if stored is None else cls(**{**stored, "measures": _identities(stored.get("measures"))})
+
+
+def _identities(stored: Mapping[str, Any] | None) -> dict[str, Identity]:
+    found = {name: Identity.from_json(one) for name, one in (stored or {}).items()}
+    return {name: identity for name, identity in found.items() if identity is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +100,13 @@ class CommitFacts:
 
     Attributes:
         node: ``pipeline.node``.
-        mode: how the rows were written, or ``rewind``.
+        project: its project.
+        root: the folder of the project, links resolved.
+        mode: how the rows were written, or ``rewind``, or ``adopt``.
         increment: what was read, in words.
         positions: the position of each source, and of each node in ``depends_on``.
-        state_revision, state_updated_at: the state entry that the plan saw.
+        state_revision, state_updated_at: the state entry that the plan saw; if there was none, 0 and the time of the
+            plan.
         inputs: by upstream node, the version of its table that was read. None: not known.
         partial: the run was of only some of the pipeline's nodes.
         bounds: start and end of a bounded run.
@@ -85,6 +117,8 @@ class CommitFacts:
     """
 
     node: str
+    project: str | None = None
+    root: str | None = None
     run_id: str | None = None
     attempt: int | None = None
     mode: str | None = None
@@ -101,6 +135,11 @@ class CommitFacts:
     rewound_to: int | None = None
     rows_written: int | None = None
     rows_updated: int | None = None
+
+    def origin(self, table_id: str | None) -> Origin:
+        """What the HWM of this commit is of."""
+        measures = self.hwm.measures if self.hwm else {}
+        return Origin(self.node or None, self.project, self.root, table_id, measures)
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""

@@ -20,6 +20,7 @@ from odi_assets.sources.source import Source, Target
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
 
+NODE_PREFIX, _BOUNDED = "odi_assets:", ":range"
 _HASH_LENGTH = 12
 _NOT_CODE = {"description", "owner", "tags"}
 
@@ -30,12 +31,18 @@ def app_id(key: NodeKey, *, bounded: bool = False) -> str:
     Args:
         bounded: that of the node's bounded runs instead. They have their own, so they leave the other fence as it is.
     """
-    return f"odi_assets:{key}:range" if bounded else f"odi_assets:{key}"
+    return f"{NODE_PREFIX}{key}{_BOUNDED if bounded else ''}"
 
 
 def app_ids(key: NodeKey) -> tuple[str, str]:
     """Both app transactions: that of increments and full refreshes, and that of bounded runs."""
     return app_id(key), app_id(key, bounded=True)
+
+
+def node_of_app(app: str) -> str | None:
+    """The name of the node whose commits this app transaction fences; None if it is not one of a node."""
+    name = app.removeprefix(NODE_PREFIX).removesuffix(_BOUNDED)
+    return name if app.startswith(NODE_PREFIX) and "." in name else None
 
 
 @dataclass(frozen=True)
@@ -108,25 +115,29 @@ class Node:
         remembered: Mapping[str, Any] | None = None,
         measures: Mapping[str, Identity] | None = None,
         *,
+        names: Mapping[str, str] | None = None,
         typed: bool = True,
     ) -> dict[str, Mark]:
         """The marks of its sources, taken from a stored HWM.
 
         Args:
             remembered: by source, what the commit of the HWM stored beside it.
-            measures: by source, what the commit says that the mark measures.
+            measures: by source, what the marks measure, as it was stored.
+            names: by source, the name under which the HWM, and these two, keep its mark; None: its own.
             typed: False for an HWM that another tool stored without its type.
 
         Raises:
             IncrementError: the HWM does not fit this node.
         """
         found: dict[str, Mark] = {}
+        kept = tuple(measures) if measures else self.following
         for source in self.sources:
-            if source.follows:
-                value = value_of_source(hwm, source.name, self.following, str(self.key))
+            name = source.name if names is None else names.get(source.name)
+            if source.follows and name is not None:
+                value = value_of_source(hwm, name, kept, str(self.key))
                 if value is not None:
-                    mark = source.mark(value, (remembered or {}).get(source.name) or {}, typed=typed)
-                    found[source.name] = replace(mark, measures=(measures or {}).get(source.name))
+                    mark = source.mark(value, (remembered or {}).get(name) or {}, typed=typed)
+                    found[source.name] = replace(mark, measures=(measures or {}).get(name))
         return found
 
 

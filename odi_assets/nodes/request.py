@@ -13,6 +13,7 @@ from odi_assets.errors import ConfigError
 
 FULL_REFRESH_TAG = "odi/full_refresh"
 RESUME_TAG = "odi/resume"
+ADOPT_TAG = "odi/adopt"
 FROM_TAG, TO_TAG = "odi/from", "odi/to"
 
 
@@ -47,11 +48,13 @@ class RunRequest:
         full_refresh: read the sources from the beginning and replace the tables.
         resume: leave out nodes that succeeded in the last run and for which nothing changed.
         bounds: run only this range, and leave the HWMs as they are.
+        adopt: first take over tables and HWMs whose node, project or source changed; their rows are the same.
     """
 
     full_refresh: bool = False
     resume: bool = False
     bounds: Bounds | None = None
+    adopt: bool = False
 
     def __post_init__(self) -> None:
         if self.full_refresh and self.bounds is not None:
@@ -69,7 +72,7 @@ class RunRequest:
     @property
     def tags(self) -> dict[str, str]:
         """The run tags that carry it."""
-        tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume}
+        tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume, ADOPT_TAG: self.adopt}
         found = {tag: "true" for tag, wanted in tags.items() if wanted}
         if self.bounds is not None:
             found |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
@@ -77,9 +80,14 @@ class RunRequest:
 
     @classmethod
     def of_run(
-        cls, tags: Mapping[str, str], *, full_refresh: bool = False, partitions: Bounds | None = None
+        cls,
+        tags: Mapping[str, str],
+        *,
+        full_refresh: bool = False,
+        adopt: bool = False,
+        partitions: Bounds | None = None,
     ) -> RunRequest:
-        """The request in the tags of a run, its launchpad's switch and its partitions.
+        """The request in the tags of a run, its launchpad's switches and its partitions.
 
         Raises:
             ConfigError: a tag has a wrong value, or two of them exclude each other.
@@ -90,7 +98,12 @@ class RunRequest:
         bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else None
         if bounds is not None and partitions is not None:
             raise ConfigError(f"this run has partitions and the tag {FROM_TAG}", fix="give one of the two")
-        return cls(full_refresh or _switch(tags, FULL_REFRESH_TAG), _switch(tags, RESUME_TAG), bounds or partitions)
+        return cls(
+            full_refresh or _switch(tags, FULL_REFRESH_TAG),
+            _switch(tags, RESUME_TAG),
+            bounds or partitions,
+            adopt or _switch(tags, ADOPT_TAG),
+        )
 
 
 def _switch(tags: Mapping[str, str], tag: str) -> bool:

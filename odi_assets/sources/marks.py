@@ -8,7 +8,7 @@ commits store beside the value; None in a mark that was set by hand or by an ear
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -33,28 +33,34 @@ UNRESOLVED = Unresolved.UNTIL_READ
 
 @dataclass(frozen=True)
 class Identity:
-    """What a mark measures. It does not change if the project, its lake or its landing zone is moved.
+    """What a mark measures. Whether two of them are the same is decided by ``nodes.planning.identity``.
 
     Attributes:
         kind: ``files``, ``delta`` or ``sql``.
         source: which source of that kind: a path below its connection, a table's id, a table of a database.
         cursor: what orders it: ``file``, ``version``, or the name of a column.
+        increment: how it is followed: ``files``, ``version`` or ``stateful``; empty if that was not stored.
+        connection: the name of its connection; empty if that was not stored.
+        place: where it is: an absolute path, links resolved, or a URI; empty if that was not stored.
     """
 
     kind: str
     source: str
     cursor: str
+    increment: str = ""
+    connection: str = ""
+    place: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """The identity as a commit stores it."""
-        return {"kind": self.kind, "source": self.source, "cursor": self.cursor}
+        """The identity as commits and state store it."""
+        return dict(vars(self))
 
     @classmethod
     def from_json(cls, stored: Any) -> Identity | None:
         """The identity that a commit stored; None for commits that did not store one."""
         if not isinstance(stored, Mapping) or not {"kind", "source", "cursor"} <= stored.keys():
             return None
-        return cls(str(stored["kind"]), str(stored["source"]), str(stored["cursor"]))
+        return cls(**{item.name: str(stored.get(item.name, "")) for item in fields(cls)})
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from odi_assets.config.models import Connection, FileFormat, Increment, ReadConfig, SqlConnection
 from odi_assets.connections.location import Location
@@ -21,7 +22,8 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
 
         return sql_source(READ, label, read, target, connection)
     if read.format is FileFormat.DELTA:
-        return table_source(READ, label, target, read.incremental, locate(read.connection, read.path))
+        found = table_source(READ, label, target, read.incremental, locate(read.connection, read.path))
+        return replace(found, connection=read.connection)
     from odi_assets.sources.files.source import LandingFiles
 
     return LandingFiles(
@@ -29,6 +31,7 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
         label=label,
         target=target,
         increment=read.incremental,
+        connection=read.connection,
         format=read.format,
         base=locate(read.connection, ""),
         path=read.path,

@@ -48,17 +48,32 @@ class Source(ABC):
         label: the source in words: ``landing:flights/*.csv``, ``flights.raw_flights``.
         target: where its rows go.
         increment: how the source is followed; None reads all of it each time.
+        connection: the name of its connection; empty for the table of an upstream node.
     """
 
     name: str
     label: str
     target: Target
     increment: Increment | None = None
+    connection: str = ""
 
     @property
     @abstractmethod
     def identity(self) -> Identity:
         """What a mark of this source measures."""
+
+    def identified(self, kind: str, source: str, otherwise: str, place: str) -> Identity:
+        """The identity of a source at ``place``.
+
+        Args:
+            otherwise: what orders the source if it is followed by no cursor column.
+        """
+        increment = self.increment
+        cursor = increment.column if isinstance(increment, CursorIncrement) else otherwise
+        if isinstance(increment, StatefulIncrement) and increment.fallback_column:
+            cursor = f"{cursor}, else {increment.fallback_column}"
+        mode = "" if increment is None else increment.mode
+        return Identity(kind, source, cursor, mode, self.connection, place)
 
     @property
     @abstractmethod
@@ -150,6 +165,11 @@ class Source(ABC):
         """Why ``mark`` cannot be one of this source, in words; None if it can."""
         del mark
         return None
+
+    def knows(self, mark: Mark) -> bool:
+        """Whether it holds anything that ``mark`` names as loaded, wherever that was then."""
+        del mark
+        return False
 
     def loaded(self, mark: Mark) -> PlannedRead:
         """The rows that runs up to ``mark`` have read. Moves no mark.

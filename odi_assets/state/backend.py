@@ -71,6 +71,7 @@ class Change:
     deleted: bool = False
     check: Check = any_change
     move: Move | None = None
+    origin: str | None = None
     encoded: Encoded = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +99,7 @@ class Change:
             self.target_commit,
             self.run_id,
             None if self.deleted else self.encoded.type,
+            self.origin,
         )
 
 
@@ -166,10 +168,16 @@ class StateBackend(ABC):
         return self._write([Change(key, value, target_commit, run_id, check=monotonic)])[0]
 
     def reset_hwm(
-        self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None
+        self,
+        key: str,
+        value: Any,
+        *,
+        target_commit: int | None = None,
+        run_id: str | None = None,
+        origin: str | None = None,
     ) -> HwmEntry:
-        """Set ``key`` to ``value``, back or forward."""
-        return self._write([Change(key, value, target_commit, run_id)])[0]
+        """Set ``key`` to ``value``, back or forward; ``origin`` says what the value is of (see :class:`HwmEntry`)."""
+        return self._write([Change(key, value, target_commit, run_id, origin=origin)])[0]
 
     def compare_and_set(
         self,
@@ -180,6 +188,7 @@ class StateBackend(ABC):
         expected_value: Any = ANY_VALUE,
         target_commit: int | None = None,
         run_id: str | None = None,
+        origin: str | None = None,
     ) -> HwmEntry:
         """Set ``key`` if its revision is ``expected_revision`` (None: if it is not set), and its value, if that is
         given, ``expected_value``. Revisions count every write of ours; of several writes of another tool in a row
@@ -204,7 +213,7 @@ class StateBackend(ABC):
                     revision=found,
                 )
 
-        return self._write([Change(key, value, target_commit, run_id, check=check)])[0]
+        return self._write([Change(key, value, target_commit, run_id, check=check, origin=origin)])[0]
 
     def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
         """Move many keys on, all or none. Each update holds ``key`` and ``value``, and may hold

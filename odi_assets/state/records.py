@@ -32,6 +32,7 @@ class HwmEntry(NamedTuple):
             that there is none.
         run_id: the run that wrote it.
         value_type: the name of the value's type; None for a value that Odibi wrote.
+        origin: what the value is of, as JSON: the writer's own description, kept as it is. None if it gave none.
     """
 
     key: str
@@ -43,6 +44,7 @@ class HwmEntry(NamedTuple):
     target_commit: int | None = None
     run_id: str | None = None
     value_type: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True)

@@ -40,4 +40,5 @@ def set_back(backend: StateBackend, present: HwmEntry | None, wanted: HwmEntry) 
         wanted.value,
         expected_revision=None if present is None or present.deleted else present.revision,
         target_commit=wanted.target_commit,
+        origin=wanted.origin,
     )

@@ -43,7 +43,7 @@ def lose_state(box: Sandbox) -> None:
 
 
 def path_of(box: Sandbox) -> str:
-    return str(box.plan("raw").hwm_before["path"])
+    return str(box.plan("raw").start.hwm["path"])
 
 
 def test_a_deleted_hwm_stays_deleted_and_the_next_run_loads_everything_once(box: Sandbox) -> None:
@@ -70,7 +70,7 @@ def test_an_hwm_deleted_after_a_run_died_at_its_commit_stays_deleted(
             box.run("raw")
     assert path_of(box) == "orders/3.csv"
     box.state.delete_hwm("p.raw")
-    assert box.plan("raw").hwm_before is None
+    assert box.plan("raw").start.hwm is None
 
 
 def test_a_run_that_died_after_a_deletion_is_repaired(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +98,12 @@ def test_a_change_made_after_state_was_lost_counts(box: Sandbox) -> None:
     lose_state(box)
     earlier = {"mtime_ns": 0, "path": ""}
     box.state.reset_hwm("p.raw", earlier)
-    assert box.plan("raw").hwm_before == earlier
+    assert box.plan("raw").start.hwm == earlier
     (found,) = examine(box.project, box.state, [NodeKey("p", "raw")])
     assert found.kind is Kind.SET_BY_HAND
     assert "loaded up to orders/2.csv, in version 1" in found.message
     box.state.delete_hwm("p.raw")
-    assert box.plan("raw").hwm_before is None
+    assert box.plan("raw").start.hwm is None
 
 
 def test_an_older_copy_of_state_that_was_put_back_does_not_repeat_rows(box: Sandbox) -> None:

@@ -59,8 +59,9 @@ def test_a_commit_says_what_its_hwm_measures(tmp_path: Path, spark: SparkSession
     box = Sandbox(tmp_path, spark, PROJECT)
     box.land("a/1.csv", ["id", "1"])
     box.run("raw")
-    last = box.table("raw").last_stamp(app_id(box.plan("raw").key))
+    last = box.table("raw").last_stamp(app_id(box.plan("raw").node.key))
     assert last is not None
     committed = CommitFacts.of(last).hwm
     assert committed is not None
-    assert dict(committed.measures) == {"df": Identity("files", "a/*.csv", "file")}
+    place = f"{(tmp_path / 'landing').resolve()}/a/*.csv"
+    assert dict(committed.measures) == {"df": Identity("files", "a/*.csv", "file", "files", "landing", place)}

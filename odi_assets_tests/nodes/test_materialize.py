@@ -290,7 +290,7 @@ def test_an_hwm_that_was_set_by_hand_is_not_undone_by_repair(make: Make) -> None
     entry = box.state.get_entry("p.raw")
     assert entry is not None
     box.state.compare_and_set("p.raw", {"mtime_ns": 0, "path": ""}, expected_revision=entry.revision)
-    assert box.plan("raw").hwm_before == {"mtime_ns": 0, "path": ""}
+    assert box.plan("raw").start.hwm == {"mtime_ns": 0, "path": ""}
 
 
 @pytest.mark.contract

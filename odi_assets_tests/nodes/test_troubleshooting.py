@@ -98,7 +98,7 @@ def test_pipelines_with_a_node_of_one_name_share_no_hwm(box: Sandbox) -> None:
     land(box, 1)
     box.run("raw")
     box.pipeline = "q"
-    assert box.plan("raw").hwm_before is None
+    assert box.plan("raw").start.hwm is None
     box.run("raw")
     assert {entry.key: type(entry.value) for entry in box.state.list_hwms()} == {"p.raw": dict, "q.raw": int}
 
@@ -203,7 +203,7 @@ def test_a_plan_after_a_backfill_has_nothing_to_repair(box: Sandbox) -> None:
     box.run("daily", start="2024-01-01", end="2024-01-02")
     assert not box.plan("daily").start.repaired
     box.state.reset_hwm("p.daily", None)
-    assert box.plan("daily").hwm_before is None
+    assert box.plan("daily").start.hwm is None
 
 
 def test_of_concurrent_runs_one_loads_and_state_holds_what_it_loaded(box: Sandbox) -> None:
@@ -230,7 +230,7 @@ def test_a_state_table_restored_to_an_older_version_repeats_nothing_and_takes_ch
     assert box.run("raw").status is RunStatus.NO_DATA
     assert box.hwm("raw")["path"] == "orders/3.csv"
     box.state.reset_hwm("p.raw", older.value)
-    assert box.plan("raw").hwm_before == older.value
+    assert box.plan("raw").start.hwm == older.value
 
 
 @pytest.mark.parametrize("box", ["catalog"], indirect=True)

@@ -9,7 +9,7 @@ import typer
 
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
-from odi_assets.errors import ConfigError, StateError
+from odi_assets.errors import ConfigError, OdiError, StateError
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -63,7 +63,8 @@ def set_(
     project = settings.project()
     state = project.open_state()
     before = state.get_entry(key)
-    entry = state.reset_hwm(key, from_text(value, kind, before.value if before else None))
+    found = from_text(value, kind, before.value if before else None)
+    entry = state.reset_hwm(key, found, origin=origin_of(project, key))
     note(f"{key}: {to_text(before.value) if before else 'not set'} → {to_text(entry.value)}")
     warn_if_unused(project, key)
 
@@ -123,6 +124,20 @@ def entry_of(key: str, project: Project, state: StateBackend, *, deleted: bool =
         raise StateError(f"{key} has no high-water mark yet", fix="run its node first, or set one", key=key)
     names = [*known, *(entry.key for entry in state.list_hwms())]
     raise ConfigError(f"there is no state key {key!r}{meant(key, names)}", fix="`odi state list` shows them", key=key)
+
+
+def origin_of(project: Project, key: str) -> str | None:
+    """What an HWM set now under ``key`` is of; None if no node keeps its HWM there, or its sources do not tell."""
+    from odi_assets.nodes.node import Node
+    from odi_assets.nodes.planning.identity import origin_now
+
+    nodes = (Node.of(project, name) for name in project.graph.nodes)
+    node = next((node for node in nodes if node.state_key == key), None)
+    try:
+        return None if node is None else origin_now(node).to_json()
+    except OdiError as error:
+        note(f"warning: what {key} measures is not stored with it: {error.message}")
+        return None
 
 
 def node_keys(project: Project) -> list[str]:

@@ -9,7 +9,15 @@ import typer
 from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.output import Column, data_json, data_table, moment, note, short_id
-from odi_assets.cli.state.inspect import KeyArgument, entry_json, entry_of, shown_value, type_name, warn_if_unused
+from odi_assets.cli.state.inspect import (
+    KeyArgument,
+    entry_json,
+    entry_of,
+    origin_of,
+    shown_value,
+    type_name,
+    warn_if_unused,
+)
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -87,6 +95,8 @@ def reset(
     state = project.open_state()
     present = entry_of(key, project, state, deleted=True)
     wanted = _wanted(state, present, to_revision, value, kind)
+    if to_revision is None:
+        wanted = wanted._replace(origin=origin_of(project, key))
     note(f"This sets {_described(present)} to {shown(wanted)}.")
     _tell_next(project, key, wanted)
     if dry_run:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.retry import raced
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, TableConflictError
+from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
@@ -135,12 +137,15 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
     finally:
         if plan.node.config.transform is not None:
             drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
+    table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
-        advance(plan, state, plan.hwm_after, written.version, run.run_id)
-    return succeeded(plan, run, written, rows_read)
+        advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+    return succeeded(plan, table, run, written, rows_read)
 
 
-def advance(plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str) -> None:
+def advance(
+    plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str, origin: Origin | None
+) -> None:
     """Write the HWM of commit ``version`` into state. State is an index of it: the commit is what counts."""
     if hwm is None:
         return
@@ -153,6 +158,7 @@ def advance(plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, 
             expected_value=seen.value if seen else None,
             target_commit=version,
             run_id=run_id,
+            origin=origin.to_json() if origin else None,
         )
     except StateConflictError:
         _log.warning(
@@ -173,13 +179,12 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     """
     hwm, entry = plan.start.hwm, plan.start.entry
     if plan.start.repaired and plan.moves_hwm:
-        stamp = plan.target.last_stamp(plan.write.app_id)
-        advance(plan, state, hwm, stamp.version if stamp else 0, run.run_id)
+        advance(plan, state, hwm, plan.start.log_version, run.run_id, plan.start.origin)
     elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
         for read in plan.reads:
             read.before_commit()
         hwm = plan.marked()
-        advance(plan, state, hwm, entry.target_commit, run.run_id)
+        advance(plan, state, hwm, entry.target_commit, run.run_id, plan.origin(plan.target.table_id))
     result = nothing_new(plan, run, hwm)
     earlier = committed_by_earlier_attempt(plan, run)
     return result if earlier is None else succeeded_before(plan, result, earlier)

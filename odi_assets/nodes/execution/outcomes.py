@@ -21,9 +21,10 @@ from odi_assets.util.words import counted
 _log = logging.getLogger(__name__)
 
 
-def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int | None) -> NodeResult:
-    """The result of a node whose rows were committed."""
-    target = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
+def succeeded(
+    plan: NodePlan, table: TableHandle, run: RunInfo, written: WriteResult, rows_read: int | None
+) -> NodeResult:
+    """The result of a node whose rows were committed into ``table``."""
     metrics: dict[str, Any] = {
         "rows_updated": written.rows_updated,
         "rows_total": written.rows_total,
@@ -32,7 +33,7 @@ def succeeded(plan: NodePlan, run: RunInfo, written: WriteResult, rows_read: int
         "bytes_written": written.bytes_written,
         "mode": plan.write.mode.value,
         "inputs": plan.inputs,
-        "target": {"table_id": target.table_id, "version": written.version},
+        "target": {"table_id": table.table_id, "version": written.version},
         **_special_metrics(plan, written),
     }
     return NodeResult(

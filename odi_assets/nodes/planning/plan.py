@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
@@ -100,6 +100,17 @@ class NodePlan:
                 marks[read.name] = read.after
         return node_value(marks, self.node.following)
 
+    def origin(self, table_id: str | None) -> Origin:
+        """What the HWM of this plan is of.
+
+        Args:
+            table_id: the id of the node's table, once there is one.
+        """
+        project, marks = self.node.project, {read.name: read.after for read in self.reads if read.follows}
+        measures = {name: mark.measures for name, mark in marks.items() if mark and not isinstance(mark, Unresolved)}
+        known = {name: identity for name, identity in measures.items() if identity is not None}
+        return Origin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
+
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json``."""
         after = self.hwm_after
@@ -143,18 +154,18 @@ class ResolvedPlan(NodePlan):
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
-        entry, bounds, hwm = self.start.entry, self.request.bounds, None
+        entry, bounds, origin, hwm = self.start.entry, self.request.bounds, self.origin(None), None
         inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
         read_at = {read.name: read.snapshot.table_version for read in self.reads}
         versions = {name: version for name in inputs if (version := read_at.get(name)) is not None}
         if self.moves_hwm:
             following = [read for read in self.reads if read.follows]
             remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
-            marks = {read.name: read.after for read in following}
-            measures = {name: mark.measures for name, mark in marks.items() if mark and mark.measures}
-            hwm = CommittedHwm.of(self.hwm_after, remembered, measures)
+            hwm = CommittedHwm.of(self.hwm_after, remembered, origin.measures)
         return CommitFacts(
-            node=str(self.node.key),
+            node=str(self.node),
+            project=origin.project,
+            root=origin.root,
             run_id=run.run_id,
             attempt=run.attempt,
             mode=self.write.mode.value,
@@ -162,7 +173,7 @@ class ResolvedPlan(NodePlan):
             code_version=run.code_version,
             positions=self.inputs,
             state_revision=entry.revision if entry else 0,
-            state_updated_at=entry.updated_at if entry else None,
+            state_updated_at=self.start.seen_at,
             inputs={str(resolve(self.node.key, inputs[name].node)): version for name, version in versions.items()},
             partial=run.partial,
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,

@@ -30,6 +30,7 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
 
     Raises:
         ConfigError: no such node, or it cannot be run as requested.
+        IdentityMismatchError: the table or the HWM is another node's, or the marks measure something else.
         TargetBehindStateError: state has an HWM, and the target that should hold its rows is gone or older.
         StateError: it appends, and nothing says any more up to where its table was loaded.
         IncrementError, SourceError, TableError: a source cannot be planned.
@@ -37,6 +38,10 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    if (target.exists or start.origin is not None) and not request.full_refresh:
+        from odi_assets.nodes.planning.identity import require_own
+
+        require_own(node, start, target)
     fence = app_id(key, bounded=request.bounds is not None)
     plan = NodePlan(
         node,
@@ -55,7 +60,7 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         reads = tuple(source.plan(None).whole() for source in node.sources)
         write = replace(plan.write, mode=WriteMode.OVERWRITE)
         return replace(plan, request=RunRequest(full_refresh=True), write=write, reads=reads)
-    marks = marks_of(node, start, target)
+    marks = {} if start.hwm is None else marks_of(node, start, target)
     return _increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
 
 

@@ -1,13 +1,14 @@
-"""The HWM that a run starts from: that of state or, if a run died before it wrote state, that of the target's log."""
+"""The HWM that a run starts from: that of state, or that of the target's log if state is behind it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.sources.marks import Mark
 from odi_assets.state.records import HwmEntry
@@ -21,13 +22,23 @@ class Start:
         hwm: as state stores it; None if there is none.
         entry: the HWM entry as read from state, even one that marks a deletion.
         current: the entry, unless it marks a deletion.
-        repaired: the target's log was ahead of state, so the HWM was taken from the log.
+        log_version: the version of the target whose commit the HWM was taken from, because state was behind it; None
+            if the HWM is that of state.
+        origin: what the HWM is of; None if that is not known.
+        seen_at: when the entry was written; now, if there is none.
     """
 
     hwm: Any
     entry: HwmEntry | None
     current: HwmEntry | None
-    repaired: bool
+    log_version: int | None
+    origin: Origin | None
+    seen_at: datetime
+
+    @property
+    def repaired(self) -> bool:
+        """Whether the HWM was taken from the target's log, because state was behind it."""
+        return self.log_version is not None
 
     @property
     def is_typed(self) -> bool:
@@ -35,22 +46,48 @@ class Start:
         return self.repaired or self.entry is None or self.entry.value_type is not None
 
 
-def start_of(node: Node, entry: HwmEntry | None, target: TableHandle) -> Start:
-    """Where the next run of ``node`` starts."""
-    stamp = unrecorded_stamp(node, entry, target)
+def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str | None = None) -> Start:
+    """Where the next run of ``node`` starts.
+
+    Args:
+        fence: the app id of the commits that tell it; that of the node unless given.
+    """
     current = entry if entry is not None and not entry.deleted else None
-    hwm = committed_hwm(stamp) if stamp else (current.value if current else None)
-    return Start(hwm, entry, current, repaired=stamp is not None)
+    seen_at = entry.updated_at if entry is not None else datetime.now(UTC)
+    stamp = target.last_stamp(fence or app_id(node.key), carrying="hwm")
+    if stamp is not None and is_newer(stamp, entry, target):
+        # State may have the same value, and be the index of another commit all the same.
+        version = stamp.version if current is not None or is_unrecorded(stamp, entry) else None
+        origin = CommitFacts.of(stamp).origin(target.table_id)
+        return Start(committed_hwm(stamp), entry, current, version, origin, seen_at)
+    if current is None:
+        return Start(None, entry, None, None, None, seen_at)
+    return Start(current.value, entry, current, None, _origin_of(current, stamp), seen_at)
 
 
-def unrecorded_stamp(node: Node, entry: HwmEntry | None, target: TableHandle) -> CommittedStamp | None:
-    """The stamp of the last commit, if its HWM was never written to state; None if state has it."""
-    stamp = target.last_stamp(app_id(node.key), carrying="hwm")
-    if stamp is None or not _is_newer(CommitFacts.of(stamp), entry):
-        return None
+def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> Origin | None:
+    """What the HWM of ``entry`` is of. Early versions told that in the commit alone."""
+    if entry.origin is not None or not is_index(entry) or stamp is None:
+        return Origin.from_json(entry.origin)
+    return CommitFacts.of(stamp).origin(None)
+
+
+def is_index(entry: HwmEntry) -> bool:
+    """Whether a run wrote ``entry`` as what one of its table's commits carries; else somebody set it by hand."""
+    return entry.run_id is not None and entry.target_commit is not None
+
+
+def unrecorded_stamp(fence: str, entry: HwmEntry | None, target: TableHandle) -> CommittedStamp | None:
+    """The stamp of the last commit fenced by ``fence``, if its HWM is newer than state; None if state has it."""
+    stamp = target.last_stamp(fence, carrying="hwm")
+    return stamp if stamp and is_newer(stamp, entry, target) and is_unrecorded(stamp, entry) else None
+
+
+def is_unrecorded(stamp: CommittedStamp, entry: HwmEntry | None) -> bool:
+    """Whether state has another HWM than this commit."""
     committed = CommitFacts.of(stamp).hwm
     known = entry.value if entry and not entry.deleted else None
-    return None if committed is None or committed.is_value(known) else stamp
+    return committed is not None and not committed.is_value(known)
 
 
 def committed_hwm(stamp: CommittedStamp) -> Any:
@@ -63,19 +100,25 @@ def hwm_in_target(node: Node, start: Start, target: TableHandle) -> Any:
     """The HWM of the rows in ``target``, at the version it was opened at. State may be ahead of it or behind."""
     stamp = target.last_stamp(app_id(node.key), carrying="hwm")
     by_hand = start.entry is not None and start.entry.target_commit is None
-    if stamp is None or (by_hand and not _is_newer(CommitFacts.of(stamp), start.entry)):
+    if stamp is None or (by_hand and not is_newer(stamp, start.entry, target)):
         return start.hwm
     return committed_hwm(stamp)
 
 
 def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
-    """The marks of the node's sources, with what the commit that set them says of them."""
-    if start.hwm is None:
-        return {}
+    """The marks of the node's sources, with what the commit that set them says of them.
+
+    Raises:
+        IdentityMismatchError: the marks measure something else than the node's sources.
+        IncrementError: the HWM does not fit the node's sources.
+    """
+    from odi_assets.nodes.planning.identity import matched
+
+    names = matched(node, start.origin)
     committed = _committed(node, start.hwm, target)
-    if committed is None:
-        return node.marks(start.hwm, typed=start.is_typed)
-    return node.marks(start.hwm, committed.remembered, committed.measures, typed=start.is_typed)
+    measures = start.origin.measures if start.origin is not None else None
+    remembered = None if committed is None else committed.remembered
+    return node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
 
 
 def _committed(node: Node, hwm: Any, target: TableHandle) -> CommittedHwm | None:
@@ -88,14 +131,19 @@ def _committed(node: Node, hwm: Any, target: TableHandle) -> CommittedHwm | None
     return None
 
 
-def _is_newer(facts: CommitFacts, entry: HwmEntry | None) -> bool:
-    # The commit notes the state entry that its plan saw, and state is written after the commit. If that entry was not
-    # replaced since, the run died in between. If it was, by the run itself or by somebody's explicit change (a deletion
-    # too), state counts. Revisions alone do not decide: after state is lost, they start at one again.
+def is_newer(stamp: CommittedStamp, entry: HwmEntry | None, target: TableHandle) -> bool:
+    """Whether the HWM of a commit is newer than that of state. State may be a copy of long ago."""
     if entry is None:
         return True
-    seen = facts.state_updated_at
-    # An HWM that another tool set in the JSON file has only the file's time, which any write changes.
-    ours = entry.deleted or entry.value_type is not None
-    since = ours and seen is not None and entry.updated_at > seen
-    return entry.revision <= facts.state_revision and not since
+    facts, origin = CommitFacts.of(stamp), Origin.from_json(entry.origin)
+    if is_index(entry):
+        # An index of another table, or of an earlier commit, says less than the log. One of this very commit may have
+        # moved on since: files were renamed, commits upstream changed no row.
+        of_other = origin is not None and origin.table_id not in (None, target.table_id)
+        return of_other or (entry.target_commit or 0) < stamp.version
+    if not (entry.deleted or entry.value_type is not None):
+        # What another tool set in the JSON file has only the file's time, which any write changes.
+        return entry.revision <= facts.state_revision
+    # Set by hand, a deletion too: it counts if the plan of the commit did not see it. Revisions do not decide: after
+    # state is lost, they start at one again.
+    return entry.updated_at <= (facts.state_updated_at or stamp.committed_at)

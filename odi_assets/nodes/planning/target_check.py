@@ -9,6 +9,7 @@ from odi_assets.delta.history import Commit
 from odi_assets.delta.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
+from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import Start
 from odi_assets.sources.marks import hwm_text
@@ -17,6 +18,7 @@ from odi_assets.state.records import NO_TABLE, HwmEntry
 _LOOKED_AT = 8
 """How many files of the table each plan checks for their presence, spread evenly; ``odi doctor`` checks all."""
 
+_FROM_LOG = "the table's log"
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
 
 
@@ -34,6 +36,9 @@ class ForeignChange:
 def require_target(node: Node, start: Start, target: TableHandle) -> None:
     """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would leave a gap."""
     entry = start.entry
+    if start.log_version is not None:
+        # The log is ahead of state, so the rows are expected in the version whose HWM counts.
+        entry = HwmEntry(node.state_key, start.hwm, None, start.seen_at, 0, False, start.log_version, _FROM_LOG)
     if start.hwm is None or entry is None:
         return
     why = what_is_behind(node.key, entry, target)
@@ -58,7 +63,9 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
     expected = entry.target_commit
     if not target.exists:
         return None if expected == NO_TABLE else "does not exist"
-    version = int(target.version or 0)
+    version, origin = int(target.version or 0), Origin.from_json(entry.origin)
+    if origin is not None and origin.table_id not in (None, target.table_id):
+        return "is another one: it was dropped, and made again"
     if expected is not None and version < expected:
         return f"is at version {version}"
     if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):

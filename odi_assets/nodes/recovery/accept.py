@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.restore import forget_missing_files, missing_files
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
@@ -34,7 +36,16 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         target = target.refreshed()
     commit = NO_TABLE if target.version is None else target.version
     value = _without_lost_ledger(entry.value, target)
-    return state.compare_and_set(node.state_key, value, expected_revision=entry.revision, target_commit=commit)
+    origin = Origin.from_json(entry.origin)
+    if origin is not None:
+        origin = replace(origin, table_id=target.table_id if target.exists else None)
+    return state.compare_and_set(
+        node.state_key,
+        value,
+        expected_revision=entry.revision,
+        target_commit=commit,
+        origin=None if origin is None else origin.to_json(),
+    )
 
 
 def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:

@@ -11,11 +11,13 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.restore import missing_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import OdiError
+from odi_assets.errors import IdentityMismatchError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, stamps_without_row
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.identity import require_own
+from odi_assets.nodes.planning.start import marks_of, start_of
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.recover import find_recovery
@@ -34,6 +36,7 @@ class Kind(StrEnum):
     FILES_MISSING = "files missing"
     HISTORY_BEHIND = "run without a row of history"
     HISTORY_AHEAD = "row of history without its commit"
+    REDEFINED = "table or HWM of another definition"
     UPSTREAM_CHANGED = "input is another table"
     UNREADABLE = "cannot be looked at"
 
@@ -74,6 +77,15 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
 def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
+    try:
+        start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+        require_own(node, start, target)
+        if start.hwm is not None:
+            marks_of(node, start, target)
+    except IdentityMismatchError as error:
+        # What else there is to say would be about another definition.
+        yield Disagreement(key, Kind.REDEFINED, error.message, str(error.fix))
+        return
     yield from _hwm(node, state, target)
     yield from _files(key, target)
     yield from _history(project, state, key, target)

@@ -7,8 +7,8 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import Node
+from odi_assets.nodes.commit_facts import CommitFacts, Origin
+from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import committed_hwm, unrecorded_stamp
 from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import hwm_text
@@ -23,6 +23,7 @@ class Recovery:
         version: the version of the node's table whose commit carries it.
         run_id: the run that committed it.
         expected: the state revision that it replaces; None if the key is not set.
+        origin: what the HWM is of.
     """
 
     key: NodeKey
@@ -31,6 +32,7 @@ class Recovery:
     version: int
     run_id: str | None
     expected: int | None
+    origin: Origin
 
     def to_json(self) -> dict[str, Any]:
         """The recovery as JSON-ready values."""
@@ -54,7 +56,8 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
     if not node.following:
         return None
     entry = state.get_entry(node.state_key, deleted=True)
-    stamp = unrecorded_stamp(node, entry, TableHandle.open(node.target.location))
+    target = TableHandle.open(node.target.location)
+    stamp = unrecorded_stamp(app_id(node.key), entry, target)
     if stamp is None:
         return None
     current = entry if entry is not None and not entry.deleted else None
@@ -68,6 +71,7 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
         stamp.version,
         CommitFacts.of(stamp).run_id,
         current.revision if current else None,
+        CommitFacts.of(stamp).origin(target.table_id),
     )
 
 
@@ -82,5 +86,10 @@ def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> No
         state.delete_hwm(name)
         return
     state.compare_and_set(
-        name, found.hwm_after, expected_revision=found.expected, target_commit=found.version, run_id=found.run_id
+        name,
+        found.hwm_after,
+        expected_revision=found.expected,
+        target_commit=found.version,
+        run_id=found.run_id,
+        origin=found.origin.to_json(),
     )

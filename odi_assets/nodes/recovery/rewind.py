@@ -325,11 +325,13 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
     entry, keeps_hwm = rewind.entry, bool(node.following)
     return CommitFacts(
         node=str(node),
+        project=node.project.config.project,
+        root=str(node.project.root.resolve()),
         run_id=run_id,
         mode=REWIND,
         increment=f"back from version {rewind.from_version} to version {rewind.to_version}",
         state_revision=entry.revision if entry else 0,
-        state_updated_at=entry.updated_at if entry else None,
+        state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=(rewind.committed or CommittedHwm.of(None)) if keeps_hwm else None,
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
     )
@@ -344,7 +346,14 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
         return
     revision = rewind.entry.revision if rewind.entry and not rewind.entry.deleted else None
     try:
-        state.compare_and_set(name, rewind.hwm_after, expected_revision=revision, target_commit=version, run_id=run_id)
+        state.compare_and_set(
+            name,
+            rewind.hwm_after,
+            expected_revision=revision,
+            target_commit=version,
+            run_id=run_id,
+            origin=_facts(node, rewind, run_id).origin(rewind.before.table_id).to_json(),
+        )
     except StateConflictError:
         _log.warning(
             "%s: its HWM was changed by somebody else meanwhile; their value stays, and version %s of the table "

@@ -42,6 +42,11 @@ class NodeRunConfig(dg.Config):
     full_refresh: bool = Field(
         default=False, description="Read the sources from the beginning and replace the table, in one commit."
     )
+    adopt: bool = Field(
+        default=False,
+        description="First take over the table and its high-water mark, where the node, the project or a source was "
+        "renamed or is followed in another way: the rows are the same.",
+    )
 
 
 def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None) -> dg.AssetsDefinition:
@@ -89,7 +94,17 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
     try:
         partition_config = project.graph.node(key).partition
         partitions = run_bounds(context, partition_config) if partition_config else None
-        wanted = RunRequest.of_run(context.run.tags, full_refresh=config.full_refresh, partitions=partitions)
+        wanted = RunRequest.of_run(
+            context.run.tags, full_refresh=config.full_refresh, adopt=config.adopt, partitions=partitions
+        )
+        if wanted.adopt:
+            from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+
+            state = resources.state.backend
+            adoption = plan_adoption(project, state, key, lambda: resources.spark.spark_session)
+            if adoption is not None:
+                context.log.info("%s is adopted: %s", key, "; ".join(adoption.changes))
+                apply_adoption(state, adoption)
         if wanted.resume and resources.run_history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
         plan = plan_node(project, resources.state.backend, key, wanted)

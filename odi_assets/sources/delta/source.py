@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
@@ -34,7 +35,12 @@ class DeltaTableSource(Source):
 
     @property
     def identity(self) -> Identity:
-        return self._snapshot().identity
+        return self._newest.identity
+
+    @cached_property
+    def _newest(self) -> TableSnapshot:
+        """The table as it was when this source was first asked for it: a plan sees one version."""
+        return self._snapshot()
 
     @property
     def uri(self) -> str:
@@ -45,7 +51,7 @@ class DeltaTableSource(Source):
         return isinstance(self.increment, VersionIncrement)
 
     def snapshot(self) -> TableSnapshot:
-        found = self._snapshot()
+        found = self._newest
         if found.handle.exists:
             return found
         raise SourceError(
@@ -74,7 +80,7 @@ class DeltaTableSource(Source):
         if not isinstance(self.increment, VersionIncrement):
             return super().plan(mark)
         before = mark if isinstance(mark, VersionMark) else None
-        found = self._snapshot() if before is None else self.snapshot()
+        found = self._newest if before is None else self.snapshot()
         if not found.handle.exists:
             whole = Whole(snapshot=found, summary=f"{self.label} does not exist yet", follows=True)
             return NothingNew.of(whole, whole.summary, None)
@@ -111,7 +117,8 @@ class DeltaTableSource(Source):
 
     def _snapshot(self, version: int | None = None) -> TableSnapshot:
         handle = TableHandle.open(self.location, version)
-        identity = Identity("delta", handle.table_id if handle.exists else "", self.cursor or "version")
+        table_id = handle.table_id if handle.exists else ""
+        identity = self.identified("delta", table_id, "version", self.location.true_path())
         return TableSnapshot(
             name=self.name,
             label=self.label,

@@ -7,10 +7,11 @@ set by hand) says that all files up to it were loaded; the ledger is then made f
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from odi_assets.config.models import OnChange
@@ -77,12 +78,14 @@ def arrivals(
     *,
     on_change: OnChange,
     settle: timedelta = timedelta(0),
+    folders: tuple[str, str] | None = None,
     now_ns: int | None = None,
 ) -> Arrivals:
     """Compare what is ``listed`` below ``base`` with what ``mark`` says is in ``table``.
 
     Args:
         settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
+        folders: what the paths of loaded files are relative to, and what those of ``listed`` are; None if it is one.
 
     Raises:
         IncrementError: the ledger cannot be read, or a loaded file was rewritten and ``on_change`` is ``raise``.
@@ -91,6 +94,10 @@ def arrivals(
     now_ns = time.time_ns() if now_ns is None else now_ns
     files = [file for file in listed if file.size]
     loaded, parts, adopted = _loaded(base, table, files, mark, label)
+    if folders is not None:
+        # The connection was changed and leads to the same files: all of them are listed anew, by their new paths.
+        adopted = [replace(file, path=_relative(file.path, *folders)) for file in loaded.values()]
+        loaded, parts = {file.path: file for file in adopted}, ()
     settle_ns = settle.total_seconds() * 1_000_000_000
     # A time far in the future means a wrong clock, not a file that is being written.
     unsettled = {file.path for file in files if abs(now_ns - file.mtime_ns) < settle_ns}
@@ -131,6 +138,10 @@ def arrivals(
         mark=FilesMark(*newest, tuple(after)) if newest else None,
         part=part,
     )
+
+
+def _relative(path: str, folder: str, other: str) -> str:
+    return posixpath.relpath(posixpath.join(folder, path), other)
 
 
 def _loaded(

@@ -52,7 +52,7 @@ class LandingFiles(Source):
 
     @property
     def identity(self) -> Identity:
-        return Identity("files", self.path, self.cursor or "file")
+        return self.identified("files", self.path, "file", self.base.true_path(self.path))
 
     @property
     def uri(self) -> str:
@@ -118,6 +118,12 @@ class LandingFiles(Source):
         snapshot = self._snapshot(listed, [file for file in listed if file.size])
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
+    def knows(self, mark: Mark) -> bool:
+        if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
+            return False
+        found = self._arrivals(self.increment, list_files(self.base, self.path), mark)
+        return bool(found.known or found.moved)
+
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
             return super().loaded(mark)
@@ -143,6 +149,7 @@ class LandingFiles(Source):
             self.label,
             on_change=increment.on_change or default,
             settle=increment.settle,
+            folders=None if mark is None or mark.measures is None else _other_folders(mark.measures, self.identity),
         )
 
     def _snapshot(self, listed: Sequence[SourceFile], chosen: Sequence[SourceFile]) -> FilesSnapshot:
@@ -157,6 +164,13 @@ class LandingFiles(Source):
             schema_ddl=self.schema_ddl,
             options=self.options,
         )
+
+
+def _other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
+    """The folders that paths were relative to when they were loaded, and are now, if both lead to the same files."""
+    if then.source == now.source or not then.place or then.place != now.place:
+        return None
+    return then.place.removesuffix(then.source.strip("/")), now.place.removesuffix(now.source.strip("/"))
 
 
 @dataclass(frozen=True, kw_only=True)

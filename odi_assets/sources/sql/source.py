@@ -38,6 +38,7 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
         label=label,
         target=target,
         increment=read.incremental,
+        connection=read.connection,
         relation=Relation(dialect, what, label),
         table=read.table,
         partition_column=read.partition_column,
@@ -82,9 +83,10 @@ class SqlSource(Source):
 
     @property
     def identity(self) -> Identity:
-        digest = hashlib.sha256(self.relation.sql.encode()).hexdigest()[:12]
+        # How a query is laid out in the project file does not matter.
+        digest = hashlib.sha256(" ".join(self.relation.sql.split()).encode()).hexdigest()[:12]
         what = self.table if self.table is not None else f"query {digest}"
-        return Identity("sql", f"{self.dialect.database}:{what}", self.cursor or "")
+        return self.identified("sql", f"{self.dialect.database}:{what}", "", f"{self.dialect.uri}/{what}")
 
     @property
     def dialect(self) -> Dialect:

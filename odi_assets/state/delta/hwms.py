@@ -42,6 +42,7 @@ COLUMNS = Columns(
         "target_commit": "long",
         "run_id": "string",
         "written_at": "timestamp",
+        "origin": "string",
     }
 )
 INDEXED = ("key", "environment", "updated_at", "revision")

@@ -206,6 +206,8 @@ class LocalJSONStateBackend(StateBackend):
 
     def _entry(self, key: str, item: dict[str, Any]) -> HwmEntry:
         named = {name: item[name] for name in ("revision", "deleted", "target_commit", "run_id", "value_type")}
+        # Early versions wrote no origin.
+        named["origin"] = item.get("origin")
         value = from_json(item["value"], item["value_type"])
         return HwmEntry(key, value, self.environment, datetime.fromisoformat(item["updated_at"]), **named)
 

@@ -80,7 +80,7 @@ def _revision(entry: HwmEntry) -> dict[str, Any]:
     data, kind = to_json(entry.value)
     # A value of Odibi's has no type, unless JSON as the standard has it could not hold it: NaN.
     typed = entry.value_type is not None or (not entry.deleted and data != entry.value)
-    kept = {name: getattr(entry, name) for name in ("revision", "deleted", "target_commit", "run_id")}
+    kept = {name: getattr(entry, name) for name in ("revision", "deleted", "target_commit", "run_id", "origin")}
     shown = (entry.value_type or kind) if typed else None
     return {"value_type": shown, "value": data, "updated_at": entry.updated_at.isoformat(), **kept}
 

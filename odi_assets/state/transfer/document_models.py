@@ -65,6 +65,7 @@ class Revision(Part):
     updated_at: Moment
     target_commit: Whole | None = None
     run_id: StrictStr | None = None
+    origin: StrictStr | None = None
 
     @field_validator("value")
     @classmethod

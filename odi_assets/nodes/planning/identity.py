@@ -1,0 +1,221 @@
+"""Whether a mark, an HWM and a table are still of the node that plans with them.
+
+What a mark measures is stored in each commit and in state. A definition that changed so that the mark means something
+else stops the plan: read on above it, rows would be lost or repeated. What is the same stays the same: a project, a
+lake or a landing zone that was moved, a connection that was renamed or leads to the same place in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odi_assets.delta.table import TableHandle
+from odi_assets.delta.transactions import app_ids_in
+from odi_assets.errors import IdentityMismatchError
+from odi_assets.nodes.commit_facts import CommitFacts, Origin
+from odi_assets.nodes.node import Node, node_of_app
+from odi_assets.nodes.planning.start import Start
+from odi_assets.sources.marks import Identity
+
+_MODES = {"files": "each file once", "version": "the table's versions", "stateful": "the column"}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Whose commits a table holds. ``project`` is None if its commits do not tell."""
+
+    node: str
+    project: str | None
+
+    def __str__(self) -> str:
+        return self.node if self.project is None else f"{self.node} of project {self.project}"
+
+
+def require_own(node: Node, start: Start, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's."""
+    require_own_table(node, target)
+    require_own_hwm(node, start.origin)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def last_writer(target: TableHandle) -> Writer | None:
+    """The node whose run made the newest commit of a run of ours; None if none did, or the log does not tell."""
+    for stamp in target.stamps():
+        if node_of_app(stamp.app_id) is not None:
+            facts = CommitFacts.of(stamp)
+            return Writer(facts.node, facts.project)
+    # The log was cleaned: a checkpoint keeps the fences, and they have the names of the nodes.
+    names = {name for app in app_ids_in(target) if (name := node_of_app(app)) is not None}
+    return Writer(names.pop(), None) if len(names) == 1 else None
+
+
+def other_writer(node: Node, target: TableHandle) -> Writer | None:
+    """Who wrote the table last, if that was not ``node``."""
+    writer = last_writer(target) if target.exists else None
+    if writer is None or (writer.node == str(node) and writer.project in (None, node.project.config.project)):
+        return None
+    return writer
+
+
+def require_own_table(node: Node, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if another node or project wrote the table that ``node`` adds to.
+
+    A node that replaces its table with each run may take over one that another node of its project left.
+    """
+    writer = other_writer(node, target)
+    if writer is None:
+        return
+    same_project = writer.project in (None, node.project.config.project)
+    if same_project and (not node.following or node.config.write.mode.traits.increment == "table"):
+        return
+    raise IdentityMismatchError(
+        f"{node}: the table at {target.location.uri} was written by {writer}, and {node} of project "
+        f"{node.project.config.project} would add its own rows",
+        fix=f"if it was renamed and the rows are the same, take table and HWM over: odi state adopt {node}; "
+        f"or rename it back; or give it a table of its own (`write.path`); "
+        f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+        writer=str(writer),
+        target=target.location.uri,
+    )
+
+
+# -- the HWM -----------------------------------------------------------------------------------------------------------
+
+
+def require_own_hwm(node: Node, origin: Origin | None) -> None:
+    """Raises IdentityMismatchError if the HWM under the node's state key is that of another node or project."""
+    if origin is None:
+        return
+    project = node.project.config.project
+    if origin.node in (None, str(node)) and origin.project in (None, project):
+        return
+    owner = Writer(origin.node or str(node), origin.project)
+    raise IdentityMismatchError(
+        f"{node} of project {project}: the HWM under the state key `{node.state_key}` is that of {owner}",
+        fix=f"if it was renamed and its rows are the same, take the HWM over: odi state adopt {node}; or rename it "
+        "back; or keep the two apart by `system.environment`, by another `system.path`, or by a `state_key`; "
+        f"or rebuild its table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+        key=node.state_key,
+    )
+
+
+# -- what the marks measure --------------------------------------------------------------------------------------------
+
+
+def matched(node: Node, origin: Origin | None) -> dict[str, str]:
+    """By each source of ``node`` that has a mark, the name under which the HWM keeps it: an input may be renamed.
+
+    Args:
+        origin: what the HWM is of; None if that is not known: then it is taken for one of this node.
+
+    Raises:
+        IdentityMismatchError: the marks measure something else.
+    """
+    if origin is None or not origin.measures:
+        return {name: name for name in node.following}
+    moved = is_moved(node, origin)
+    now = measured(node)
+    found: dict[str, str] = {}
+    for name, identity in now.items():
+        # By its own name first: two inputs may be one table.
+        names = sorted(origin.measures, key=lambda then: then != name)
+        same = (then for then in names if difference(origin.measures[then], identity, moved=moved) is None)
+        if (then := next((one for one in same if one not in found.values()), None)) is not None:
+            found[name] = then
+    left = {name: one for name, one in origin.measures.items() if name not in found.values()}
+    traits = node.config.write.mode.traits
+    if traits.increment == "table":
+        # Sources without a mark are read whole, and replace the table.
+        return found
+    for name, identity in now.items():
+        if name not in found and left:
+            then = name if name in left else next(iter(left))
+            raise _other_source(node, difference(left[then], identity, moved=moved) or "changed")
+    if left and not now and not traits.takes_rows_again:
+        raise _other_source(node, f"was {_described(next(iter(left.values())))}, and is read whole now")
+    return found
+
+
+def is_moved(node: Node, origin: Origin) -> bool:
+    """Whether the project's folder is another one now: what it holds was moved or copied with it."""
+    return origin.root is not None and origin.root != str(node.project.root.resolve())
+
+
+def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
+    """How a source differs from what its mark measures, in words; None if it is the same.
+
+    Args:
+        moved: the project's folder was moved.
+    """
+    if not same_order(then, now):
+        return f"was {_described(then)}, and is {_described(now)} now"
+    if now.increment == "version" or same_source(then, now, moved=moved):
+        # Versions of another table are noticed by its id, and the table is read whole.
+        return None
+    return f"was {_described(then)}, and is {_described(now)} now"
+
+
+def same_order(then: Identity, now: Identity) -> bool:
+    """Whether a mark of ``then`` orders what ``now`` reads: the same kind, increment and cursor."""
+    same_mode = then.increment in ("", now.increment)
+    column = now.cursor if then.increment else now.cursor.partition(", else ")[0]
+    return then.kind == now.kind and same_mode and then.cursor.casefold() == column.casefold()
+
+
+def same_source(then: Identity, now: Identity, *, moved: bool) -> bool:
+    """Whether ``now`` reads what ``then`` read, wherever it is."""
+    if then.kind != now.kind:
+        return False
+    if then.place and then.place == now.place:
+        return True
+    if _plain(then.source) != _plain(now.source):
+        return False
+    if not then.place or now.kind == "delta":
+        # An early version stored no place; a table is known by its id.
+        return True
+    return then.connection == now.connection and (moved or not _is_beside(then, now))
+
+
+def _plain(source: str) -> str:
+    return "/".join(part for part in source.split("/") if part not in ("", "."))
+
+
+def _is_beside(then: Identity, now: Identity) -> bool:
+    """Whether the folder that a mark measured still is where it was, and is another one than is read now."""
+    if then.kind != "files" or "://" in then.place:
+        return False
+    folder = Path(then.place.removesuffix(f"/{_plain(then.source)}"))
+    return folder.exists() and f"{folder.resolve()}/{_plain(then.source)}" != now.place
+
+
+def _described(identity: Identity) -> str:
+    what = identity.place or identity.source
+    how = _MODES.get(identity.increment, "")
+    cursor = f" `{identity.cursor}`" if identity.increment in ("", "stateful") else ""
+    return f"{what}, followed by {how}{cursor}".replace("  ", " ")
+
+
+def _other_source(node: Node, how: str) -> IdentityMismatchError:
+    return IdentityMismatchError(
+        f"{node}: what its HWM measures {how}; read on above that HWM, rows would be lost or repeated",
+        fix=f"if the rows are the same, go on with them: odi state adopt {node}; or put the definition back; "
+        f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+    )
+
+
+def measured(node: Node) -> Mapping[str, Identity]:
+    """What the marks of the node's sources measure now, by source."""
+    return {source.name: source.identity for source in node.sources if source.follows}
+
+
+def origin_now(node: Node, table_id: str | None = None) -> Origin:
+    """What an HWM of ``node`` is of, as the node is defined now."""
+    project = node.project
+    return Origin(str(node), project.config.project, str(project.root.resolve()), table_id, measured(node))

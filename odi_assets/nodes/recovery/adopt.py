@@ -1,0 +1,261 @@
+"""Adopts a table and its HWM for a definition that changed, where the rows are the same.
+
+What the HWM measures is written anew, in a commit without rows: under the node's own fence, so that it is the node's
+table from then on. Where the source is followed in another way now, what it holds counts as loaded; that is refused as
+long as the former definition would still read something of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import FilesIncrement, Increment, StatefulIncrement, VersionIncrement
+from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import IdentityMismatchError
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.identity import (
+    Writer,
+    difference,
+    is_moved,
+    matched,
+    origin_now,
+    other_writer,
+    require_own_hwm,
+    same_order,
+    same_source,
+)
+from odi_assets.nodes.planning.start import Start, start_of
+from odi_assets.nodes.project import Project
+from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
+from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.source import Source
+from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import HwmEntry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ADOPT = "adopt"
+"""The ``mode`` of such a commit."""
+
+Session = Callable[[], "SparkSession"]
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What adopting will do.
+
+    Attributes:
+        target: the node's table.
+        entry: what state has under the node's key now.
+        hwm_before, hwm_after: the HWM as it was kept, and as it will be.
+        origin: what it is of from then on.
+        changes: what changed, in words.
+        former_key: the state key of the node that wrote the table; None if it is the node's own.
+        remembered: by source, what the commit has to store beside the HWM.
+        reads: of sources that count as loaded; what they write to storage goes before the commit.
+    """
+
+    node: Node
+    target: TableHandle
+    entry: HwmEntry | None
+    hwm_before: Any
+    hwm_after: Any
+    origin: Origin
+    changes: tuple[str, ...]
+    former_key: str | None = None
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[PlannedRead, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The adoption as JSON-ready values."""
+        return {
+            "pipeline": self.node.key.pipeline,
+            "node": self.node.key.node,
+            "changes": list(self.changes),
+            "hwm_before": hwm_text(self.hwm_before),
+            "hwm_after": hwm_text(self.hwm_after),
+        }
+
+
+def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Session) -> Adoption | None:
+    """What there is to adopt for a node; None if nothing changed. Writes nothing.
+
+    Args:
+        spark: gives a session; asked only if a source cannot tell its position otherwise.
+
+    Raises:
+        IdentityMismatchError: the former definition would still read something that is not loaded.
+        ConfigError: there is no such node.
+    """
+    node = Node.of(project, key)
+    target = TableHandle.open(node.target.location)
+    writer = other_writer(node, target)
+    entry = state.get_entry(node.state_key, deleted=True)
+    former, kept = _kept_before(state, node, writer, entry)
+    fence = app_id(NodeKey.parse(writer.node)) if writer is not None else None
+    start = start_of(node, kept, target, fence)
+    changes = [f"the table was written by {writer}"] if writer is not None else []
+    changes += _foreign_hwm(node, start.origin) if writer is None else []
+    if not changes and _still_measures(node, start):
+        return None
+    marks: dict[str, Mark] = {}
+    reads: list[PlannedRead] = []
+    for source in node.sources:
+        if source.follows:
+            mark, read, words = _mark_now(node, source, start, spark)
+            changes += words
+            marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
+            reads += [] if read is None else [read]
+    remembered = {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
+    return Adoption(
+        node,
+        target,
+        entry,
+        start.hwm,
+        node_value(marks, node.following) if marks else None,
+        origin_now(node, target.table_id if target.exists else None),
+        tuple(changes),
+        former,
+        {name: found for name, found in remembered.items() if found},
+        tuple(reads),
+    )
+
+
+def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
+    """Commit what the HWM is of now, and write it into state.
+
+    Raises:
+        FencedError: a run of the node committed since; nothing was written.
+        StateConflictError: somebody else changed the HWM since; the commit counts all the same.
+    """
+    node, target, entry = adoption.node, adoption.target, adoption.entry
+    for read in adoption.reads:
+        read.before_commit()
+    version = None
+    if target.exists:
+        fence = app_id(node.key)
+        facts = _facts(adoption).to_json()
+        stamp = Stamp(fence, target.transaction_number(fence) + 1, facts)
+        version = commit(target, target.schema_json, target.partition_columns, FileChanges("rows", ()), stamp)
+    if adoption.hwm_after is not None:
+        state.compare_and_set(
+            node.state_key,
+            adoption.hwm_after,
+            expected_revision=entry.revision if entry and not entry.deleted else None,
+            target_commit=version,
+            origin=adoption.origin.to_json(),
+        )
+    if adoption.former_key is not None:
+        state.delete_hwm(adoption.former_key)
+
+
+def _facts(adoption: Adoption) -> CommitFacts:
+    node, entry, origin = adoption.node, adoption.entry, adoption.origin
+    hwm = CommittedHwm.of(adoption.hwm_after, adoption.remembered, origin.measures) if node.following else None
+    return CommitFacts(
+        node=str(node),
+        project=origin.project,
+        root=origin.root,
+        mode=ADOPT,
+        increment="; ".join(adoption.changes),
+        state_revision=entry.revision if entry else 0,
+        state_updated_at=entry.updated_at if entry else datetime.now(UTC),
+        hwm=hwm,
+    )
+
+
+def _kept_before(
+    state: StateBackend, node: Node, writer: Writer | None, entry: HwmEntry | None
+) -> tuple[str | None, HwmEntry | None]:
+    """The state key that the HWM was kept under, if it was another one, and its entry."""
+    if writer is None or writer.node == str(node):
+        return None, entry
+    there = {str(key) for key in node.project.graph.nodes}
+    former = state.get_entry(writer.node)
+    if former is None or entry is not None:
+        return None, entry
+    return (None if writer.node in there else writer.node), former
+
+
+def _foreign_hwm(node: Node, origin: Origin | None) -> list[str]:
+    try:
+        require_own_hwm(node, origin)
+    except IdentityMismatchError as error:
+        return [error.message.partition(": ")[2]]
+    return []
+
+
+def _still_measures(node: Node, start: Start) -> bool:
+    if start.hwm is None:
+        return True
+    try:
+        matched(node, start.origin)
+    except IdentityMismatchError:
+        return False
+    return True
+
+
+def _mark_now(
+    node: Node, source: Source, start: Start, spark: Session
+) -> tuple[Mark | None, PlannedRead | None, list[str]]:
+    """The mark of a source as it is followed now, the read that tells it, if one does, and what changed in words."""
+    measures = start.origin.measures if start.origin is not None else {}
+    then = measures.get(source.name) or next(iter(measures.values()), None)
+    name = next((name for name, one in measures.items() if one is then), source.name)
+    value = value_of_source(start.hwm, name, tuple(measures) or node.following, str(node))
+    if value is None:
+        return None, None, []
+    moved = start.origin is not None and is_moved(node, start.origin)
+    words = [] if then is None else [difference(then, source.identity, moved=moved)]
+    changes = [f"{source.label} {text}" for text in words if text is not None]
+    if then is None or not changes:
+        return source.mark(value, {}), None, changes
+    if same_order(then, source.identity) and not isinstance(source.increment, FilesIncrement):
+        return source.mark(value, {}), None, changes
+    if same_order(then, source.identity):
+        kept = source.mark(value, {})
+        if source.knows(kept):
+            return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
+    else:
+        _require_all_loaded(node, source, then, value, spark)
+    read = _resolved(source.plan(None), spark)
+    mark = read.after if isinstance(read, Read) else None
+    at = hwm_text(mark.value) if mark is not None else "nothing"
+    return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
+
+
+def _require_all_loaded(node: Node, source: Source, then: Identity, value: Any, spark: Session) -> None:
+    """Raises IdentityMismatchError if the former definition of a source would still read something of it."""
+    if not same_source(then, source.identity, moved=True):
+        return
+    former = replace(source, increment=_increment_of(then))
+    read = _resolved(former.plan(former.mark(value, {})), spark)
+    if not read.nothing_new:
+        raise IdentityMismatchError(
+            f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read "
+            f"{read.summary}",
+            fix=f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
+            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+
+
+def _increment_of(then: Identity) -> Increment:
+    mode = then.increment or {"file": "files", "version": "version"}.get(then.cursor, "stateful")
+    if mode == "files":
+        return FilesIncrement(mode="files")
+    if mode == "version":
+        return VersionIncrement(mode="version")
+    column, _, fallback = then.cursor.partition(", else ")
+    return StatefulIncrement(mode="stateful", column=column, fallback_column=fallback or None)
+
+
+def _resolved(read: PlannedRead, spark: Session) -> PlannedRead:
+    return read.resolve(spark()) if isinstance(read, UnresolvedRead) else read
