@@ -20,7 +20,7 @@ from benchmarks.change_sweep.changes import CHANGES
 from benchmarks.change_sweep.judge import Violation, compared
 from benchmarks.change_sweep.landing import DAYS, FIRST_DAY
 from benchmarks.change_sweep.model import table_version, take_in
-from benchmarks.change_sweep.remedies import DeadEnd, Remedy, remedies_of
+from benchmarks.change_sweep.remedies import DeadEnd, Refused, Remedy, remedies_of
 from benchmarks.change_sweep.runs import Ended, Runner, run_by_command
 from benchmarks.change_sweep.world import Home, NodeAt
 
@@ -99,7 +99,8 @@ class Life:
             if self._world.before is kept and change.may_stop:
                 # Something else than the last change of the file may be what a run stops at.
                 self._world.before = None
-            if change.may_stop:
+            if change.may_stop or (step.name == "land" and not self._world.typed):
+                # Whether files of other shapes may stop a run is up to `write.schema`.
                 self._world.may_stop(step.name)
             self.told.append(done)
         if len(self.told) > before:
@@ -189,21 +190,25 @@ class Life:
             raise Found(Violation("no remedy", f"{stopped.node} after {', '.join(pending)}: {stopped.error}"))
         if depth == _MOST_REMEDIES:
             raise Found(Violation("dead end", f"{stopped.node} stops after {depth} remedies: {stopped.error}"))
-        chosen = random.Random(f"{self.seed} {len(self.steps)} {self.stops}").choice(named)
+        random.Random(f"{self.seed} {len(self.steps)} {self.stops}").shuffle(named)
         place = [str(one) for one in home.nodes()].index(stopped.node)
-        for remedy in named if not depth else ():
-            if remedy is not chosen:
-                with self._copy_of_the_world():
-                    self._take(number, place, remedy, depth)
-        self._take(number, place, chosen, depth)
+        for remedy in named[1:] if not depth else ():
+            with self._copy_of_the_world():
+                self._take(number, place, remedy, depth)
+        if not any(self._take(number, place, remedy, depth) for remedy in named):
+            raise Found(Violation("dead end", f"{stopped.node}: all remedies are refused: {stopped.error}"))
 
-    def _take(self, number: int, place: int, remedy: Remedy, depth: int) -> None:
+    def _take(self, number: int, place: int, remedy: Remedy, depth: int) -> bool:
+        """Take a remedy and run the node again; False if it is refused."""
         self.remedies[remedy.kind] += 1
         self.told.append(f"  remedy: {remedy.name}")
         home = self._world.homes[number]
         node = str(list(home.nodes())[place])
         try:
             ended = remedy.take(self._world, home, home.node(node))
+        except Refused as refusal:
+            self.told.append(f"  is refused: {refusal}")
+            return False
         except DeadEnd as error:
             raise Found(Violation("dead end", f"{node}: {error}")) from error
         if not remedy.full:
@@ -218,6 +223,7 @@ class Life:
             raise Found(Violation("dead end", f"{failed.node}: `{remedy.name}` ends with {failed.error}"))
         if failed is not None:
             self._go_on(number, failed, depth + 1)
+        return True
 
     @property
     def _backup(self) -> Path:

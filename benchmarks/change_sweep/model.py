@@ -83,13 +83,19 @@ def take_in(
         if expected.rows - now or full:
             world.rewrites[str(path)] += 1
         return replace(expected, rows=whole(at, now), seen=now, marks=marks, read_from=reads)
+    if mode == "partition_overwrite":
+        # The days of rows that came, went or changed.
+        days_of = {dict(one)["day"] for one in now ^ expected.seen}
+        others = frozenset(one for one in expected.rows if dict(one)["day"] not in days_of)
+        affected = frozenset(one for one in now if dict(one)["day"] in days_of)
+        return replace(expected, rows=others | sums_by_day(affected), seen=now, read_from=reads)
     fresh = now - expected.seen
     if column and (mark := expected.marks.get((str(source), column))) is not None:
         # No increment can see a row whose cursor lies below the HWM.
         fresh = frozenset(one for one in fresh if cursor(one, column) > mark)
     return replace(
         expected,
-        rows=_joined(at, expected.rows, fresh, now),
+        rows=_joined(at, expected.rows, fresh),
         seen=expected.seen | now,
         marks={**expected.marks, **marks},
         read_from=reads,
@@ -113,13 +119,11 @@ def whole(at: NodeAt, now: frozenset[Row]) -> frozenset[Row]:
     return frozenset(newest(now, at.node["write"]["keys"])) if mode in ("upsert", "append_once") else now
 
 
-def _joined(at: NodeAt, rows: frozenset[Row], fresh: frozenset[Row], now: frozenset[Row]) -> frozenset[Row]:
+def _joined(at: NodeAt, rows: frozenset[Row], fresh: frozenset[Row]) -> frozenset[Row]:
     write = at.node["write"]
     if write["mode"] in ("append", "overwrite"):
         # With nothing new, an overwrite leaves what was appended before.
         return rows | fresh
-    if write["mode"] == "partition_overwrite":
-        return sums_by_day(now)
     keys = write["keys"]
     if write["mode"] == "append_once":
         stored = {_key(one, keys) for one in rows}

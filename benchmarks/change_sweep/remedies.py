@@ -37,6 +37,10 @@ class DeadEnd(Exception):
     """A remedy could not be taken."""
 
 
+class Refused(Exception):
+    """A remedy was refused, with what to do instead: it does not fit what was changed."""
+
+
 def remedies_of(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) -> list[Remedy]:
     """The remedies that a message names, as far as they fit what was changed.
 
@@ -53,13 +57,15 @@ def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) 
         yield Remedy(f"odi run {' '.join(arguments)}", lambda _, of, __: run_by_command(of, *arguments), full=True)
     for what, node in dict.fromkeys(_OF_A_NODE.findall(text)):
         if what == "adopt" and rows_stay:
-            yield Remedy(f"odi state adopt {node}", _typed("state", "adopt", node, "--yes"))
+            yield Remedy(f"odi state adopt {node}", _adopt)
         if what == "accept":
             yield Remedy(f"odi state accept {node}", _accept)
         if what == "rewind" and world.expected(home.target(at)).versions:
             yield Remedy(f"odi state rewind {node}", _rewind)
     if world.before is not None and re.search(r"\bback\b|\bundo\b|\brename\b|keep", text):
         yield Remedy("undo the change", _undo)
+    if "`system.environment`" in text:
+        yield Remedy("an environment of its own", _own_environment)
     if "on_change" in text:
         yield Remedy("on_change: ignore", _ignore_changes)
     if "under a new name" in text:
@@ -81,6 +87,23 @@ def _require(done: tuple[int, str, str], arguments: tuple[str, ...]) -> None:
     code, _, err = done
     if code:
         raise DeadEnd(f"`odi {' '.join(arguments)}` ends with {code}: {err.strip()}")
+
+
+def _adopt(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    try:
+        return _typed("state", "adopt", str(at), "--yes")(world, home, at)
+    except DeadEnd as refusal:
+        if "→" in str(refusal):
+            raise Refused(str(refusal)) from refusal
+        raise
+
+
+def _own_environment(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    del at
+    home.config["environment"] = world.new_name("environment")
+    world.before = None
+    home.save()
+    return []
 
 
 def _accept(world: World, home: Home, at: NodeAt) -> list[Ended]:

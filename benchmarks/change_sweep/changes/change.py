@@ -16,7 +16,7 @@ class Change:
     Attributes:
         make: makes it, and says what was done; None if it does not fit the world as it is.
         may_stop: whether a run may stop because of it; where it may not, the run has to be right.
-        rows_stay: the rows of the source and of the table are the same ones afterwards: going on is right.
+        rows_stay: the rows of the source and of the table are the same ones afterwards: they may be adopted.
     """
 
     name: str

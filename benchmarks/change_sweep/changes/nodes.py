@@ -104,9 +104,9 @@ def other_table(world: World, draw: random.Random) -> str | None:
 
 
 CHANGES = (
-    Change("other cursor column", other_cursor, may_stop=True, weight=4),
+    Change("other cursor column", other_cursor, may_stop=True, rows_stay=True, weight=4),
     Change("other read path", other_path, may_stop=True),
-    Change("other mode of increment", other_increment, may_stop=True),
+    Change("other mode of increment", other_increment, may_stop=True, rows_stay=True),
     Change("other write mode", other_write_mode, may_stop=True),
     Change("other keys", other_keys, may_stop=True, rows_stay=True),
     Change("other partition", other_partition, may_stop=True, weight=1),
