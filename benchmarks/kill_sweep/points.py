@@ -34,12 +34,12 @@ class Point:
     name: str
     function: str
     moment: Moment
-    needs: Literal["", "ledger", "mending"] = ""
+    needs: Literal["", "ledger", "repair"] = ""
     often: bool = False
 
 
 POINTS = (
-    Point("history mended, notes still there", "odi_assets.orchestration.runs.reconcile.end", "before", "mending"),
+    Point("history repaired, notes still there", "odi_assets.orchestration.runs.reconcile.end", "before", "repair"),
     Point("before planning", "odi_assets.orchestration.runs.history.begin", "after"),
     Point("planned", "benchmarks.kill_sweep.attempt.plan_node", "after"),
     Point("upper bound fixed", "odi_assets.nodes.execution.materialize.resolve", "after"),

@@ -80,7 +80,7 @@ class Story:
         return [self._spec(kill=True)]
 
     def _spec(self, *, kill: bool, full_refresh: bool = False, bounds: list[str] | None = None) -> Spec:
-        has = self.box.scenario.has | ({"mending"} if self._open_attempt else set())
+        has = self.box.scenario.has | ({"repair"} if self._open_attempt else set())
         seconds = self._tally.durations.get(self.box.scenario.name, _FIRST_GUESS)
         return {
             "kind": self._kind,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
+from odi_assets.errors import StateError
 from odi_assets.sources.marks import Identity
 from odi_assets.state.values import decode, encode
 
@@ -84,9 +85,22 @@ class Origin:
 
     @classmethod
     def from_json(cls, text: str | None) -> Origin | None:
-        """The origin that state stores; None for an HWM without one."""
-        stored = json.loads(text) if text else None
-        return None if stored is None else cls(**{**stored, "measures": _identities(stored.get("measures"))})
+        """The origin that state stores; None for an HWM without one.
+
+        Raises:
+            StateError: it is no origin.
+        """
+        if not text:
+            return None
+        try:
+            stored = json.loads(text)
+            known = {item.name: stored.get(item.name) for item in fields(cls)}
+            return cls(**{**known, "measures": _identities(known["measures"])})
+        except (ValueError, AttributeError) as error:
+            raise StateError(
+                f"state says of an HWM that it is of {text[:80]}, which is not what a run writes",
+                fix="set the HWM again (odi state set), and it is one of the node as it is defined now",
+            ) from error
 
 
 def _identities(stored: Mapping[str, Any] | None) -> dict[str, Identity]:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
@@ -154,3 +155,37 @@ def test_versions_of_a_table_that_is_not_there_are_none_and_it_says_what_to_do(a
     listed = odi("state", "rewind", "p.raw", "--list", "--json")
     assert (listed.code, listed.out.strip()) == (0, "[]")
     assert "odi run p --node raw --full-refresh" in listed.err
+
+
+def test_a_renamed_node_stops_and_adopt_shows_what_it_takes_over_before_it_does(at_home: Sandbox, odi: Odi) -> None:
+    file = at_home.root / "odibi.yaml"
+    file.write_text(file.read_text().replace("name: copy", "name: copy2"))
+    run = odi("run", "--node", "copy2")
+    assert run.code == 1
+    assert "was written by p.copy of project test" in run.err
+    assert "odi state adopt p.copy2" in run.err
+    (found,) = json.loads(odi("doctor", "--json").out)
+    assert (found["node"], "odi state adopt p.copy2" in found["remedy"]) == ("copy2", True)
+    looked = odi("state", "adopt", "p.copy2", "--dry-run", "--json")
+    (shown,) = json.loads(looked.out)
+    assert (shown["hwm_before"], shown["hwm_after"]) == ("raw version 1", "raw version 1")
+    asked = odi("state", "adopt", "p.copy2")
+    assert (asked.code, "no terminal" in asked.err) == (2, True)
+    done = odi("state", "adopt", "p", "--yes")
+    assert done.code == 0, done.err
+    assert "p.raw: nothing to adopt" in done.err
+    assert "p.copy2: adopted." in done.err
+    assert odi("doctor").code == 0
+    land(at_home, 3)
+    assert odi("run").code == 0
+    assert sorted(DeltaTable(at_home.root / "lake/copy").to_pyarrow_dataset().to_table()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_an_hwm_that_is_set_by_hand_is_one_of_the_definition_of_then(at_home: Sandbox, odi: Odi) -> None:
+    assert odi("state", "set", "p.raw", '{"mtime_ns": 0, "path": ""}').code == 0
+    file = at_home.root / "odibi.yaml"
+    file.write_text(file.read_text().replace('path: "*.csv"', 'path: "other/*.csv"'))
+    run = odi("run", "--node", "raw")
+    assert (run.code, "odi state adopt p.raw" in run.err) == (1, True)
+    assert odi("state", "set", "p.raw", '{"mtime_ns": 0, "path": ""}').code == 0
+    assert odi("run", "--node", "raw").code == 0

@@ -202,6 +202,26 @@ class TestAFullRefresh:
         assert "this run is bounded" in str(record.error)
 
 
+class TestATableOfAnotherNode:
+    def test_is_adopted_where_the_launchpad_or_a_tag_says_so(
+        self, loaded: Project, instance: dg.DagsterInstance
+    ) -> None:
+        text = loaded.path.read_text().replace("project: ", "project: renamed_")
+        loaded.path.write_text(text)
+        renamed = Project.load(loaded.path)
+        job = build_definitions(renamed).resolve_job_def("shop")
+        assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+        (record,) = renamed.open_state().list_runs(pipeline="shop", node="raw_sales", limit=1)
+        assert "odi state adopt shop.raw_sales" in str(record.error)
+        land(renamed.root, "2024-01-03")
+        config = {"ops": {"shop__raw_sales": {"config": {"adopt": True}}}}
+        one = [dg.AssetKey(["shop", "raw_sales"])]
+        assert job.execute_in_process(instance=instance, run_config=config, asset_selection=one).success
+        assert job.execute_in_process(instance=instance, tags={"odi/adopt": "true"}).success
+        assert (len(_rows(renamed, "raw_sales")), len(_rows(renamed, "sales"))) == (6, 6)
+        assert job.execute_in_process(instance=instance).success
+
+
 def _backfill(
     project: Project,
     instance: dg.DagsterInstance,

@@ -24,6 +24,11 @@ _log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(days=1)
 
 
+def own_rows(project: Project, rows: Iterable[RunRecord]) -> list[RunRecord]:
+    """The rows of ``project``: others may keep their history in the same table. Other tools name no project."""
+    return [row for row in rows if row.project in (None, project.config.project)]
+
+
 def is_recorded(state: StateBackend, attempt: Attempt) -> bool:
     """Whether an attempt has its row."""
     rows = state.list_runs(pipeline=attempt.key.pipeline, node=attempt.key.node, run_id=attempt.run_id)
@@ -99,7 +104,7 @@ def commits_without_row(
     for key in keys:
         try:
             if every:
-                rows = state.list_runs(pipeline=key.pipeline, node=key.node)
+                rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
                 found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows))
                 continue
             table = TableHandle.open(project.target(key))

@@ -8,6 +8,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.history.repair import own_rows
 from odi_assets.nodes.node import Node, code_version
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, REWIND, NodeResult
@@ -37,7 +38,7 @@ def last_rows(state: StateBackend, project: Project, pipeline: str, run_id: str)
     """
     found: dict[NodeKey, RunRecord] = {}
     whole: str | None = None
-    for row in _newest_first(state, pipeline, len(project.graph.order(pipeline))):
+    for row in own_rows(project, _newest_first(state, pipeline, len(project.graph.order(pipeline)))):
         if row.run_id == run_id or not _counts(row):
             continue
         if whole is not None and row.run_id != whole:

@@ -14,7 +14,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
-from odi_assets.nodes.history.repair import GRACE, attempt_of, stamps_without_row
+from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own
 from odi_assets.nodes.planning.start import marks_of, start_of
@@ -154,7 +154,7 @@ def _files(key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
 
 
 def _history(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
-    rows = state.list_runs(pipeline=key.pipeline, node=key.node)
+    rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
     noted = {one.identity: one for one in open_attempts(project) if one.key == key}
     for stamp in stamps_without_row(project, key, rows):
         attempt = attempt_of(key, stamp)
