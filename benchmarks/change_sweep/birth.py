@@ -47,6 +47,8 @@ def born(root: Path, draw: random.Random) -> World:
         "project": "sweep",
         "connections": {name: {"type": "local", "base_path": path} for name, path in _places(draw).items()},
         "pipelines": pipelines,
+        # A life is alone with its tables: what fails at once fails for good.
+        "retry": {"retries": 1, "base_delay": 0.01, "jitter": 0},
     }
     if draw.random() < 0.5:
         config["system"] = {"connection": "lake", "path": "system"}

@@ -22,7 +22,7 @@ from benchmarks.change_sweep.landing import DAYS, FIRST_DAY
 from benchmarks.change_sweep.model import table_version, take_in
 from benchmarks.change_sweep.remedies import DeadEnd, Refused, Remedy, remedies_of
 from benchmarks.change_sweep.runs import Ended, Runner, run_by_command
-from benchmarks.change_sweep.world import Home, NodeAt
+from benchmarks.change_sweep.world import Home, NodeAt, shown
 
 STEPS_OF_A_LIFE = 24
 _RUNS = {"run": 40, "run one node": 6, "run with --full-refresh": 3, "run a range": 4}
@@ -154,9 +154,9 @@ class Life:
             self._judge_node(home, home.node(one.node), one, **request)
         stopped = next((one for one in ended if one.status == "FAILURE"), None)
         if stopped is not None:
-            self._go_on(number, stopped)
+            self._go_on(number, stopped, asked=bool(request.get("full")))
 
-    def _judge_node(self, home: Home, at: NodeAt, ended: Ended, **request: object) -> None:
+    def _judge_node(self, home: Home, at: NodeAt, ended: Ended, *, consent: bool = False, **request: object) -> None:
         world, path = self._world, home.target(at)
         if not ended.well:
             held = world.expected(path)
@@ -164,6 +164,9 @@ class Life:
                 raise Found(found)
             return
         expected = take_in(world, home, at, **request)  # type: ignore[arg-type]
+        if request.get("full") and not consent and (lost := world.gone & world.expected(path).rows - expected.rows):
+            what = f"{ended.node}: a full refresh takes rows of deleted files out, and does not ask: {shown(Counter(lost))}"
+            raise Found(Violation("silent", what, missing=len(lost)))
         if found := compared("silent", f"{ended.node} {ended.status}", path, expected.rows):
             raise Found(
                 replace(found, what=f"{found.what} (changed before: {', '.join(expected.pending) or 'nothing'})")
@@ -174,8 +177,12 @@ class Life:
 
     # -- stops and their remedies -------------------------------------------------------------------------------------
 
-    def _go_on(self, number: int, stopped: Ended, depth: int = 0) -> None:
-        """Take each remedy that a stop names in a copy of the world, then one for good."""
+    def _go_on(self, number: int, stopped: Ended, depth: int = 0, *, asked: bool = False) -> None:
+        """Take each remedy that a stop names in a copy of the world, then one for good.
+
+        Args:
+            asked: a full refresh may stop to ask whether rows may be lost.
+        """
         self.stops += 1
         self.told.append(f"  stops: {stopped.error}")
         home = self._world.homes[number]
@@ -183,7 +190,7 @@ class Life:
         pending = self._world.expected(home.target(at)).pending
         if at.upstream is not None and table_version(home.source(at)) is None:
             return
-        if not pending:
+        if not pending and not asked:
             raise Found(Violation("needless stop", f"{stopped.node}: {stopped.error}"))
         named = remedies_of(self._world, home, at, stopped.error, _ROWS_STAY.issuperset(pending))
         if not named:
@@ -217,12 +224,10 @@ class Life:
         self.runs += 1
         self.told.append("  then: " + ", ".join(f"{one.node} {one.status}" for one in ended))
         for one in ended:
-            self._judge_node(home, home.node(one.node), one, full=remedy.full)
+            self._judge_node(home, home.node(one.node), one, full=remedy.full, consent=remedy.full)
         failed = next((one for one in ended if one.status == "FAILURE"), None)
-        if failed is not None and remedy.full:
-            raise Found(Violation("dead end", f"{failed.node}: `{remedy.name}` ends with {failed.error}"))
         if failed is not None:
-            self._go_on(number, failed, depth + 1)
+            self._go_on(number, failed, depth + 1, asked=remedy.full)
         return True
 
     @property

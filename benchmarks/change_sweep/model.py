@@ -103,12 +103,8 @@ def take_in(
 
 
 def _is_rewritten(expected: Expected, at: NodeAt, reads: tuple[str, int]) -> bool:
-    """Whether a version increment has to read its table whole, because rows of it were removed since."""
-    before = expected.read_from
-    if at.increment.get("mode") != "version" or before is None or before == reads:
-        return False
-    # Another source is not a rewritten one, unless the node upstream was given another table.
-    return at.upstream is not None or before[0] == reads[0]
+    """Whether a version increment reads its table whole: it lost rows since, or is another one."""
+    return at.increment.get("mode") == "version" and expected.read_from not in (None, reads)
 
 
 def whole(at: NodeAt, now: frozenset[Row]) -> frozenset[Row]:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from deltalake import DeltaTable
+
 from benchmarks.change_sweep.model import file_rows, table_rows
 from benchmarks.change_sweep.runs import Ended, command, run_by_command
 from benchmarks.change_sweep.world import Home, NodeAt, World
 
-_REFRESH = re.compile(r"odi run((?: \w+)?(?: --node \w+)*) --full-refresh")
+_REFRESH = re.compile(r"odi run((?: \w+)?(?: --node \w+)* --full-refresh(?: --yes)?)")
 _OF_A_NODE = re.compile(r"odi state (adopt|accept|rewind) (\w+\.\w+)")
 
 
@@ -53,8 +55,8 @@ def remedies_of(world: World, home: Home, at: NodeAt, message: str, rows_stay: b
 def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) -> Iterator[Remedy]:
     text = message.partition("→")[2]
     if found := _REFRESH.search(text.replace("--node NODE", f"--node {at.name}")):
-        arguments = [*found[1].split(), "--full-refresh"]
-        yield Remedy(f"odi run {' '.join(arguments)}", lambda _, of, __: run_by_command(of, *arguments), full=True)
+        arguments = found[1].split()
+        yield Remedy(f"odi run {' '.join(arguments)}", lambda _, of, __: _refresh(of, *arguments), full=True)
     for what, node in dict.fromkeys(_OF_A_NODE.findall(text)):
         if what == "adopt" and rows_stay:
             yield Remedy(f"odi state adopt {node}", _adopt)
@@ -70,8 +72,16 @@ def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) 
         yield Remedy("on_change: ignore", _ignore_changes)
     if "under a new name" in text:
         yield Remedy("land it under a new name", _land_under_new_name)
+    if "make `partition_by` agree" in text:
+        yield Remedy("partition_by as the table has it", _partition_as_the_table)
     if "write.schema: evolve" in text:
         yield Remedy("write.schema: evolve", _evolve)
+
+
+def _refresh(home: Home, *arguments: str) -> list[Ended]:
+    ended = run_by_command(home, *arguments)
+    asked = any("--yes" in one.error for one in ended)
+    return run_by_command(home, *arguments, "--yes") if asked and "--yes" not in arguments else ended
 
 
 def _typed(*arguments: str) -> Callable[[World, Home, NodeAt], list[Ended]]:
@@ -161,6 +171,13 @@ def _land_under_new_name(world: World, home: Home, at: NodeAt) -> list[Ended]:
         changed = file.read_bytes()
         file.write_bytes(world.rewritten.pop(str(file)))
         file.with_name(f"{world.new_name('f')}{file.suffix}").write_bytes(changed)
+    return []
+
+
+def _partition_as_the_table(world: World, home: Home, at: NodeAt) -> list[Ended]:
+    del world
+    at.node["write"]["partition_by"] = DeltaTable(str(home.target(at))).metadata().partition_columns
+    home.save()
     return []
 
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 
@@ -22,7 +21,11 @@ from odi_assets.orchestration.run import run_pipeline
 
 _WELL = {"SUCCESS", "NO_DATA"}
 _PATIENCE = 300.0
-Request = dict[str, Any]
+_SPARK_IS_GONE = (
+    "ConnectionRefusedError",
+    "Py4JNetworkError",
+    "Py4JError: org.apache.spark.sql.classic.SparkSession does",
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,10 @@ class Runner:
             found = run_pipeline(project, pipeline, request, nodes=list(nodes) or None, instance=self._instance)
         except OdiError as error:
             return [Ended(name, "FAILURE", f"{type(error).__name__}: {error}") for name in names]
-        return [Ended(str(result.key), result.status.value, result.error or "") for result in found.results]
+        ended = [Ended(str(result.key), result.status.value, result.error or "") for result in found.results]
+        if gone := next((one for one in ended if one.error.startswith(_SPARK_IS_GONE)), None):
+            raise RuntimeError(f"Spark went away in a run of {gone.node}: {gone.error}")
+        return ended
 
 
 def command(home: Home, *arguments: str) -> tuple[int, str, str]:

@@ -138,6 +138,7 @@ class World:
         copies: copies of state folders: whose they are, and where.
         before: the configuration before the last change of it, if nothing but that was changed since.
         rewritten: by path, what a file held before somebody wrote other rows into it.
+        gone: rows of files that were deleted after they had been loaded.
     """
 
     root: Path
@@ -151,6 +152,7 @@ class World:
     copies: list[tuple[Path, Path]] = field(default_factory=list)
     before: tuple[int, Config] | None = None
     rewritten: dict[str, bytes] = field(default_factory=dict)
+    gone: frozenset[Row] = frozenset()
 
     def expected(self, path: Path) -> Expected:
         """What is expected of the table at ``path``."""

@@ -54,6 +54,7 @@ def delete_file(world: World, draw: random.Random) -> str | None:
     found = _a_file(world, draw, loaded=True)
     if found is None or len(files_of(found[0].source(found[1]))) < 2 or str(found[2]) in world.rewritten:
         return None
+    world.gone |= frozenset(file_rows(found[2], found[0].source(found[1])))
     found[2].unlink()
     return f"delete {found[2].name}, which was loaded"
 
