@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from benchmarks.change_sweep.world import Config, Home, World
 
+T = TypeVar("T")
 SourceKind = Literal[
     "files", "files by a column", "versions of a table", "a table by a column", "csv shapes", "json shapes",
     "parquet shapes", "folders of days",
@@ -103,6 +105,6 @@ def _below(draw: random.Random, *, appended: bool, shapes: bool) -> list[Config]
     return found
 
 
-def any_choice(draw: random.Random, given: list[Any]) -> Any:
+def any_choice(draw: random.Random, given: Sequence[T]) -> T | None:
     """One of ``given``; None if there is none."""
     return draw.choice(given) if given else None

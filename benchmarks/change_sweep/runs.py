@@ -66,10 +66,12 @@ class Runner:
 
 def command(home: Home, *arguments: str) -> tuple[int, str, str]:
     """What ``odi`` does with arguments, in this process: its exit code, stdout and stderr."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    buffers = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(buffer, encoding="utf-8", write_through=True) for buffer in buffers)
     with redirect_stdout(out), redirect_stderr(err):
         code = main(["--config", str(home.file), *arguments])
-    return code, *(stream.buffer.getvalue().decode() for stream in (out, err))
+    said, told = (buffer.getvalue().decode() for buffer in buffers)
+    return code, said, told
 
 
 def run_by_command(home: Home, *arguments: str, apart: bool = False) -> list[Ended]:
