@@ -28,6 +28,8 @@ STEPS_OF_A_LIFE = 24
 _RUNS = {"run": 40, "run one node": 6, "run with --full-refresh": 3, "run a range": 4}
 _ROWS_STAY = {change.name for change in CHANGES.values() if change.rows_stay}
 _MOST_REMEDIES = 4
+_TRIED = 2
+"""How many remedies of a stop are taken; each has its turn in one life or another."""
 
 
 class Step(NamedTuple):
@@ -191,7 +193,7 @@ class Life:
     # -- stops and their remedies -------------------------------------------------------------------------------------
 
     def _go_on(self, number: int, stopped: Ended, depth: int = 0, *, asked: bool = False) -> None:
-        """Take each remedy that a stop names in a copy of the world, then one for good.
+        """Take remedies that a stop names in a copy of the world, and one for good.
 
         Args:
             asked: a full refresh may stop to ask whether rows may be lost.
@@ -212,7 +214,7 @@ class Life:
             raise Found(Violation("dead end", f"{stopped.node} stops after {depth} remedies: {stopped.error}"))
         random.Random(f"{self.seed} {len(self.steps)} {self.stops}").shuffle(named)
         place = [str(one) for one in home.nodes()].index(stopped.node)
-        for remedy in named[1:] if not depth else ():
+        for remedy in named[1:_TRIED] if not depth else ():
             with self._copy_of_the_world():
                 self._take(number, place, remedy, depth)
         if not any(self._take(number, place, remedy, depth) for remedy in named):

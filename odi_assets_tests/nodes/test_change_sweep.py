@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.change_sweep.changes import CHANGES
+from benchmarks.change_sweep.life import Life, Step
 from benchmarks.change_sweep.sweep import sweep
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning import identity
 
 STEPS = 300
 
+pytestmark = pytest.mark.usefixtures("spark")
 
-@pytest.mark.usefixtures("spark")
+
 def test_in_300_steps_no_row_is_lost_or_repeated_in_silence_and_every_stop_leads_on(tmp_path: Path) -> None:
     tally = sweep(STEPS, tmp_path, print)
     assert tally.violations == []
     assert tally.steps >= STEPS
     assert min(tally.runs, tally.stops, tally.by_remedy.total()) > 0
     assert len(tally.by_change.keys() & CHANGES.keys()) > len(CHANGES) / 2
+
+
+def every_mark_fits(node: Node, *_: Any) -> Mapping[str, str]:
+    return {name: name for name in node.following}
+
+
+def nothing_is_required(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("seed", "change", "check", "without"),
+    [
+        (37, "other cursor column", "matched", every_mark_fits),
+        (19, "rename a node", "require_own", nothing_is_required),
+    ],
+)
+def test_without_the_check_of_what_an_hwm_is_of_a_life_finds_repeated_rows(
+    seed: int, change: str, check: str, without: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [Step(name, number) for number, name in enumerate(("land", "run", change, "land", "run"))]
+    assert Life(seed, tmp_path / "world").live(script) is None
+    monkeypatch.setattr(identity, check, without)
+    found = Life(seed, tmp_path / "world").live(script)
+    assert found is not None
+    assert (found.kind, found.surplus > 0) == ("silent", True)
