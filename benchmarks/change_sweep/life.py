@@ -173,7 +173,7 @@ class Life:
         world, path = self._world, home.target(at)
         if not ended.well:
             held = world.expected(path)
-            if not held.pending and (found := compared("stopped and written", ended.node, path, held.rows)):
+            if not world.pending(path) and (found := compared("stopped and written", ended.node, path, held.rows)):
                 raise Found(found)
             return
         expected = take_in(world, home, at, full=full, days=days)
@@ -184,8 +184,7 @@ class Life:
             raise Found(
                 replace(found, what=f"{found.what} (changed before: {', '.join(expected.pending) or 'nothing'})")
             )
-        shared = [what for what in expected.pending if what.startswith("two projects")]
-        expected = replace(expected, pending=shared, instead_of=None, versions=dict(expected.versions))
+        expected = replace(expected, pending=[], instead_of=None, versions=dict(expected.versions))
         if ended.status == "SUCCESS":
             expected.versions[table_version(path) or 0] = replace(expected, versions={})
         world.tables[str(path)] = expected
@@ -202,7 +201,7 @@ class Life:
         self.told.append(f"  stops: {stopped.error}")
         home = self._world.homes[number]
         at = home.node(stopped.node)
-        pending = self._world.expected(home.target(at)).pending
+        pending = self._world.pending(home.target(at))
         if at.upstream is not None and table_version(home.source(at)) is None:
             return
         if not pending and not asked:

@@ -148,6 +148,8 @@ def _undo(world: World, home: Home, at: NodeAt) -> list[Ended]:
     world.homes[number].config = config
     world.homes[number].save()
     world.before = None
+    # Nodes that ran meanwhile know the other definition.
+    world.may_stop("the change was undone")
     return []
 
 

@@ -163,6 +163,11 @@ class World:
         self.names += 1
         return f"{stem}{self.names}"
 
+    def pending(self, path: Path) -> list[str]:
+        """Why a run of the node that writes this table may stop."""
+        neighbours = ["a neighbour"] if len(self.homes) > 1 else []
+        return [*self.expected(path).pending, *neighbours]
+
     def may_stop(self, what: str) -> None:
         """From now on, a run may stop because of this."""
         for expected in self.tables.values():
