@@ -77,6 +77,10 @@ class TargetBehindStateError(OdiError):
     """The target table holds less than its state says: dropped, restored or emptied by hand."""
 
 
+class LossError(OdiError):
+    """A full refresh would take rows out of a table that its sources no longer give. Fields: node, losses."""
+
+
 class TableError(OdiError):
     """A Delta table cannot be read or written as asked. Fields: uri."""
 

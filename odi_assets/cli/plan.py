@@ -44,6 +44,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
+    from odi_assets.cli.run.losses import show_losses
     from odi_assets.cli.selection import selected_nodes
     from odi_assets.nodes.planning.forecast import forecast
     from odi_assets.nodes.request import RunRequest
@@ -58,6 +59,7 @@ def plan(
         name = node_name(keys)
         data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], found)
         _conclude(found)
+        show_losses(found)
     errors = [(one.key, one.error) for one in found if one.error]
     for key, error in errors:
         note(f"odi: {key} cannot be planned: {readable(str(error))}")

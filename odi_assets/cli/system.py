@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from odi_assets.cli.doctor import recover_history
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.output import data_json, note
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, TableError
 
 _TOLD = {
     "runs_recovered": "rows of run history written for runs that vanished",
@@ -40,11 +41,21 @@ def maintain(
     project = settings.project()
     span = _span(keep_runs_for) or (project.config.system.keep_runs_for if project.config.system else None)
     state = project.open_state()
-    done = {"runs_recovered": 0 if dry_run else len(recover_history(project, state))}
+    done, unreadable = {"runs_recovered": 0}, None
+    try:
+        done["runs_recovered"] = 0 if dry_run else len(recover_history(project, state))
+    except TableError as error:
+        unreadable = error
     done |= state.maintain(keep_runs_for=span, dry_run=dry_run)
     if as_json:
         data_json(done)
-        return
+    else:
+        _show(done, span, dry_run=dry_run)
+    if unreadable is not None:
+        raise unreadable
+
+
+def _show(done: Mapping[str, int], span: timedelta | None, *, dry_run: bool) -> None:
     for name, number in done.items():
         if not (dry_run and name == "runs_recovered"):
             note(f"{number:>6,} {_TOLD.get(name, name)}")

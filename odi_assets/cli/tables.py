@@ -56,6 +56,11 @@ def maintain(
 
     project = settings.project()
     keys = selected_nodes(project, None, nodes)
+    if not keys:
+        note("The project file has no pipelines, so there are no tables of nodes.")
+        if as_json:
+            data_json([])
+        return
     options = MaintenanceOptions(retain_hours, small_mb * _MEGABYTE, target_mb * _MEGABYTE, dry_run)
     if not dry_run:
         note(

@@ -111,7 +111,7 @@ class Graph:
         if not found:
             names = list(dict.fromkeys(key.pipeline for key in self.nodes))
             meant = closest(pipeline, names)
-            fix = f"did you mean `{meant}`?" if meant else f"pipelines here: {', '.join(names)}"
+            fix = f"did you mean `{meant}`?" if meant else f"pipelines here: {', '.join(names) or 'none'}"
             raise ConfigError(f"there is no pipeline `{pipeline}`", fix=fix, pipeline=pipeline)
         return found
 
@@ -120,7 +120,7 @@ def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | N
     known = {str(node): node for node in nodes}
     same_name = [text for text, node in known.items() if node.node == key.node]
     meant = same_name[0] if len(same_name) == 1 else closest(str(key), known)
-    fix = f"did you mean `{meant}`?" if meant else f"nodes here: {', '.join(known)}"
+    fix = f"did you mean `{meant}`?" if meant else f"nodes here: {', '.join(known) or 'none'}"
     by = f", which `{needed_by}` needs" if needed_by else ""
     return ConfigError(f"there is no node `{key}`{by}", fix=fix, node=str(key))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
-from odi_assets.config.models.fields import DISCRIMINATORS
+from odi_assets.config.models.fields import DISCRIMINATORS, Strict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "An environment variable: `${NAME}`."}
@@ -29,6 +30,10 @@ def json_schema() -> dict[str, Any]:
     _ignore(schema, ProjectConfig.IGNORED)
     _ignore(definitions["PipelineConfig"], PipelineConfig.IGNORED)
     _ignore(definitions["NodeConfig"], NodeConfig.IGNORED)
+    for kind in _kinds(Strict):
+        model = schema if kind is ProjectConfig else definitions.get(kind.__name__)
+        if model is not None:
+            _accept_defaults(model, kind.DEFAULTS)
     definitions["InputConfig"] = {"anyOf": [{"type": "string", "minLength": 1}, definitions["InputConfig"]]}
     return {
         "$schema": DIALECT,
@@ -97,3 +102,17 @@ def _notes(value: dict[str, Any]) -> dict[str, Any]:
 def _ignore(model: dict[str, Any], keys: frozenset[str]) -> None:
     for key in sorted(keys):
         model["properties"][key] = {"description": "A key of Odibi; accepted and ignored.", "deprecated": True}
+
+
+def _kinds(model: type[Strict]) -> Iterator[type[Strict]]:
+    for kind in model.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
+def _accept_defaults(model: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    for key, default in defaults.items():
+        value = {"type": "object"} if isinstance(default, Mapping) and default else {"const": default}
+        taken = [model["properties"].pop(key, value), {"type": "null"}, *([value] if default == {} else [])]
+        notes = {"description": "A key of Odibi; accepted where it changes nothing.", "deprecated": True}
+        model["properties"][key] = {"anyOf": taken, **notes}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from odi_assets.config.models import (
     AzureBlobConnection,
@@ -129,6 +131,29 @@ def resolve(
             fix="use a connection of type local, azure_blob, s3 or gcs",
         )
     return replace(_base(connection, root).child(path), connection=name, retry=retry or RetryConfig())
+
+
+def absolute(path: str) -> str:
+    """Return a path of this machine, relative or as a ``file:`` URI, as an absolute one; a URI of a store as it is."""
+    if path.startswith("file:"):
+        path = unquote(urlsplit(path).path)
+    return path if SCHEME.match(path) else os.path.abspath(path)  # noqa: PTH100  Path.absolute() keeps `..`
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something at a path of this machine.
+
+    Raises:
+        OSError: that cannot be told: a folder on the way is closed to us, is a file, or is a link that leads nowhere.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        broken = next((link for link in (path, *path.parents) if link.is_symlink() and not link.exists()), None)
+        if broken is not None:
+            raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere", str(broken)) from None
+        return False
+    return True
 
 
 def _base(connection: LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, root: Path) -> Location:

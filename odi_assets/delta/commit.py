@@ -262,11 +262,12 @@ def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[T
 
 
 def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -> bool:
-    if changes.replace_all:
-        # It takes out whatever the version it is made on has.
-        return True
-    live = {file.path for file in now.live_files} if changes.removed else set()
-    return now.exists and now.schema_json == then.schema_json and all(file.path in live for file in changes.removed)
+    if not now.exists or now.rules != then.rules:
+        return False
+    # One that replaces all takes out whatever the version it is made on has.
+    removed = () if changes.replace_all else changes.removed
+    live = {file.path for file in now.live_files} if removed else set()
+    return all(file.path in live for file in removed)
 
 
 def _landed(handle: TableHandle, before: int | None, stamp: Stamp) -> int | None:

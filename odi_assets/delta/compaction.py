@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import fsspec
@@ -23,7 +24,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
-from odi_assets.delta.errors import is_remote, store_options
+from odi_assets.delta.errors import store_options
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.retry import raced
@@ -100,7 +101,7 @@ def rewrite(
     """
     path = f"part-{uuid4()}.folded.parquet"
     with handle.calls("compacting"):
-        storage, footers = _storage(handle.location), list[pq.FileMetaData]()
+        storage, footers = storage_of(handle.location), list[pq.FileMetaData]()
         pq.write_table(rows, path, filesystem=storage, row_group_size=_SYSTEM_ROW_GROUP, metadata_collector=footers)
         statistics = footer_statistics(footers[0], frozenset(indexed), first=0)
         written = WrittenFile(
@@ -111,7 +112,7 @@ def rewrite(
 
 def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
     """All rows of ``files`` of a table without partitions; columns that a file lacks are null."""
-    schema, storage = pa.schema(handle.table.schema().to_arrow()), _storage(handle.location)
+    schema, storage = pa.schema(handle.table.schema().to_arrow()), storage_of(handle.location)
     batches = (
         _conformed(batch, schema)
         for file in files
@@ -120,8 +121,9 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-def _storage(location: Location) -> pa_fs.FileSystem:
-    uri = location.uri if is_remote(location.uri) or location.uri.startswith("file:") else f"file://{location.uri}"
+def storage_of(location: Location) -> pa_fs.FileSystem:
+    """The files below ``location``, by deltalake's own client of the store."""
+    uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
     return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 

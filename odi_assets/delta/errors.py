@@ -110,6 +110,7 @@ _UNSUPPORTED = (
 _STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _JOINT = re.compile(r"\s*\n\s*↳\s*")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>([\w.]+)</Code>")
 _BODY = re.compile(r"(: )?\s*(<\?xml|<Error|<html|<!doctype).*", re.IGNORECASE | re.DOTALL)
@@ -172,25 +173,23 @@ def translated(error: Exception, what: str, location: Location, owner: Owner = N
         return owner.error(message, fix="the table is not one that this version can write; look at its schema", uri=uri)
     if _is_transient(error):
         return StoreUnreachableError(message, fix="try again when the store answers", uri=uri, connection=connection)
-    if is_remote(uri):
+    if not location.is_local:
         return _of_store(answer(error), message, location, owner)
     return owner.error(message, fix="check the path, its permissions, its _delta_log and the free space there", uri=uri)
 
 
 def cannot_look(error: OdiError) -> bool:
     """Whether an error leaves open what is there, because the store did not answer or refused to."""
-    refused = isinstance(error.__cause__, PermissionError)
-    return refused or isinstance(error, StoreUnreachableError | StoreAccessError)
-
-
-def is_remote(uri: str) -> bool:
-    """Whether a URI is one of an object store, and not of this machine."""
-    return "://" in uri and not uri.lower().startswith("file:")
+    if isinstance(error, StoreUnreachableError | StoreAccessError):
+        return True
+    named = _OS_ERROR.search(str(error.__cause__))
+    number = int(named[1]) if named else getattr(error.__cause__, "errno", None)
+    return number is not None and number != errno.ENOENT
 
 
 def store_options(location: Location) -> dict[str, str] | None:
     """deltalake's options for the store of ``location``."""
-    return {**(_PATIENCE if is_remote(location.uri) else {}), **location.storage_options} or None
+    return {**({} if location.is_local else _PATIENCE), **location.storage_options} or None
 
 
 def plain(error: BaseException) -> str:

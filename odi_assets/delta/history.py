@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import deltalake_calls, store_options
 
 METADATA_KEY = "odi_assets"
@@ -91,6 +91,9 @@ def commit_text(location: Location, version: int) -> str | None:
                 return (location.local_path / name).read_text(encoding="utf-8")
             return _stored_text(location, name)
         except FileNotFoundError:
+            if location.is_local:
+                # Not if there is no telling.
+                is_there(location.local_path / name)
             return None
 
 

@@ -11,6 +11,7 @@ from deltalake import TableFeatures
 
 from odi_assets.delta.errors import NODE, UnsupportedFeatureError
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TableError
 
 # Features that change what the rows of a file are; a file list would give wrong rows or wrong names.
 _READ_BREAKERS = {
@@ -21,12 +22,12 @@ _READ_BREAKERS = {
     "variantType": "variant columns",
     "variantType-preview": "variant columns",
 }
-# Features whose rules a writer of plain add actions would not keep.
+# Features that files alone do not serve, or that deltalake 1.6 does not commit to.
 _WRITE_BREAKERS = {
     **_READ_BREAKERS,
-    "checkConstraints": "CHECK constraints",
     "generatedColumns": "generated columns",
     "identityColumns": "identity columns",
+    "allowColumnDefaults": "column defaults",
     "rowTracking": "row tracking",
     "changeDataFeed": "a change data feed",
     "clustering": "liquid clustering",
@@ -35,22 +36,41 @@ _WRITE_BREAKERS = {
     "catalogOwned": "catalog-managed commits",
     "inCommitTimestamp": "in-commit timestamps",
 }
+_WRITTEN = {"appendOnly", "invariants", "checkConstraints", "timestampNtz", "v2Checkpoint"}
+"""Features that a table may list; ``tables.rules`` keeps the rules among them. Any other is refused by its name."""
+
+_LAST_WITHOUT_LIST = 6
+"""The last writer version that lists no features. It has identity columns, for which deltalake commits nothing."""
+
+APPEND_ONLY = "delta.appendOnly"
+
 _BY_PROPERTY = {
     "delta.columnMapping.mode": ("columnMapping", {"name", "id"}),
     "delta.enableDeletionVectors": ("deletionVectors", {"true"}),
     "delta.enableChangeDataFeed": ("changeDataFeed", {"true"}),
-    "delta.enableRowTracking": ("rowTracking", {"true"}),
 }
 
 
 def require_readable(handle: TableHandle) -> None:
     """Raises UnsupportedFeatureError if a list of the table's files would not give its rows."""
-    _refuse(handle, _READ_BREAKERS, "read")
+    _refuse(handle, {_READ_BREAKERS[feature] for feature in _features(handle) if feature in _READ_BREAKERS}, "read")
 
 
 def require_writable(handle: TableHandle) -> None:
     """Raises UnsupportedFeatureError if rows added as files would break a rule the table keeps."""
-    _refuse(handle, _WRITE_BREAKERS, "written")
+    _refuse(handle, {_WRITE_BREAKERS.get(feature, feature) for feature in _features(handle) - _WRITTEN}, "written")
+
+
+def require_removable(handle: TableHandle, what: str) -> None:
+    """Raises TableError if rows may only be added to the table, and ``what`` would remove some."""
+    if (handle.table.metadata().configuration.get(APPEND_ONLY) or "").lower() == "true":
+        raise TableError(
+            f"the table at {handle.location.uri} is append-only ({APPEND_ONLY}), and {what} removes rows from it; "
+            "nothing was written",
+            fix="write to it with `append` or `append_once`; or, if its rows may go, take the property off: "
+            f"ALTER TABLE … SET TBLPROPERTIES ('{APPEND_ONLY}' = 'false')",
+            uri=handle.location.uri,
+        )
 
 
 def with_features(handle: TableHandle, schema_json: str) -> TableHandle:
@@ -75,35 +95,36 @@ def _has_type(kind: object, wanted: str) -> bool:
     return any(_has_type(item, wanted) for item in kind) if isinstance(kind, list) else kind == wanted
 
 
-def _refuse(handle: TableHandle, breakers: dict[str, str], verb: str) -> None:
-    found = sorted({breakers[feature] for feature in _features(handle) if feature in breakers})
-    if found:
+def _refuse(handle: TableHandle, features: set[str], verb: str) -> None:
+    if features:
+        found = tuple(sorted(features))
         raise UnsupportedFeatureError(
             f"the Delta table at {handle.location.uri} uses {' and '.join(found)}, "
             f"and cannot be {verb} by the embedded engine",
             fix=NODE.without_feature,
             uri=handle.location.uri,
-            features=tuple(found),
+            features=found,
         )
 
 
 def _features(handle: TableHandle) -> set[str]:
+    """The features that are in use, by the names that Delta lists them under."""
     protocol = handle.table.protocol()
     properties = handle.table.metadata().configuration
     features = {
         feature for name, (feature, values) in _BY_PROPERTY.items() if (properties.get(name) or "").lower() in values
     }
-    if any(name.startswith("delta.constraints.") for name in properties):
-        features.add("checkConstraints")
     if "delta.generationExpression" in handle.schema_json:
         features.add("generatedColumns")
+    if protocol.min_writer_version == _LAST_WITHOUT_LIST:
+        features.add("identityColumns")
     # From reader 3 / writer 7 on, features are listed one by one; a listed feature may be in use in any file,
-    # but one that only a property turns on is judged by the property above.
-    switched = {feature for feature, _ in _BY_PROPERTY.values()} - {"columnMapping"}
+    # but one that only a property or a column turns on is judged by that, above.
+    switched = {"generatedColumns", "columnMapping", "deletionVectors", "changeDataFeed"}
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if "deletionVectors" in listed and _has_deletion_vectors(handle):
         features.add("deletionVectors")
-    return features | (listed - switched - {"columnMapping"} if listed else set())
+    return features | (listed - switched)
 
 
 def _has_deletion_vectors(handle: TableHandle) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import fsspec
-
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
+from odi_assets.delta.errors import deltalake_calls, store_options
+from odi_assets.delta.protocol import require_removable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 
@@ -35,6 +35,8 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
             uri=handle.location.uri,
             version=version,
         )
+    if returning(before, handle):
+        require_removable(handle, f"going back to version {version}")
     properties = stamp.properties({"changes": "table", "rewound_to": version}, others=tuple(fences))
     return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
 
@@ -57,18 +59,38 @@ def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:
 
 
 def missing_files(location: Location, files: Sequence[LiveFile]) -> list[str]:
-    """Paths of those ``files`` that the store does not hold (any more)."""
-    if location.is_local or len(files) >= _LISTED_FROM:
-        exists = presence(location)
-        return [file.path for file in files if not exists(file.path)]
-    filesystem, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
-    return [file.path for file in files if not filesystem.exists(f"{root}/{file.path}")]
+    """Paths of those ``files`` that the store does not hold (any more).
+
+    Raises:
+        TableError: the store cannot be looked at.
+    """
+    exists = presence(location, [file.path for file in files])
+    return [file.path for file in files if not exists(file.path)]
 
 
-def presence(location: Location) -> Callable[[str], bool]:
-    """Tells of paths relative to a table whether there is such a file; those of a remote store are listed once."""
+def presence(location: Location, paths: Sequence[str] | None = None) -> Callable[[str], bool]:
+    """Tells of paths relative to a table whether there is such a file.
+
+    Args:
+        paths: those that will be asked for; if they are many or unknown, a remote store is listed once.
+
+    Raises:
+        TableError: the store cannot be looked at; the function that is returned raises it, too.
+    """
     if location.is_local:
-        return lambda path: (location.local_path / path).exists()
-    filesystem, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
-    known = {str(path).removeprefix(f"{root.rstrip('/')}/") for path in filesystem.find(root)}
-    return known.__contains__
+        return lambda path: _is_there(location, path)
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import FileSelector
+
+    with deltalake_calls("looking for files of the Delta table", location):
+        # By deltalake's own client: its errors are known here, and no SDK of a cloud is needed.
+        storage = DeltaStorageHandler(location.uri, store_options(location))
+        few = paths is not None and len(paths) < _LISTED_FROM
+        everything = FileSelector("", recursive=True)
+        found = storage.get_file_info(list(paths or ())) if few else storage.get_file_info_selector(everything)
+    return {info.path for info in found if info.is_file}.__contains__
+
+
+def _is_there(location: Location, path: str) -> bool:
+    with deltalake_calls("looking for files of the Delta table", location):
+        return is_there(location.local_path / path)

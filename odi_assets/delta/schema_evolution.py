@@ -18,6 +18,9 @@ from odi_assets.errors import TableError
 _INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Integer types, narrow to wide, and how many digits their values have."""
 
+TEXT_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark notes in a column's metadata that its type is CHAR or VARCHAR; Delta has STRING alone."""
+
 _EXACT_IN_DOUBLE = ("byte", "short", "integer", "float")
 _EXACT_IN_FLOAT = ("byte", "short")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -38,6 +41,19 @@ def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> tu
     table = json.loads(handle.schema_json)
     merged = merge.struct("", table, json.loads(rows_json))
     return json.dumps(merged) if merge.added else handle.schema_json, merge.added, merge.ignored
+
+
+def replaced_schema(handle: TableHandle, rows_json: str) -> str:
+    """The schema of rows that replace a table and its columns.
+
+    A column that stays keeps what the table demands of its values, whatever type it has now: NOT NULL, and what its
+    metadata say.
+
+    Raises:
+        TableError: a column that may not be NULL in the table is not among those of the rows.
+    """
+    merge = _Merge(handle.location.uri, "evolve")
+    return json.dumps(merge.replaced("", json.loads(handle.schema_json), json.loads(rows_json)))
 
 
 class _Merge:
@@ -78,6 +94,33 @@ class _Merge:
             "keyType": self.kind(f"{path}.key", table["keyType"], rows["keyType"]),
             "valueType": self.kind(f"{path}.value", table["valueType"], rows["valueType"]),
         }
+
+    def replaced(self, path: str, table: Any, rows: Any) -> Any:
+        """The type of the rows, with the NOT NULLs and the metadata of the table's."""
+        if not isinstance(table, dict) or not isinstance(rows, dict) or table["type"] != rows["type"]:
+            return rows
+        inner = {
+            part: self.replaced(f"{path}.{part}", table[part], rows[part])
+            for part in ("elementType", "keyType", "valueType")
+            if part in rows
+        }
+        demanded = {part: table[part] for part in ("containsNull", "valueContainsNull") if part in rows}
+        if "fields" not in rows:
+            return {**rows, **inner, **demanded}
+        before = {item["name"].lower(): item for item in table["fields"]}
+        fields = [self._replaced_field(path, before.pop(item["name"].lower(), None), item) for item in rows["fields"]]
+        for item in before.values():
+            self._missing(path, item)
+        return {**rows, "fields": fields}
+
+    def _replaced_field(self, path: str, table: Mapping[str, Any] | None, rows: Mapping[str, Any]) -> Mapping[str, Any]:
+        if table is None:
+            return rows
+        kind = self.replaced(_join(path, rows["name"]), table["type"], rows["type"])
+        metadata = table.get("metadata", {})
+        if plain_type(kind) != plain_type(table["type"]):
+            metadata = {key: value for key, value in metadata.items() if key != TEXT_TYPE}
+        return {**rows, "type": kind, "nullable": table["nullable"], "metadata": metadata}
 
     def _accepts(self, name: str) -> bool:
         if self.policy == "fail":

@@ -7,6 +7,7 @@ that handle" is a compare-and-swap; opening a fresh handle in between would lose
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +20,7 @@ from arro3.core import Table
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
 from odi_assets.delta.history import Commit, CommittedStamp, commits
 from odi_assets.delta.partition_values import partition_string
@@ -28,6 +29,10 @@ from odi_assets.errors import TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# deltalake decodes `%20`, takes `\` for `/`, and breaks down at the others; in URIs, the rest after `#` or `?` is lost.
+_UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]|^\\\x00-\x1f\x7f]")
+_UNUSABLE_IN_STORES = re.compile(rf"{_UNUSABLE.pattern}|[#?]")
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,12 @@ class TableHandle:
 
     @classmethod
     def _opened(cls, location: Location, version: int | None, owner: Owner) -> TableHandle:
+        if (odd := (_UNUSABLE if location.is_local else _UNUSABLE_IN_STORES).search(location.uri)) is not None:
+            raise owner.error(
+                f"{owner.noun} cannot be at {location.uri}: deltalake takes {odd[0]!r} in a path for something else",
+                fix="rename the folder, or choose another path",
+                uri=location.uri,
+            )
         options = store_options(location)
         at = "" if version is None else f" at version {version}"
         with deltalake_calls(f"opening {owner.noun}{at}", location, owner):
@@ -92,6 +103,9 @@ class TableHandle:
             except TableNotFoundError as error:
                 # deltalake has the same type for a URI that it does not understand.
                 if "Unknown scheme" not in str(error):
+                    # It is also what deltalake says of a folder that it may not look into.
+                    if location.is_local and is_there(log := location.local_path / "_delta_log"):
+                        list(log.iterdir())
                     return cls(location, None, owner)
                 scheme = location.uri.partition("://")[0]
                 raise owner.error(
@@ -143,6 +157,11 @@ class TableHandle:
     def columns(self) -> dict[str, Any]:
         """Column name to Delta type: a string for simple types, a dict for nested ones."""
         return {field["name"]: field["type"] for field in json.loads(self.schema_json)["fields"]}
+
+    @property
+    def rules(self) -> tuple[str, dict[str, Any]]:
+        """What the table demands of rows: its schema and its properties."""
+        return self.schema_json, dict(self.table.metadata().configuration)
 
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:

@@ -6,11 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
 from pyarrow import ArrowException
-from pyarrow.fs import PyFileSystem
 
-from odi_assets.delta.errors import is_remote, store_options
+from odi_assets.delta.compaction import storage_of
 from odi_assets.delta.table import TableHandle
 
 _LAST = "_delta_log/_last_checkpoint"
@@ -29,9 +27,7 @@ def app_ids_in(handle: TableHandle) -> set[str]:
 
 
 def _app_ids(handle: TableHandle) -> Iterator[str]:
-    uri = handle.location.uri
-    root = uri if is_remote(uri) or uri.startswith("file:") else f"file://{uri}"
-    storage = PyFileSystem(DeltaStorageHandler(root, store_options(handle.location)))
+    storage = storage_of(handle.location)
     try:
         with storage.open_input_file(_LAST) as stream:
             last = json.loads(stream.read())

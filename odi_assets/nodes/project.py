@@ -102,5 +102,5 @@ class Project:
 
 def _unknown(what: str, name: str, known: Sequence[str]) -> ConfigError:
     close = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(known)}"
+    hint = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(known) or 'none'}"
     return ConfigError(f"there is no {what} named `{name}`", fix=hint, name=name)

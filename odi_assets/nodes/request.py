@@ -14,6 +14,7 @@ from odi_assets.errors import ConfigError
 FULL_REFRESH_TAG = "odi/full_refresh"
 RESUME_TAG = "odi/resume"
 ADOPT_TAG = "odi/adopt"
+ACCEPT_LOSS_TAG = "odi/accept_loss"
 FROM_TAG, TO_TAG = "odi/from", "odi/to"
 
 
@@ -49,12 +50,14 @@ class RunRequest:
         resume: leave out nodes that succeeded in the last run and for which nothing changed.
         bounds: run only this range, and leave the HWMs as they are.
         adopt: first take over tables and HWMs whose node, project or source changed; their rows are the same.
+        accept_loss: a full refresh may take rows out of the tables that the sources no longer give.
     """
 
     full_refresh: bool = False
     resume: bool = False
     bounds: Bounds | None = None
     adopt: bool = False
+    accept_loss: bool = False
 
     def __post_init__(self) -> None:
         if self.full_refresh and self.bounds is not None:
@@ -72,7 +75,12 @@ class RunRequest:
     @property
     def tags(self) -> dict[str, str]:
         """The run tags that carry it."""
-        tags = {FULL_REFRESH_TAG: self.full_refresh, RESUME_TAG: self.resume, ADOPT_TAG: self.adopt}
+        tags = {
+            FULL_REFRESH_TAG: self.full_refresh,
+            RESUME_TAG: self.resume,
+            ADOPT_TAG: self.adopt,
+            ACCEPT_LOSS_TAG: self.accept_loss,
+        }
         found = {tag: "true" for tag, wanted in tags.items() if wanted}
         if self.bounds is not None:
             found |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
@@ -85,6 +93,7 @@ class RunRequest:
         *,
         full_refresh: bool = False,
         adopt: bool = False,
+        accept_loss: bool = False,
         partitions: Bounds | None = None,
     ) -> RunRequest:
         """The request in the tags of a run, its launchpad's switches and its partitions.
@@ -103,6 +112,7 @@ class RunRequest:
             _switch(tags, RESUME_TAG),
             bounds or partitions,
             adopt or _switch(tags, ADOPT_TAG),
+            accept_loss or _switch(tags, ACCEPT_LOSS_TAG),
         )
 
 

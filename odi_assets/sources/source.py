@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import CursorIncrement, Increment, RollingWindowIncrement, StatefulIncrement
 from odi_assets.config.write_modes import WriteTraits
@@ -15,6 +15,9 @@ from odi_assets.errors import ConfigError
 from odi_assets.sources.marks import CursorMark, Identity, Mark
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
+
+if TYPE_CHECKING:
+    from odi_assets.sources.losses import Loss
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,17 @@ class Source(ABC):
         """Whether it holds anything that ``mark`` names as loaded, wherever that was then."""
         del mark
         return False
+
+    def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
+        """Rows up to ``mark`` that are in the target, and that the source no longer gives, as far as it can tell.
+
+        Args:
+            mark: None if it is not known.
+            then: the source's position in the node's last commit; None if it is not known.
+            since: of a table, the version of it that the target was last made of as a whole; None if it is not known.
+        """
+        del mark, then, since
+        return ()
 
     def loaded(self, mark: Mark) -> PlannedRead:
         """The rows that runs up to ``mark`` have read. Moves no mark.

@@ -6,10 +6,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -25,10 +22,9 @@ _remote: dict[str | None, Stages] = {}
 _lock = threading.Lock()
 
 
-def watch_remote(spark: SparkSession) -> None:
-    """Note the stages that a Spark Connect session reports while it waits for results."""
-    session: Any = spark
-    session.registerProgressHandler(_on_progress)
+def watch_remote(client: Any) -> None:
+    """Note the stages that the client of a Spark Connect session reports while it waits for results."""
+    client.register_progress_handler(_on_progress)
 
 
 def running_stages() -> Stages | None:

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
@@ -77,12 +77,12 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     active = SparkSession.getActiveSession()
     # A session stays "active" after its owner stopped its JVM.
     if active is not None and not _is_stopped(active):
-        _apply(active, REQUIRED_CONF)
+        apply_conf(active, REQUIRED_CONF)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
     quiet_query_errors()
     spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
-    _apply(spark, REQUIRED_CONF)
+    apply_conf(spark, REQUIRED_CONF)
     return SessionHandle(spark, started_here=True)
 
 
@@ -153,9 +153,9 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
             fix="check `spark.remote` in the project file, or remove it to run Spark in this process",
             remote=config.remote,
         ) from error
-    watch_remote(session)
+    watch_remote(cast(Any, session).client)
     _tell_of_missing_packages(session, config)
-    _apply(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
+    apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
     return session
 
 
@@ -166,7 +166,8 @@ def _is_static(spark: SparkSession, key: str) -> bool:
     return True
 
 
-def _apply(spark: SparkSession, conf: Mapping[str, str]) -> None:
+def apply_conf(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Give each setting of ``conf`` its value in the session."""
     for key, value in conf.items():
         if spark.conf.get(key, None) != value:
             spark.conf.set(key, value)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from odi_assets.errors import StateConflictError, StateError
-from odi_assets.state.monotonic import check_monotonic
+from odi_assets.state.monotonic import TextOrder, check_monotonic, undeclared
 from odi_assets.state.records import (
     HwmEntry,
     Move,
@@ -42,16 +42,6 @@ ANY_VALUE: Any = object()
 
 def any_change(_change: Change, _current: HwmEntry | None) -> None:
     """The check of a change that may always be made."""
-
-
-def monotonic(change: Change, current: HwmEntry | None) -> None:
-    """The check of a change that may not move its key back.
-
-    Raises:
-        StateError: it would move the key back, or to another type.
-    """
-    if current is not None:
-        check_monotonic(current, change.value, change.encoded.type)
 
 
 @dataclass(slots=True)
@@ -115,10 +105,14 @@ class StateBackend(ABC):
 
     Method names and first arguments are Odibi's. Every method raises ``StateError`` when the state cannot be read or
     written, and ``StateConflictError`` when other writers kept changing the same key until the retries were used up.
+
+    Attributes:
+        text_order: what the nodes of the project declare of text HWMs, where the backend is a project's.
     """
 
     def __init__(self, environment: str | None) -> None:
         self._environment = check_environment(environment)
+        self.text_order: TextOrder = undeclared
 
     @property
     def environment(self) -> str | None:
@@ -162,10 +156,14 @@ class StateBackend(ABC):
         """Every key that is set, in order of the keys; with ``deleted``, tombstones too."""
         return [entry for entry in self._latest_of_all() if deleted or not entry.deleted]
 
+    def _check_monotonic(self, change: Change, current: HwmEntry | None) -> None:
+        """The check of a change that may not move its key back, or to another type."""
+        check_monotonic(current, change.value, change.encoded.type, self.text_order)
+
     def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
         """Move ``key`` on to ``value``. A value that lies before the present one, or is of another type, is
         refused with ``StateError``: use :meth:`reset_hwm`."""
-        return self._write([Change(key, value, target_commit, run_id, check=monotonic)])[0]
+        return self._write([Change(key, value, target_commit, run_id, check=self._check_monotonic)])[0]
 
     def reset_hwm(
         self,
@@ -227,7 +225,9 @@ class StateBackend(ABC):
                     f"update {number} of the batch holds {sorted(map(str, update))}, not `key` and `value`",
                     fix="nothing was written; give each update both",
                 ) from error
-            changes[key] = Change(key, value, update.get("target_commit"), update.get("run_id"), check=monotonic)
+            changes[key] = Change(
+                key, value, update.get("target_commit"), update.get("run_id"), check=self._check_monotonic
+            )
         return self._write(list(changes.values())) if changes else []
 
     def delete_hwm(self, key: str) -> bool:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from odi_assets.config.models import ProjectConfig, SystemConfig
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.text_order import declared_order
 
 PROJECT = "project"
 
 
-def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str] = ".") -> StateBackend:
+def create_state_backend(
+    config: ProjectConfig, project_root: str | PathLike[str] = ".", spark_session: Any = None
+) -> StateBackend:
     """The backend of ``system``: Delta tables at its connection, or without ``system`` the project's JSON file.
 
-    The environment is ``system.environment``, or else the project's ``environment``.
+    The environment is ``system.environment``, or else the project's ``environment``. The arguments are those of Odibi
+    3.15.1.
 
     Args:
         config: a loaded project file.
         project_root: the folder of the project file.
+        spark_session: for tables that deltalake cannot handle; see ``CatalogStateBackend``. A JSON file needs none.
 
     Raises:
         ConfigError: ``system.connection`` names no connection.
@@ -29,7 +36,9 @@ def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str
     if system is None:
         from odi_assets.state.local.backend import LocalJSONStateBackend
 
-        return LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
+        local = LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
+        local.text_order = partial(declared_order, config)
+        return local
     from odi_assets.connections.location import resolve
     from odi_assets.delta.retry import Retry
     from odi_assets.state.delta.backend import CatalogStateBackend
@@ -43,15 +52,19 @@ def create_state_backend(config: ProjectConfig, project_root: str | PathLike[str
         )
     runs = resolve(connection, system.meta_runs_path or f"{system.path}/meta_runs", root)
     state = resolve(connection, system.meta_state_path or f"{system.path}/meta_state", root)
-    return CatalogStateBackend(
+    backend = CatalogStateBackend(
         runs.uri,
         state.uri,
+        spark_session=spark_session,
         storage_options=state.storage_options,
         environment=system.environment or config.environment,
         retry=Retry(config.retry),
         connection=system.connection,
         keep_runs_for=system.keep_runs_for,
+        notes=root / ".odibi" if state.is_local else None,
     )
+    backend.text_order = partial(declared_order, config)
+    return backend
 
 
 def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -199,6 +200,11 @@ def check_environment(environment: str | None) -> str | None:
     return environment
 
 
+OTHERS = "odi/results"
+"""Key of a run's metrics: what a results object holds beside the fields that are known."""
+_NODE = ("success", "timestamp", "rows_processed", "duration", "error", "metadata")
+_DATA = (str, int, float, Decimal, date, Mapping, list, tuple)
+
 # -- runs in Odibi's forms: results objects in, status and info out ----------------------------------------------------
 
 
@@ -210,6 +216,7 @@ def pipeline_data(results: Any) -> dict[str, Any]:
     if nodes is None:
         nodes = data.get("node_results") or data.get("nodes") or {}
     return {
+        **_others(data, ("end_time", "last_run", "node_results", "nodes")),
         "last_run": data.get("end_time") or data.get("last_run"),
         "nodes": {name: _node_data(result) for name, result in nodes.items()},
     }
@@ -219,17 +226,22 @@ def records_of(pipeline: str, data: Mapping[str, Any]) -> list[RunRecord]:
     """One record per node of Odibi's document of a pipeline run."""
     ended = _moment(data.get("last_run")) or datetime.now(UTC)
     run_id = str(data.get("run_id") or uuid4())
-    return [_record(pipeline, name, node, run_id, ended) for name, node in (data.get("nodes") or {}).items()]
+    others = _others(data, ("last_run", "nodes", "run_id"))
+    return [_record(pipeline, name, node, run_id, ended, others) for name, node in (data.get("nodes") or {}).items()]
 
 
 def info_of(record: RunRecord | None) -> dict[str, Any] | None:
-    """A record as ``get_last_run_info`` gives it: ``success`` and ``metadata`` first, as Odibi has them."""
+    """A record as ``get_last_run_info`` gives it: ``success`` and ``metadata``, as Odibi has them, and what else was
+    given of the node; what else was given of its pipeline's run is ``pipeline``."""
     if record is None:
         return None
+    metrics = dict(record.metrics)
+    others = metrics.pop(OTHERS, {})
     names = ("run_id", "rows_processed", "duration_ms", *_HWMS, "table_version", "code_version", "error")
     return {
+        **others,
         "success": record.status.succeeded,
-        "metadata": dict(record.metrics),
+        "metadata": metrics,
         "timestamp": record.timestamp.isoformat(),
         "status": record.status.value,
         **{name: getattr(record, name) for name in names},
@@ -241,6 +253,13 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
+def _others(given: Any, known: Iterable[str]) -> dict[str, Any]:
+    """What a results object holds beside the ``known`` names, as far as it is data; of objects, what is set."""
+    found = given if isinstance(given, Mapping) else {n: v for n, v in getattr(given, "__dict__", {}).items() if v}
+    data = {name: value for name, value in found.items() if name not in known and not name.startswith("_")}
+    return {name: plain(value) for name, value in data.items() if value is None or isinstance(value, _DATA)}
+
+
 def _node_data(result: Any) -> dict[str, Any]:
     def get(name: str) -> Any:
         return result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
@@ -250,11 +269,14 @@ def _node_data(result: Any) -> dict[str, Any]:
     for name in ("rows_processed", "duration", "error"):
         if get(name) is not None:
             data[name] = plain(get(name))
-    return {**data, "metadata": metadata}
+    return {**_others(result, _NODE), **data, "metadata": metadata}
 
 
-def _record(pipeline: str, name: str, node: Mapping[str, Any], run_id: str, ended: datetime) -> RunRecord:
+def _record(
+    pipeline: str, name: str, node: Mapping[str, Any], run_id: str, ended: datetime, of_pipeline: Mapping[str, Any]
+) -> RunRecord:
     metadata = dict(node.get("metadata") or {})
+    others = {**({"pipeline": of_pipeline} if of_pipeline else {}), **_others(node, _NODE)}
     rows = node.get("rows_processed", metadata.get("rows_processed"))
     seconds = node.get("duration", metadata.get("duration"))
     return RunRecord(
@@ -266,7 +288,7 @@ def _record(pipeline: str, name: str, node: Mapping[str, Any], run_id: str, ende
         rows_processed=rows if isinstance(rows, int) else None,
         duration_ms=int(seconds * 1000) if isinstance(seconds, int | float) else 0,
         timestamp=_moment(node.get("timestamp")) or ended,
-        metrics=metadata,
+        metrics={**metadata, OTHERS: others} if others else metadata,
         error=None if node.get("error") is None else str(node["error"]),
     )
 

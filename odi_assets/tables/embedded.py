@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, require_unfenced
-from odi_assets.delta.protocol import require_writable, with_features
+from odi_assets.delta.protocol import require_removable, require_writable, with_features
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle, rows_in
-from odi_assets.errors import TableConflictError
+from odi_assets.errors import TableConflictError, TableError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.reader import read_staged, read_table
 from odi_assets.tables.schema import (
     aligned,
     delete_marker,
@@ -79,7 +80,7 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
     write = Write(df, handle, spec, stamp, schema_json, bool(added))
     if spec.declared not in (None, spec.mode):
         write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
-    changes = mode_of(spec.mode).stage(write)
+    changes = _admitted(write) if handle.exists else mode_of(spec.mode).stage(write)
     changes = replace(
         changes,
         keys=spec.keys,
@@ -89,6 +90,30 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
     )
     version = commit(handle, schema_json, spec.partition_by, changes, stamp)
     return replace(_result(write, changes, version), columns_added=tuple(added), columns_ignored=tuple(ignored))
+
+
+def _admitted(write: Write) -> FileChanges:
+    """The files of the write, staged, after a check of what the table demands of rows.
+
+    Raises:
+        TableError: the table does not admit the rows, or the removal of others; no file is left of the write.
+    """
+    from odi_assets.tables.rules import require_kept, rules_of
+
+    handle, mode = write.handle, write.spec.mode
+    rules = rules_of(handle, write.schema_json, write.df)
+    if mode.traits.replaces_columns and handle.live_files:
+        require_removable(handle, f"`{mode}`")
+    changes = mode_of(mode).stage(write)
+    try:
+        if changes.removed:
+            require_removable(handle, f"`{mode}`")
+        staged = partial(read_staged, write.spark, handle.location, changes.new, write.schema_json)
+        require_kept(rules, changes.new, staged, write.uri)
+    except TableError:
+        write.discard()
+        raise
+    return changes
 
 
 def _schema_plan(
@@ -104,10 +129,12 @@ def _schema_plan(
     require_columns(spec.partition_by, present, "partition", uri)
     if spec.only_if_newer:
         require_columns([spec.only_if_newer], present, "`only_if_newer`", uri)
-    if not keeps_columns:
+    if not handle.exists:
         return schema_json, [], []
-    from odi_assets.delta.schema_evolution import plan_schema
+    from odi_assets.delta.schema_evolution import plan_schema, replaced_schema
 
+    if not keeps_columns:
+        return replaced_schema(handle, schema_json), [], []
     return plan_schema(handle, schema_json, spec.schema_policy)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -221,3 +223,52 @@ class TestAsAProcess:
 def test_spark_stays_the_suites_own(spark: SparkSession, odi: Odi) -> None:
     odi("run", "--node", "orders")
     assert spark.range(3).count() == 3
+
+
+class TestAFullRefreshThatLosesRows:
+    """``orders-1.csv`` was loaded, and is gone."""
+
+    LOSS = "shop.orders: a full refresh loses rows of 1 file of landing:*.csv gone since: orders-1.csv"
+
+    @pytest.fixture(autouse=True)
+    def gone(self, shop: Path, odi: Odi) -> None:
+        odi("run")
+        deliver(shop, "orders-2.csv", ["3,cat,1"])
+        odi("run")
+        (shop / "landing" / "orders-1.csv").unlink()
+
+    def test_is_told_by_the_plan(self, odi: Odi) -> None:
+        answer = odi("plan", "--full-refresh")
+        assert (answer.code, self.LOSS in answer.err) == (0, True)
+        orders, _ = json.loads(odi("plan", "--full-refresh", "--json").out)
+        assert [loss["names"] for loss in orders["losses"]] == [["orders-1.csv"]]
+
+    def test_is_refused_without_a_terminal_and_goes_on_with_yes(self, shop: Path, odi: Odi) -> None:
+        answer = odi("run", "--full-refresh")
+        assert answer.code == 1
+        assert self.LOSS in answer.err
+        assert "odi: nothing was run: there is no terminal to ask on\n  → say --yes" in answer.err
+        assert len(rows(shop, "orders")) == 3
+        answer = odi("run", "--full-refresh", "--yes")
+        assert answer.code == 0
+        assert "its full refresh loses rows of 1 file of landing:*.csv gone since: orders-1.csv" in answer.err
+        assert len(rows(shop, "orders")) == 1
+
+    def test_is_asked_about_on_a_terminal(self, shop: Path) -> None:
+        for typed, code, left in ((b"\n", 1, 3), (b"y\n", 0, 1)):
+            terminal, side = pty.openpty()
+            os.write(terminal, typed)
+            done = subprocess.run(
+                [sys.executable, "-m", "odi_assets.cli", "run", "--node", "orders", "--full-refresh"],
+                cwd=shop,
+                env=environment(),
+                stdin=side,
+                capture_output=True,
+                text=True,
+                timeout=180,
+                check=False,
+            )
+            os.close(side)
+            os.close(terminal)
+            assert (done.returncode, self.LOSS in done.stderr, "Go on? [y/N]" in done.stderr) == (code, True, True)
+            assert len(rows(shop, "orders")) == left

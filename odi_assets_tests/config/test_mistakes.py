@@ -334,14 +334,6 @@ def test_views_need_names_that_spark_tells_apart(tmp_path: Path, inputs: str, me
     assert message in problem(tmp_path, text).message
 
 
-def test_one_path_of_the_system_tables_needs_the_other(tmp_path: Path) -> None:
-    for given, missing in (("meta_runs_path", "meta_state_path"), ("meta_state_path", "meta_runs_path")):
-        text = project().replace("{connection: lake}\n", f"{{connection: lake, {given}: runs}}\n", 1)
-        found = problem(tmp_path, text)
-        assert f"needs `{missing}` beside it" in found.message
-        assert (found.line, found.column) == place(text, "runs}")
-
-
 def test_the_connection_of_system_must_exist(tmp_path: Path) -> None:
     found = problem(tmp_path, project().replace("system: {connection: lake}", "system: {connection: laek}"))
     assert (found.key, found.suggestion) == ("system.connection", "lake")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.events import StepSuccessData
 
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.project import Project
@@ -67,3 +68,20 @@ def test_the_next_run_mends_history_before_it_begins(killed: Project) -> None:
     assert [(row.node_name, row.status.value) for row in rows] == [("raw_sales", "SUCCESS"), ("raw_sales", "LOST")]
     assert rows[0].run_id == summary.run_id
     assert not list(Path(killed.root / attempts.FOLDER).glob("*.json"))
+
+
+def test_a_step_that_succeeded_without_a_commit_is_not_lost_where_its_row_is_in_another_store(killed: Project) -> None:
+    with open_instance(killed.root) as instance:
+        (run,) = instance.get_runs()
+        reconcile(killed, instance, dry_run=True)
+        instance.report_run_failed(run, "another node failed")
+        shutil.rmtree(killed.root / attempts.FOLDER)
+        succeeded = dg.DagsterEvent(
+            dg.DagsterEventType.STEP_SUCCESS.value,
+            run.job_name,
+            step_key="shop__raw_sales",
+            event_specific_data=StepSuccessData(duration_ms=1.0),
+        )
+        instance.report_dagster_event(succeeded, run.run_id)
+        (row,) = reconcile(killed, instance)
+    assert (row.node_name, row.status.value, row.error) == ("raw_sales", "NO_DATA", None)

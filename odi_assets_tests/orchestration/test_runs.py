@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
+from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
 from odi_assets.state.records import RunStatus
@@ -373,3 +374,67 @@ def test_runs_of_one_pipeline_share_a_pool_so_that_they_wait_for_each_other(
 def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:
     job = build_definitions(project).resolve_job_def("shop")
     assert {str(node.name) for node in job.nodes} >= {f"shop__{NodeKey('shop', node).node}" for node in NODES}
+
+
+@pytest.mark.parametrize("fails_at", ["raw_sales", "sales"])
+def test_a_history_that_cannot_be_written_is_told_in_a_line_and_hides_no_result(
+    loaded: Project,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    fails_at: str,
+) -> None:
+    from odi_assets.orchestration.runs import history
+
+    land(loaded.root, "2024-01-03")
+    real = history.record
+
+    def full(project: Project, state: Any, result: NodeResult, *rest: Any) -> None:
+        if result.key.node in ("sales", "sales_by_day") or fails_at == "raw_sales":
+            raise StateError("the state cannot be written: no space left on device")
+        real(project, state, result, *rest)
+
+    monkeypatch.setattr(history, "record", full)
+    summary = run_pipeline(loaded, "shop", instance=instance)
+    assert not summary.success
+    assert len(summary.results) == len(NODES)
+    statuses = _statuses(summary)
+    assert (statuses[fails_at], statuses["sales_by_day"]) == ("FAILURE", "SKIPPED")
+    failed = next(result for result in summary.results if result.key.node == fails_at)
+    assert "its table is at version 1, and its row of history could not be written" in str(failed.error)
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
+    monkeypatch.undo()
+    assert _statuses(run_pipeline(loaded, "shop", instance=instance))["sales_by_day"] == "SUCCESS"
+
+
+class TestAFullRefreshThatLosesRows:
+    """A file that was loaded is gone: the run fails, unless a tag or the launchpad says that its rows may go."""
+
+    def test_fails_and_names_the_file(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        gone = _file_gone(loaded)
+        config = {"ops": {"shop__raw_sales": {"config": {"full_refresh": True}}}}
+        job = build_definitions(loaded).resolve_job_def("shop")
+        assert not job.execute_in_process(instance=instance, run_config=config, raise_on_error=False).success
+        record = loaded.open_state().get_last_run("shop", "raw_sales")
+        assert record is not None
+        assert f"gone since: {gone}" in str(record.error)
+        assert "odi/accept_loss: true" in str(record.error)
+        assert len(_rows(loaded, "raw_sales")) == 5
+
+    @pytest.mark.parametrize("by", ["tag", "launchpad"])
+    def test_goes_on_if_they_may(self, loaded: Project, instance: dg.DagsterInstance, by: str) -> None:
+        _file_gone(loaded)
+        told = {"full_refresh": True, **({"accept_loss": True} if by == "launchpad" else {})}
+        config = {"ops": {"shop__raw_sales": {"config": told}}}
+        tags = {"odi/accept_loss": "true"} if by == "tag" else {}
+        job = build_definitions(loaded).resolve_job_def("shop")
+        assert job.execute_in_process(instance=instance, run_config=config, tags=tags).success
+        assert 0 < len(_rows(loaded, "raw_sales")) < 5
+
+
+def _file_gone(project: Project) -> str:
+    """Delete the newest file of the landing zone, and return its path there."""
+    newest = max((path for path in (project.root / "landing").rglob("*.csv")), key=lambda path: path.stat().st_mtime_ns)
+    newest.unlink()
+    return newest.relative_to(project.root / "landing").as_posix()

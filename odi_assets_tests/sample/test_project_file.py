@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.config.graph import Graph
 from odi_assets.config.loader import LoadedProject, load_project_file
 from odi_assets.config.models import NodeConfig
-from odi_assets.nodes.execution.transform import drop_views, transformed
+from odi_assets.nodes.execution.transform import transformed
 from odi_assets_tests.sample.conftest import REPOSITORY
 
 
@@ -28,7 +28,8 @@ def run(sample: LoadedProject, name: str, **sources: DataFrame) -> DataFrame:
     spark = next(iter(sources.values())).sparkSession
     rows = transformed(spark, node(sample, name), sample.root, sources, name).cache()
     rows.count()
-    drop_views(spark, sources)
+    for name in sources:
+        spark.catalog.dropTempView(name)
     return rows
 
 

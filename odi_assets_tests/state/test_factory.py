@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,36 @@ def test_each_system_table_may_have_a_path_of_its_own(tmp_path: Path) -> None:
     assert isinstance(backend, CatalogStateBackend)
     assert backend.meta_runs_path == str(tmp_path / "lake" / "a" / "runs")
     assert backend.meta_state_path == str(tmp_path / "lake" / "b" / "state")
+
+
+@pytest.mark.parametrize("given", ["meta_runs", "meta_state"])
+def test_the_system_table_without_a_path_of_its_own_has_the_default(tmp_path: Path, given: str) -> None:
+    backend = create_state_backend(config({"connection": "lake", f"{given}_path": "own"}), tmp_path)
+    assert isinstance(backend, CatalogStateBackend)
+    default = tmp_path / "lake" / "_odibi_system"
+    paths = {"meta_runs": backend.meta_runs_path, "meta_state": backend.meta_state_path}
+    assert paths.pop(given) == str(tmp_path / "lake" / "own")
+    assert list(paths.values()) == [str(default / next(iter(paths)))]
+    backend.set_hwm("k", 1)
+    backend.save_pipeline_run("p", {"nodes": {"n": {"success": True}}})
+    assert create_state_backend(config({"connection": "lake", f"{given}_path": "own"}), tmp_path).get_hwm("k") == 1
+
+
+@pytest.mark.parametrize("system", [None, {"connection": "lake"}])
+def test_the_arguments_are_those_of_odibi(tmp_path: Path, system: dict[str, Any] | None) -> None:
+    assert [*inspect.signature(create_state_backend).parameters] == ["config", "project_root", "spark_session"]
+    session = object()
+    backend = create_state_backend(config=config(system), project_root=str(tmp_path), spark_session=session)
+    assert isinstance(backend, CatalogStateBackend if system else LocalJSONStateBackend)
+    if isinstance(backend, CatalogStateBackend):
+        assert backend.spark is session
+        assert create_state_backend(config(system), str(tmp_path), session).in_environment("dev").spark is session  # type: ignore[attr-defined]
+
+
+def test_without_pipelines_state_is_all_there_is(tmp_path: Path) -> None:
+    alone = {"project": "x", "connections": {"lake": {"type": "local"}}, "system": {"connection": "lake"}}
+    backend = create_state_backend(ProjectConfig.model_validate(alone), tmp_path)
+    assert backend.set_hwm("free", "a").value == "a"
 
 
 def test_a_cloud_connection_gives_uris_and_keeps_its_secret(tmp_path: Path) -> None:

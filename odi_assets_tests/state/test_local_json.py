@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import stat
 from datetime import date
 from pathlib import Path
@@ -300,3 +301,21 @@ def test_a_manager_without_a_backend_keeps_its_state_in_the_projects_file(tmp_pa
     StateManager(tmp_path).set_hwm("k", 1)
     assert json.loads((tmp_path / ".odibi" / "state.json").read_text())["hwm"] == {"k": 1}
     assert StateManager(str(tmp_path)).get_hwm("k") == 1
+
+
+def test_a_run_that_the_disk_had_no_room_for_leaves_nothing_when_its_file_is_closed(tmp_path: Path) -> None:
+    # A limit on the size of files stands for the full disk: the first part of the line is written, the rest is not.
+    backend = LocalJSONStateBackend(tmp_path / "state.json")
+    backend.record_runs([run(1)])
+    (history,) = tmp_path.glob("*.runs.jsonl")
+    before = history.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + len(before) * 2 // 3, hard))
+    try:
+        with pytest.raises(StateError, match="nothing was changed"):
+            backend.record_runs([run(2)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert history.read_bytes() == before
+    backend.record_runs([run(2)])
+    assert [record.run_id for record in backend.list_runs()] == ["run-2", "run-1"]

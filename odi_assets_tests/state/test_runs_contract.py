@@ -191,6 +191,21 @@ def test_a_pipeline_run_is_saved_from_a_mapping(backend: StateBackend) -> None:
     assert StateManager(backend=backend).get_last_run_info("flights", "raw")["metadata"] == {"rows": 3}
 
 
+def test_what_a_results_object_holds_beside_the_known_fields_is_kept(backend: StateBackend, reopen: Reopen) -> None:
+    node = {"success": True, "metadata": {"rows": 3}, "rows_read": 9, "schema": {"a": "INT"}, "note": None}
+    results = {"last_run": "2013-01-01T12:30:00", "run_id": "mine", "cost": 1.5, "nodes": {"raw": node}}
+    StateManager(backend=backend).save_pipeline_run("flights", results)
+    info = StateManager(backend=reopen()).get_last_run_info("flights", "raw")
+    assert {name: info[name] for name in node} == node
+    assert (info["run_id"], info["pipeline"]) == ("mine", {"cost": 1.5})
+    typed = NodeOutcome(True, metadata={"rows": 4})
+    typed.rows_written, typed.frame, typed.day = 4, object(), date(2013, 1, 2)  # type: ignore[attr-defined]
+    StateManager(backend=backend).save_pipeline_run("flights", PipelineOutcome({"typed": typed}))
+    info = StateManager(backend=reopen()).get_last_run_info("flights", "typed")
+    assert (info["metadata"], info["rows_written"], info["day"]) == ({"rows": 4}, 4, "2013-01-02")
+    assert "frame" not in info
+
+
 def test_the_manager_offers_all_that_state_can_do(backend: StateBackend) -> None:
     state = StateManager(backend=backend)
     state.set_hwm("a", 1)

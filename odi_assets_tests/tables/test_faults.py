@@ -267,3 +267,19 @@ def test_a_log_entry_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: P
     assert (handle.exists, len(handle.live_files)) == (exists, int(exists))
     commits.commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1 + exists))
     assert TableHandle.open(location).transaction_number("app") == 1 + exists
+
+
+def test_a_full_disk_under_the_executors_is_told_as_one(
+    spark: SparkSession, table: Location, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write([(1, "a")])
+    writer = type(spark.range(1).write)
+
+    def full(*_: Any) -> None:
+        raise RuntimeError("Job aborted … Caused by: java.io.IOException: No space left on device")
+
+    monkeypatch.setattr(writer, "parquet", full)
+    with pytest.raises(TableError, match=r"were not written: No space left on device\n  → make room"):
+        write([(2, "b")])
+    monkeypatch.undo()
+    assert rows_of(spark, table) == [(1, "a")]

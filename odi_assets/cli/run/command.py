@@ -18,6 +18,7 @@ from odi_assets.cli.options import (
     ResumeOption,
     Settings,
     ToOption,
+    YesOption,
     bounds_of,
 )
 from odi_assets.cli.output import data_json, note, stdout_kept_for_data
@@ -32,6 +33,7 @@ def run(
     resume: ResumeOption = False,
     from_: FromOption = None,
     to: ToOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
@@ -40,11 +42,20 @@ def run(
     from odi_assets.spark.java import require_java
 
     project = settings.project()
-    request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None)
+    request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None, accept_loss=yes)
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
+    if not keys:
+        note("The project file has no pipelines: there is nothing to run.")
+        if as_json:
+            data_json([])
+        return
     pipelines = pipelines_in_order(project, keys)
     if not project.config.spark.remote:
         require_java()
+    if full_refresh and not yes:
+        from odi_assets.cli.run.losses import consented
+
+        request = consented(project, keys, request)
 
     from odi_assets.cli.run.progress import RunProgress
     from odi_assets.cli.run.results import show_failures, show_left_out, show_next, show_results

@@ -7,7 +7,7 @@ import posixpath
 import re
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 class StoreConnection(Strict):
     """A connection that holds files and tables; paths are relative to its ``base_path``."""
+
+    DEFAULTS: ClassVar = {"validation_mode": "lazy"}
 
     if TYPE_CHECKING:
         base_path: str

@@ -49,13 +49,21 @@ class Strict(BaseModel):
 
     IGNORED: ClassVar[frozenset[str]] = frozenset()
     """Keys of Odibi that change nothing about what a project does, and so may stay in the file."""
+    DEFAULTS: ClassVar[Mapping[str, Any]] = {}
+    """Keys of Odibi 3.15.1 that are not known here, with the values that they have there unless given. A key with that
+    value, or with none, changes nothing and is left out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
     def _leave_out_empty_keys(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or None not in data.values():
+        if not isinstance(data, Mapping):
+            return data
+        if unknown := cls.DEFAULTS.keys() & data.keys():
+            unused = {key for key in unknown if data[key] is None or _changes_nothing(data[key], cls.DEFAULTS[key])}
+            data = {key: value for key, value in data.items() if key not in unused}
+        if None not in data.values():
             return data
         optional = {
             name
@@ -64,6 +72,12 @@ class Strict(BaseModel):
             for name in (field_name, field.alias)
         }
         return {key: value for key, value in data.items() if value is not None or key not in optional}
+
+
+def _changes_nothing(value: Any, default: Any) -> bool:
+    if isinstance(default, Mapping) and isinstance(value, Mapping):
+        return all(key in default and _changes_nothing(item, default[key]) for key, item in value.items())
+    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
 
 
 def _check_reserved(name: str) -> str:
@@ -94,11 +108,16 @@ _CRON_FIELDS = ("minute", "hour", "day of the month", "month", "day of the week"
 _CRON_HELP = "five fields, minute, hour, day of the month, month, day of the week, as in `30 6 * * *`"
 
 
+# The parser in Dagster is an older croniter, and cannot be imported without Dagster. It does not know the nearest
+# weekday (`15W`), and a random value (`R`) would be another one in each process.
+_UNKNOWN_TO_DAGSTER = re.compile(r"(?<![^\s,])(?:\d+w|w\d+|r(?:[(/][^\s,]*)?)(?![^\s,])", re.ASCII | re.IGNORECASE)
+
+
 def _check_cron(schedule: str) -> str:
     from croniter import CroniterError, croniter
 
     try:
-        fields = croniter.expand(schedule)[0]
+        fields = [] if _UNKNOWN_TO_DAGSTER.search(schedule) else croniter.expand(schedule)[0]
     except CroniterError:
         fields = []
     if len(fields) != len(_CRON_FIELDS):
@@ -120,7 +139,7 @@ def _cron_reason(schedule: str) -> str:
     for position, (name, text) in enumerate(zip(_CRON_FIELDS, given, strict=True)):
         alone = ["*"] * len(_CRON_FIELDS)
         alone[position] = text
-        if not croniter.is_valid(" ".join(alone)):
+        if _UNKNOWN_TO_DAGSTER.search(text) or not croniter.is_valid(" ".join(alone)):
             return f"the {name} cannot be `{text}`"
     return _CRON_HELP
 

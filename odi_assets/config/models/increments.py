@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -20,6 +20,8 @@ _STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node
 
 class StatefulIncrement(Strict):
     """``HWM < column <= upper``, where upper is fixed before reading."""
+
+    DEFAULTS: ClassVar = {"lookback": None, "unit": None}
 
     mode: Literal["stateful"]
     column: Text = Field(description="Cursor column: grows with every new or changed row.")
@@ -47,6 +49,8 @@ class StatefulIncrement(Strict):
 
 class RollingWindowIncrement(Strict):
     """The last ``lookback`` units of ``column``, counted back from now in UTC; keeps no HWM."""
+
+    DEFAULTS: ClassVar = {"fallback_column": None, "state_key": None, "watermark_lag": None, "date_format": None}
 
     mode: Literal["rolling_window"]
     column: Text = Field(description="Date or timestamp column.")

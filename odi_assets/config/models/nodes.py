@@ -59,6 +59,14 @@ def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
 class ReadConfig(Strict):
     """A source outside the pipeline."""
 
+    DEFAULTS: ClassVar = {
+        "streaming": False,
+        "sql_file": None,
+        "filter": None,
+        "time_travel": None,
+        "archive_options": {},
+    }
+
     model_config = ConfigDict(json_schema_extra=_require_path_of_files_alone)
 
     connection: Text = Field(description="Name of a connection.")
@@ -229,6 +237,24 @@ class NodeConfig(Strict):
     """One step of a pipeline: read and/or inputs, then transform, then write."""
 
     IGNORED: ClassVar = frozenset({"explanation", "explanation_file", "runbook_url"})
+    DEFAULTS: ClassVar = {
+        "enabled": True,
+        "columns": {},
+        "streaming": False,
+        "transformer": None,
+        "params": {},
+        "pre_sql": [],
+        "post_sql": [],
+        "materialized": None,
+        "cache": False,
+        "log_level": None,
+        "on_error": "fail_later",
+        "validation": None,
+        "contracts": [],
+        "schema_policy": None,
+        "privacy": None,
+        "sensitive": False,
+    }
 
     name: Name = Field(description="Name of the node, unique in its pipeline.")
     description: str | None = Field(default=None, description="What the table holds; shown in Dagster.")
@@ -271,6 +297,7 @@ class PipelineConfig(Strict):
     """Nodes that run together: one Dagster job, with a schedule if it has one."""
 
     IGNORED: ClassVar = frozenset({"layer"})
+    DEFAULTS: ClassVar = {"freshness_sla": None, "freshness_anchor": "run_completion", "auto_cache_threshold": 3}
 
     pipeline: PipelineName = Field(description="Name of the pipeline.")
     description: str | None = Field(default=None, description="What it is for; shown in Dagster.")

@@ -50,6 +50,20 @@ class RetryConfig(Strict):
 class SystemConfig(Strict):
     """Where the system tables live: ``path`` holds both, or each has a path of its own."""
 
+    DEFAULTS: ClassVar = {
+        "schema_name": None,
+        "sync_to": None,
+        "sync_from": None,
+        "cost_per_compute_hour": None,
+        "databricks_billing_enabled": False,
+        "retention_days": None,
+        "optimize_catalog": False,
+        "sync_timeout_seconds": 30.0,
+        "async_derived_updates": True,
+        "async_lineage": True,
+        "skip_sync_wait_in_databricks": True,
+    }
+
     connection: Text = Field(description="Name of a connection.")
     path: Text = Field(default="_odibi_system", description="Folder of both tables, under the connection.")
     meta_runs_path: Text | None = Field(default=None, description="Folder of the table of runs.")
@@ -78,6 +92,18 @@ class ProjectConfig(Strict):
     """The whole project file."""
 
     IGNORED: ClassVar = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
+    DEFAULTS: ClassVar = {
+        "vars": {},
+        "environments": None,
+        "performance": {
+            "use_arrow": True,
+            "spark_config": {},
+            "delta_table_properties": {},
+            "skip_null_profiling": False,
+            "skip_catalog_writes": False,
+            "skip_run_logging": False,
+        },
+    }
 
     project: Text = Field(description="Name of the project.")
     engine: Literal["spark"] = Field(default="spark", description="What computes the nodes.")
@@ -86,7 +112,9 @@ class ProjectConfig(Strict):
     owner: Owner | None = Field(default=None, description="E-mail address or `team:name`, of pipelines without one.")
     version: str = Field(default="1.0.0", description="Version of the project.")
     connections: dict[str, Connection] = Field(description="Where files and tables are, by name.")
-    pipelines: tuple[PipelineConfig, ...] = Field(min_length=1, description="What runs.")
+    pipelines: tuple[PipelineConfig, ...] = Field(
+        default=(), min_length=1, description="What runs; without it, the file is about connections and state alone."
+    )
     system: SystemConfig | None = Field(
         default=None, description="Where state and run history are kept; without it, in `.odibi/state.json`."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,26 @@ SchemaPolicy = Literal["fail", "evolve", "ignore"]
 
 class WriteConfig(Strict):
     """The node's Delta table. ``keys`` identify a row: needed by upsert and append_once."""
+
+    DEFAULTS: ClassVar = {
+        "table": None,
+        "register_table": None,
+        "zorder_by": [],
+        "table_properties": {},
+        "merge_schema": False,
+        "overwrite_schema": False,
+        "first_run_query": None,
+        "options": {},
+        "auto_optimize": None,
+        "add_metadata": None,
+        "skip_if_unchanged": False,
+        "skip_hash_columns": None,
+        "skip_hash_sort_columns": None,
+        "streaming": None,
+        "merge_keys": None,
+        "merge_options": None,
+        "overwrite_options": None,
+    }
 
     connection: Text = Field(description="Name of a connection.")
     path: Text = Field(description="Folder of the table, under the connection.")
@@ -55,7 +75,7 @@ class WriteConfig(Strict):
                 raise mistakes(Mistake(text, at=("options", name), where="key") for name in others)
             given.append(("options", "keys"))
             renamed["keys"] = renamed.pop("options")["keys"]
-        if "merge_keys" in data:
+        if data.get("merge_keys") is not None:
             given.append(("merge_keys",))
             renamed["keys"] = renamed.pop("merge_keys")
         if len(given) + ("keys" in data) > 1:

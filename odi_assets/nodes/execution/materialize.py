@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,13 @@ from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
-from odi_assets.nodes.execution.transform import drop_views, transformed
+from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.marks import hwm_text
+from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
 from odi_assets.tables.engine import TableEngine, WriteSpec
@@ -27,16 +29,25 @@ from odi_assets.tables.engine import TableEngine, WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.spark.own_session import OwnSession
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A node's rows, not computed yet, with the plan they come from."""
+    """A node's rows, not computed yet, with the plan they come from.
+
+    Attributes:
+        spark: the session that the node was given.
+        own: the clone of it that they were made in, and are to be computed in; None if they were made in ``spark``.
+    """
 
     plan: ResolvedPlan
     df: DataFrame
     counts: RowCounts
+    spark: SparkSession
+    own: OwnSession | None = None
 
 
 @dataclass(frozen=True)
@@ -52,19 +63,25 @@ Computed = Rows | NoRows
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """Read and transform what ``plan`` names. Lazy, except for what has to be resolved first.
 
+    A node with code of its own gets a session of its own: a clone of ``spark``, until its rows are written.
+
     Raises:
         IncrementError: rows have no cursor.
         ConfigError, TransformError, SourceError, TableError: the sources or the transform are not right.
     """
     if plan.nothing_new:
         return NoRows(plan)
-    with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
+    node, own = plan.node, None
+    if node.config.transform or any(spark.conf.get(key, None) != value for key, value in REQUIRED_CONF.items()):
+        from odi_assets.spark.own_session import OwnSession
+
+        own = OwnSession(spark)
+    with own or nullcontext(), read_errors_named(str(node), [read.snapshot.read_error for read in plan.reads]):
         resolved = resolve(plan, spark)
-        if resolved.nothing_new:
-            return NoRows(resolved)
-        node, within, counts = plan.node, resolved.write.within, RowCounts.of(resolved)
-        sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
-        df: DataFrame | None = transformed(spark, node.config, node.project.root, sources, str(node))
+        df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
+        if not resolved.nothing_new:
+            sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+            df = transformed(spark, node.config, node.project.root, sources, str(node))
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
@@ -72,12 +89,13 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
             from odi_assets.nodes.execution.deduplicate import without_loaded
 
             df = without_loaded(df, resolved, overlaps[0], spark)
-        if df is None:
-            drop_views(spark, sources)
-            return NoRows(replace(resolved, nothing_new=True))
-        if counts.observed:
-            counts.keep_those_in(df)
-        return Rows(resolved, df, counts)
+        if df is not None:
+            if counts.observed:
+                counts.keep_those_in(df)
+            return Rows(resolved, df, counts, spark, own)
+    if own is not None:
+        own.close()
+    return NoRows(replace(resolved, nothing_new=True))
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
@@ -96,10 +114,10 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
     try:
         return _commit_once(computed, state, run, engine)
     except TableConflictError as conflict:
-        plan, spark = computed.plan, computed.df.sparkSession
+        plan = computed.plan
         _log.info("%s: %s; it is planned anew", plan.node.key, conflict.message)
     return raced(
-        lambda: _commit_anew(plan, spark, state, run, engine),
+        lambda: _commit_anew(plan, computed.spark, state, run, engine),
         lost=lambda error: isinstance(error, TableConflictError),
     )
 
@@ -130,13 +148,12 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
-    try:
-        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
-            written = engine.write(rows.df, plan.target, spec, stamp)
+    with (
+        rows.own.until_written(rows.df) if rows.own else nullcontext(),
+        read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]),
+    ):
+        written = engine.write(rows.df, plan.target, spec, stamp)
         rows_read = rows.counts.total(written.rows_written)
-    finally:
-        if plan.node.config.transform is not None:
-            drop_views(rows.df.sparkSession, [read.name for read in plan.reads])
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import NodeConfig, TransformConfig
 from odi_assets.errors import ConfigError, OdiError, TransformError
+from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,12 +43,6 @@ def transformed(
         return spark.sql(transform.sql_text(root))
     except Exception as error:
         raise TransformError(f"the SQL of {label} is not right: {error}", node=label) from error
-
-
-def drop_views(spark: SparkSession, names: Iterable[str]) -> None:
-    """Drop a node's views, once its rows are written: Spark Connect resolves views only then."""
-    for name in names:
-        spark.catalog.dropTempView(name)
 
 
 def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
@@ -101,6 +96,8 @@ def _call(
         raise TransformError(
             f"{label}: {transform.function} failed: {type(error).__name__}: {error}", node=label
         ) from error
+    # What is computed from here on, and written, does not depend on what the function set.
+    apply_conf(spark, REQUIRED_CONF)
     if not isinstance(result, DataFrame):
         raise TransformError(
             f"{label}: {transform.function} returned {type(result).__name__}, not a Spark DataFrame",

@@ -20,6 +20,8 @@ from urllib.parse import quote
 from filelock import FileLock
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import is_there
+from odi_assets.errors import StateError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
@@ -37,12 +39,14 @@ class Attempt(RunInfo):
     Attributes:
         process: where it runs or ran, as ``util.process`` names it; None if unknown.
         error: why it failed, if Dagster recorded that.
+        succeeded: whether Dagster recorded that it succeeded; its row is then in another store of state.
     """
 
     key: NodeKey
     partition_key: str | None = None
     process: str | None = None
     error: str | None = None
+    succeeded: bool = False
 
     @property
     def identity(self) -> tuple[NodeKey, str, int]:
@@ -149,34 +153,58 @@ def run_record(
 
 
 def open_attempts(project: Project) -> list[Attempt]:
-    """The attempts of this project and environment that began here and have no row yet."""
+    """The attempts of this project and environment that began here and have no row yet.
+
+    Raises:
+        StateError: the notes of attempts cannot be looked at.
+    """
+    folder = project.root / FOLDER
     found = []
-    for file in sorted((project.root / FOLDER).glob("*.json")):
-        try:
-            facts = json.loads(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue
-        except ValueError:
-            # A power cut destroyed its content; the target's log and Dagster know the rest.
-            _log.warning("%s cannot be read and is ignored; it can be deleted", file)
-            continue
-        if (facts["project"], facts["environment"]) == (project.config.project, project.environment):
-            found.append(_attempt(facts))
-    return found
+    try:
+        files = sorted(folder.iterdir()) if is_there(folder) else []
+        for file in files:
+            if file.suffix == ".json" and (facts := _facts(file)) is not None:
+                found.append(facts)
+    except OSError as error:
+        raise _unreachable(folder, error) from error
+    own = (project.config.project, project.environment)
+    return [_attempt(facts) for facts in found if (facts["project"], facts["environment"]) == own]
+
+
+def _facts(file: Path) -> dict[str, Any] | None:
+    try:
+        facts: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        # A power cut destroyed its content; the target's log and Dagster know the rest.
+        _log.warning("%s cannot be read and is ignored; it can be deleted", file)
+        return None
+    return facts
+
+
+def _unreachable(folder: Path, error: OSError) -> StateError:
+    return StateError(
+        f"the notes of attempts in {folder} cannot be looked at: {error}",
+        fix="give odi the right to read and write there; until then killed attempts get no row of history",
+        path=str(folder),
+    )
 
 
 @contextmanager
 def only_one(project: Project) -> Iterator[None]:
-    """Keep other processes of this host from repairing the same history meanwhile."""
+    """Keep other processes of this host from repairing the same history meanwhile.
+
+    Raises:
+        StateError: there can be no lock there; two processes would write the same rows.
+    """
     folder = project.root / FOLDER
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / "mending.lock")
+        lock = FileLock(folder / "repair.lock")
         lock.acquire()
     except OSError as error:
-        _log.info("history is repaired without a lock: %s", error)
-        yield
-        return
+        raise _unreachable(folder, error) from error
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -20,7 +19,6 @@ from odi_assets.state.records import RunRecord, RunStatus
 
 GRACE = timedelta(minutes=15)
 """Age at which a commit without a row counts as one of a run that is gone, if nothing else is known of that run."""
-_log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(days=1)
 
 
@@ -38,8 +36,8 @@ def is_recorded(state: StateBackend, attempt: Attempt) -> bool:
 def row_of(project: Project, attempt: Attempt) -> RunRecord:
     """The row of an attempt that ended without writing one.
 
-    SUCCESS with the figures of its commit, if the target's log holds one. FAILURE, if its error is known. Else LOST, at
-    the time it began, because nobody knows when it ended.
+    SUCCESS with the figures of its commit, if the target's log holds one. NO_DATA, if Dagster saw it succeed without
+    one. FAILURE, if its error is known. Else LOST. Without a commit, at the time it began: nobody knows when it ended.
     """
     stamp = _commit_of(project, attempt)
     metrics = {
@@ -49,8 +47,9 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
         "mended_at": datetime.now(UTC).isoformat(),
     }
     if stamp is None:
-        status = RunStatus.FAILURE if attempt.error else RunStatus.LOST
-        error = attempt.error or "the run vanished before this node ended; it had committed nothing"
+        status = RunStatus.FAILURE if attempt.error else RunStatus.NO_DATA if attempt.succeeded else RunStatus.LOST
+        vanished = "the run vanished before this node ended; it had committed nothing"
+        error = attempt.error or (None if attempt.succeeded else vanished)
         return run_record(
             project,
             attempt.key,
@@ -95,12 +94,14 @@ def _metrics(project: Project, attempt: Attempt, stamp: CommittedStamp) -> dict[
 
 def commits_without_row(
     project: Project, state: StateBackend, keys: Iterable[NodeKey], *, every: bool = False
-) -> list[Attempt]:
+) -> tuple[list[Attempt], list[TableError]]:
     """The attempts that made the last commits of ``keys``, or with ``every`` all their commits, and have no row.
 
-    A table that cannot be read is left out with a warning in the log; whatever else needs it raises the error.
+    Returns:
+        The attempts, and the errors of tables that cannot be looked at; the other tables are looked at all the same.
     """
     found: list[Attempt] = []
+    unreadable: list[TableError] = []
     for key in keys:
         try:
             if every:
@@ -112,8 +113,8 @@ def commits_without_row(
             made = (attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp))
             found += (attempt for attempt in made if not is_recorded(state, attempt))
         except TableError as error:
-            _log.warning("%s: history cannot be compared with its table: %s", key, error.message)
-    return found
+            unreadable.append(error)
+    return found, unreadable
 
 
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
@@ -13,6 +13,9 @@ from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
+
+if TYPE_CHECKING:
+    from odi_assets.sources.losses import Loss
 
 
 @dataclass
@@ -25,6 +28,7 @@ class Forecast:
         summary: what would be read, in words.
         facts: the plan as JSON-ready values; empty if there is no plan.
         error: why there is no plan.
+        losses: what its table holds and a full refresh does not bring back.
     """
 
     key: NodeKey
@@ -32,6 +36,7 @@ class Forecast:
     summary: str
     facts: dict[str, Any] = field(default_factory=dict)
     error: OdiError | None = None
+    losses: tuple[Loss, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The forecast as JSON-ready values: those of the plan, with action and summary of the whole run."""
@@ -70,12 +75,13 @@ def _forecast(
     if missing:
         return Forecast(key, "follow", f"what {_names(missing, key)} will hold: not written yet")
     try:
-        plan = plan_node(project, state, key, request)
+        plan = plan_node(project, state, key, replace(request, accept_loss=True))
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
     if plan.nothing_new and writing:
         return Forecast(key, "follow", f"what {_names(writing, key)} will gain", plan.to_json())
-    return Forecast(key, "nothing" if plan.nothing_new else "write", plan.summary, plan.to_json())
+    action = "nothing" if plan.nothing_new else "write"
+    return Forecast(key, action, plan.summary, plan.to_json(), losses=plan.losses)
 
 
 def _names(others: Sequence[NodeKey], key: NodeKey) -> str:

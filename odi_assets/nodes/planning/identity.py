@@ -19,7 +19,7 @@ from odi_assets.nodes.node import Node, node_of_app
 from odi_assets.nodes.planning.start import Start
 from odi_assets.sources.marks import Identity
 
-_MODES = {"files": "each file once", "version": "the table's versions", "stateful": "the column"}
+_ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def matched(node: Node, origin: Origin | None) -> dict[str, str]:
             then = name if name in left else next(iter(left))
             raise _other_source(node, difference(left[then], identity, moved=moved) or "changed")
     if left and not now and not traits.takes_rows_again:
-        raise _other_source(node, f"was {_described(next(iter(left.values())))}, and is read whole now")
+        raise _other_source(node, f"was followed by {_order(next(iter(left.values())))}, and is read whole now")
     return found
 
 
@@ -153,12 +153,15 @@ def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
     Args:
         moved: the project's folder was moved.
     """
-    if not same_order(then, now):
-        return f"was {_described(then)}, and is {_described(now)} now"
-    if now.increment == "version" or same_source(then, now, moved=moved):
-        # Versions of another table are noticed by its id, and the table is read whole.
+    # Versions of another table are noticed by its id, and the table is read whole.
+    is_same = now.increment == "version" or same_source(then, now, moved=moved)
+    if is_same and same_order(then, now):
         return None
-    return f"was {_described(then)}, and is {_described(now)} now"
+    if is_same:
+        return f"was followed by {_order(then)}, and is followed by {_order(now)} now"
+    if same_order(then, now):
+        return f"was {_place(then)}, and is {_place(now)} now"
+    return f"was {_place(then)}, followed by {_order(then)}, and is {_place(now)}, followed by {_order(now)} now"
 
 
 def same_order(then: Identity, now: Identity) -> bool:
@@ -194,11 +197,12 @@ def _is_beside(then: Identity, now: Identity) -> bool:
     return folder.exists() and f"{folder.resolve()}/{_plain(then.source)}" != now.place
 
 
-def _described(identity: Identity) -> str:
-    what = identity.place or identity.source
-    how = _MODES.get(identity.increment, "")
-    cursor = f" `{identity.cursor}`" if identity.increment in ("", "stateful") else ""
-    return f"{what}, followed by {how}{cursor}".replace("  ", " ")
+def _place(identity: Identity) -> str:
+    return identity.place or identity.source
+
+
+def _order(identity: Identity) -> str:
+    return _ORDERS.get(identity.increment) or f"the column `{identity.cursor}`"
 
 
 def _other_source(node: Node, how: str) -> IdentityMismatchError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
@@ -17,6 +17,9 @@ from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text, nod
 from odi_assets.sources.reads import PlannedRead, Read
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from odi_assets.sources.losses import Loss
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class NodePlan:
             rows tell which partitions are affected.
         waited: the position of each node in ``depends_on``.
         nothing_new: no source is ahead of its mark, so there is nothing to do.
+        losses: what the table holds and a full refresh does not bring back.
     """
 
     node: Node
@@ -61,6 +65,7 @@ class NodePlan:
     recompute: str | None = None
     waited: Mapping[str, Any] = field(default_factory=dict)
     nothing_new: bool = False
+    losses: tuple[Loss, ...] = ()
 
     @property
     def hwm_after(self) -> Any:
@@ -126,6 +131,7 @@ class NodePlan:
             "full_refresh": self.request.full_refresh,
             "bounds": str(self.request.bounds) if self.request.bounds else None,
             "reads": [read.to_json() for read in self.reads],
+            "losses": [{"what": loss.what, "names": list(loss.names)} for loss in self.losses],
         }
 
 
@@ -150,6 +156,7 @@ class ResolvedPlan(NodePlan):
             recompute=plan.recompute,
             waited=plan.waited,
             nothing_new=nothing,
+            losses=plan.losses,
         )
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:

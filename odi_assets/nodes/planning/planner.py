@@ -33,6 +33,7 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         IdentityMismatchError: the table or the HWM is another node's, or the marks measure something else.
         TargetBehindStateError: state has an HWM, and the target that should hold its rows is gone or older.
         StateError: it appends, and nothing says any more up to where its table was loaded.
+        LossError: a full refresh would lose rows, and the request does not say that it may.
         IncrementError, SourceError, TableError: a source cannot be planned.
     """
     node = Node.of(project, key)
@@ -57,9 +58,9 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
 
         return planned_range(plan, request.bounds)
     if request.full_refresh or _starts_over(node, start, target):
-        reads = tuple(source.plan(None).whole() for source in node.sources)
-        write = replace(plan.write, mode=WriteMode.OVERWRITE)
-        return replace(plan, request=RunRequest(full_refresh=True), write=write, reads=reads)
+        from odi_assets.nodes.planning.refresh import planned_refresh
+
+        return planned_refresh(plan)
     marks = {} if start.hwm is None else marks_of(node, start, target)
     return _increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
 

@@ -47,6 +47,9 @@ class NodeRunConfig(dg.Config):
         description="First take over the table and its high-water mark, where the node, the project or a source was "
         "renamed or is followed in another way: the rows are the same.",
     )
+    accept_loss: bool = Field(
+        default=False, description="A full refresh may remove rows from the table that its sources no longer give."
+    )
 
 
 def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None) -> dg.AssetsDefinition:
@@ -95,7 +98,11 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
         partition_config = project.graph.node(key).partition
         partitions = run_bounds(context, partition_config) if partition_config else None
         wanted = RunRequest.of_run(
-            context.run.tags, full_refresh=config.full_refresh, adopt=config.adopt, partitions=partitions
+            context.run.tags,
+            full_refresh=config.full_refresh,
+            adopt=config.adopt,
+            accept_loss=config.accept_loss,
+            partitions=partitions,
         )
         if wanted.adopt:
             from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
@@ -109,6 +116,8 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
             return StepOutput(None, run, partition)
         plan = plan_node(project, resources.state.backend, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
+        for loss in plan.losses:
+            context.log.warning("%s: its full refresh loses %s", key, loss)
         # If nothing is new, there is no reason to start Spark.
         computed = NoRows(plan) if plan.nothing_new else compute(plan, resources.spark.spark_session)
     except BaseException as error:

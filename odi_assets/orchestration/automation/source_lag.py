@@ -15,6 +15,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.marks import Mark, Unresolved, hwm_text
 from odi_assets.state.values import encode
 
@@ -60,7 +61,7 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
             if missing:
                 _wait_for(key, missing, found, marks)
                 continue
-            plan = plan_node(project, state, key)
+            plan = plan_node(project, state, key, RunRequest(accept_loss=True))
         except Exception as error:
             # One source that is down must not keep the sensor from looking at the others.
             logger.exception("%s: its source cannot be looked at", key)

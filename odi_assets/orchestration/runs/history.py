@@ -11,6 +11,7 @@ from typing import Literal
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.errors import OdiError
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
 from odi_assets.nodes.node import code_version
@@ -89,12 +90,22 @@ class RunHistory:
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
-        """A node has ended, with data or without."""
+        """A node has ended, with data or without. Whoever listens is told, even if no row of it can be written.
+
+        Raises:
+            StateError: the row cannot be written.
+        """
         if is_partial(self.run, self.project, result.key.pipeline):
             result = replace(result, metrics={**result.metrics, PARTIAL: True})
-        record(self.project, self.state, result, info, partition_key)
-        self.results[result.key] = result
-        self.listener(NodeEvent("finished", result.key, result))
+        try:
+            record(self.project, self.state, result, info, partition_key)
+        except OdiError as error:
+            if result.status in (RunStatus.SUCCESS, RunStatus.NO_DATA):
+                result = replace(result, status=RunStatus.FAILURE, error=_unrecorded(result, error))
+            raise
+        finally:
+            self.results[result.key] = result
+            self.listener(NodeEvent("finished", result.key, result))
 
     def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
         """Record a node that a resumed run leaves out, and return its result; None if the node has to run.
@@ -127,15 +138,23 @@ class RunHistory:
         key = node.node.key if isinstance(node, NodePlan) else node
         try:
             self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
-            self.skip(skipped, f"{key} failed")
-        except Exception:
-            logger.exception("the failure of %s could not be recorded in the run history", key)
+        except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen
+            logger.error("the failure of %s has no row in the run history: %s", key, unwritten)
+        self.skip(skipped, f"{key} failed")
 
     def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
-        """Record nodes that this run does not reach."""
+        """Record nodes that this run does not reach. If a row cannot be written, say so, and go on."""
         for key in keys:
             if key in self.results:
                 continue
             info = RunInfo(self.run.run_id, run_trigger(self.run), code_version=code_version(self.project, key))
             uri = self.project.target(key).uri
-            self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
+            try:
+                self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
+            except OdiError as unwritten:
+                logger.error("that %s was skipped has no row in the run history: %s", key, unwritten)
+
+
+def _unrecorded(result: NodeResult, error: OdiError) -> str:
+    done = "it had nothing to do" if result.table_version is None else f"its table is at version {result.table_version}"
+    return f"{done}, and its row of history could not be written (a later run writes it): {error}"

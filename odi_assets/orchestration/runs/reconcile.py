@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -49,6 +50,7 @@ _MOST_RUNS = 100
 _STEP_EVENTS = {
     dg.DagsterEventType.STEP_START,
     dg.DagsterEventType.STEP_RESTARTED,
+    dg.DagsterEventType.STEP_SUCCESS,
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.STEP_UP_FOR_RETRY,
 }
@@ -98,11 +100,11 @@ def reconcile(
         dry_run: only return the missing rows.
 
     Raises:
-        OdiError: state or a target cannot be read.
+        OdiError: state or the notes of attempts cannot be read; or a target, after the rows of the others are written.
     """
     state = state or project.open_state()
     of_project = {PROJECT_TAG: project.config.project}
-    with only_one(project):
+    with nullcontext() if dry_run else only_one(project):
         if not dry_run:
             for run in instance.get_runs(dg.RunsFilter(statuses=_IN_FLIGHT, tags=of_project)):
                 end_lost_run(instance, run)
@@ -116,22 +118,20 @@ def reconcile(
         ]
         known = [attempt for run in failed for attempt in _attempts(project, run, instance)]
         keys = project.graph.order(None) if nodes is None else tuple(nodes)
-        committed = [
-            attempt
-            for attempt in commits_without_row(project, state, keys, every=every_commit)
-            if not _may_live(noted.get(attempt.identity, attempt), instance)
-        ]
+        unrecorded, unreadable = commits_without_row(project, state, keys, every=every_commit)
+        committed = [attempt for attempt in unrecorded if not _may_live(noted.get(attempt.identity, attempt), instance)]
         # What this host noted of an attempt goes before what Dagster knows, and that before what its commit says.
         unique = {attempt.identity: attempt for attempt in [*committed[::-1], *known[::-1], *ended[::-1]]}
         missing = [attempt for attempt in unique.values() if not is_recorded(state, attempt)]
         rows = [row_of(project, attempt) for attempt in sorted(missing, key=lambda attempt: attempt.started_at)]
-        if dry_run:
-            return rows
-        state.record_runs(rows)
-        for attempt in ended:
-            end(project, attempt.key, attempt)
-        for run in failed:
-            instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
+        if not dry_run:
+            state.record_runs(rows)
+            for attempt in ended:
+                end(project, attempt.key, attempt)
+            for run in failed:
+                instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
+    if unreadable:
+        raise unreadable[0]
     return rows
 
 
@@ -183,6 +183,8 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
                 key=key,
                 partition_key=_partition(run),
             )
+        elif key in latest and event.event_type is dg.DagsterEventType.STEP_SUCCESS:
+            found[key, latest[key]] = replace(found[key, latest[key]], succeeded=True)
         elif key in latest:
             error = getattr(event.event_specific_data, "error", None)
             text = (error.message.strip() if error else event.message) or "the step failed"

@@ -104,6 +104,8 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
     if hwm is None:
         return None
     wanted = kind_of(name)
+    if increment.date_format is not None and isinstance(hwm, str):
+        return _dated(hwm, increment, label)
     if not typed and wanted != kind_of_value(hwm) and isinstance(hwm, str | int | float):
         return parse(str(hwm), name, increment, label)
     if wanted != kind_of_value(hwm):
@@ -115,6 +117,22 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
             column=increment.column,
         )
     return hwm
+
+
+def _dated(text: str, increment: StatefulIncrement, label: str) -> datetime:
+    """An HWM as Odibi keeps it for a column of dates as text, or as somebody set it by hand."""
+    from odi_assets.state.text_order import parse_date
+
+    try:
+        return parse_date(text, increment.date_format or "iso")
+    except ValueError as error:
+        raise IncrementError(
+            f"the HWM {text!r} of the cursor `{increment.column}` of {label} is not written as its `date_format` "
+            f"`{increment.date_format}` says",
+            fix="set the HWM to a time (odi state set … --type datetime), or load everything anew with odi run "
+            "--full-refresh",
+            column=increment.column,
+        ) from error
 
 
 def parse(text: str, name: str, increment: StatefulIncrement, label: str) -> Any:

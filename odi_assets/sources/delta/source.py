@@ -22,9 +22,12 @@ from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Wh
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
 from odi_assets.tables.reader import read_files, read_table
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.sources.losses import Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,19 @@ class DeltaTableSource(Source):
         if mark.version > int(handle.version or 0):
             return f"the table of {self.label} is at version {handle.version}"
         return None
+
+    def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
+        from odi_assets.sources.losses import Loss
+
+        handle = TableHandle.open(self.location)
+        if then and handle.exists and then.get("table_id") not in (None, handle.table_id):
+            yield Loss(f"rows of {self.label} that it may not hold any more: it was dropped and made again")
+        if not isinstance(mark, VersionMark) or not self.target.traits.keeps_stored_rows:
+            return
+        loaded = (stamp for stamp in handle.stamps() if (since or 0) < stamp.version <= mark.version)
+        replaced = sum(int(stamp.facts.get("rows_updated") or 0) for stamp in loaded)
+        if replaced:
+            yield Loss(f"{counted(replaced, 'row')} of {self.label} as they were before they changed", for_good=True)
 
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, VersionIncrement) or not isinstance(mark, VersionMark):

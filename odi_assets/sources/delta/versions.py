@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-import fsspec
-
-from odi_assets.connections.location import Location
 from odi_assets.delta.changes import TableChanges, changes
+from odi_assets.delta.restore import presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import VersionMark
 from odi_assets.util.words import counted
 
-_READERS = 8
 Extent = Literal["nothing", "rows", "partitions", "table"]
 
 
@@ -85,14 +81,5 @@ def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> i
     if replaced:
         wanted |= {path for commit in gained.commits if commit.updated for path, _ in commit.removed}
     left = sorted(wanted - live)
-    if not left:
-        return 0
-    with ThreadPoolExecutor(max_workers=min(_READERS, len(left))) as pool:
-        return sum(not found for found in pool.map(lambda path: _is_there(handle.location.child(path)), left))
-
-
-def _is_there(place: Location) -> bool:
-    if place.is_local:
-        return place.local_path.exists()
-    filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
-    return bool(filesystem.exists(path))
+    exists = presence(handle.location, left)
+    return sum(not exists(path) for path in left)

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.restore import presence
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import Part
 
@@ -64,10 +65,13 @@ class NewPart:
 
 
 def is_there(table: Location, parts: Iterable[Part]) -> bool:
-    """Whether all ``parts`` are stored beside ``table``."""
-    places = [_path(table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")) for part in parts]
-    filesystem, _ = fsspec.core.url_to_fs(table.uri, **table.fsspec_options)
-    return all(filesystem.exists(place) for place in places)
+    """Whether all ``parts`` are stored beside ``table``.
+
+    Raises:
+        TableError: the store cannot be looked at.
+    """
+    paths = [f"{LEDGER_FOLDER}/{part.name}.parquet" for part in parts]
+    return all(map(presence(table, paths), paths))
 
 
 def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, LoadedFile]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.cursor.bounds import Bound
+    from odi_assets.sources.losses import Loss
 
 
 STRICT_OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -138,6 +139,32 @@ class LandingFiles(Source):
             )
         snapshot = self._snapshot(listed, found.known)
         return Whole(snapshot=snapshot, summary=snapshot.summary)
+
+    def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
+        from odi_assets.sources.losses import Loss
+
+        del since
+        listed = list_files(self.base, self.path)
+        if isinstance(self.increment, FilesIncrement) and isinstance(mark, FilesMark) and mark.parts is not None:
+            try:
+                found = arrivals(self.base, self.target.location, listed, mark, self.label, on_change="ignore")
+            except IncrementError as error:
+                # A full refresh is a way on from there; what it loses nobody can tell.
+                yield Loss(f"rows of files of {self.label} that are gone, if any: {error.message}")
+                return
+            if found.gone:
+                yield Loss(
+                    f"rows of {counted(len(found.gone), 'file')} of {self.label} gone since", found.gone, for_good=True
+                )
+            if found.ignored:
+                count = counted(len(found.ignored), "file")
+                yield Loss(f"rows of {count} of {self.label} that were rewritten since, as they were", found.ignored)
+            return
+        before = int((then or {}).get("files") or 0)
+        if self.increment is not None and len(listed) < before:
+            count = counted(before - len(listed), "file")
+            what = f"rows of {count} of {self.label} gone since: there were {before:,}, and now {len(listed):,}"
+            yield Loss(what, for_good=True)
 
     def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
         default: OnChange = "reload" if self.target.traits.takes_rows_again else "raise"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
 from odi_assets.delta.retry import Retry, is_transient
 from odi_assets.state.backend import Change, StateBackend
@@ -25,8 +26,8 @@ class CatalogStateBackend(StateBackend):
     """State in Delta tables, made with their first write; Odibi's own tables are used as they are.
 
     Args:
-        meta_runs_path: path or URI of the run history.
-        meta_state_path: path or URI of the high-water marks.
+        meta_runs_path: path (relative to the current folder) or URI of the run history.
+        meta_state_path: the same of the high-water marks.
         spark_session: for tables with Delta features that deltalake cannot handle; it needs Delta's connector. Not
             used otherwise: deltalake reads and writes the tables without it, and faster.
         storage_options: deltalake's options for the store; never shown.
@@ -35,6 +36,7 @@ class CatalogStateBackend(StateBackend):
         connection: the name under which errors tell where the storage options come from.
         keep_runs_for: runs that ended longer ago are dropped when files are compacted, but for the newest of each node;
             None: none are.
+        notes: the folder in which is noted on which disks local tables were made, so that a disk is missed.
     """
 
     def __init__(
@@ -47,10 +49,11 @@ class CatalogStateBackend(StateBackend):
         retry: Retry | None = None,
         connection: str | None = None,
         keep_runs_for: timedelta | None = None,
+        notes: Path | None = None,
     ) -> None:
         super().__init__(environment)
-        self.meta_runs_path = str(meta_runs_path)
-        self.meta_state_path = str(meta_state_path)
+        paths = map(str, (meta_runs_path, meta_state_path))
+        self.meta_runs_path, self.meta_state_path = (p if p.startswith("/") else absolute(p) for p in paths)
         self.spark = spark_session
         self._storage_options = storage_options
         self._connection = connection
@@ -59,6 +62,9 @@ class CatalogStateBackend(StateBackend):
         options = dict(storage_options or {})
         self._hwms = HwmLog(Location(self.meta_state_path, options, connection=connection), environment)
         self._runs = RunLog(Location(self.meta_runs_path, options, connection=connection), environment, keep_runs_for)
+        self._notes = notes
+        if notes is not None:
+            self._hwms.note, self._runs.note = notes / "meta_state.disk", notes / "meta_runs.disk"
         # Logs that go through Spark, from the first time that deltalake could not handle their table.
         self._through_spark: dict[SystemTable, Any] = {}
 
@@ -68,7 +74,7 @@ class CatalogStateBackend(StateBackend):
         )
 
     def in_environment(self, environment: str | None) -> CatalogStateBackend:
-        return CatalogStateBackend(
+        other = CatalogStateBackend(
             self.meta_runs_path,
             self.meta_state_path,
             self.spark,
@@ -77,7 +83,10 @@ class CatalogStateBackend(StateBackend):
             self._retry,
             self._connection,
             self.keep_runs_for,
+            self._notes,
         )
+        other.text_order = self.text_order
+        return other
 
     def environments(self) -> list[str | None]:
         logs: tuple[HwmLog | RunLog, ...] = (self._hwms, self._runs)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import MOST_RUN_IDS
-from odi_assets.state.delta.table import Columns, SystemTable, by_column, in_environment, micros, query, sql
+from odi_assets.state.delta.table import Columns, SystemTable, in_environment, micros, query, sql
 from odi_assets.state.records import RunRecord, newest_first
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class RunLog(SystemTable):
         """
         rows = [record.to_row(self.environment) for record in records]
         if rows:
-            added = COLUMNS.to_arrow(by_column(rows))
+            added = COLUMNS.to_arrow({name: [row[name] for row in rows] for name in COLUMNS.kinds})
             self.write(lambda handle: self.append_rows(handle, added, [], lambda now: self._holds(now, rows[-1]), True))
 
     def newest(

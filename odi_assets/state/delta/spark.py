@@ -62,6 +62,10 @@ class SparkTable(SystemTable):
         """
         frame = self._through_spark("reading", lambda: self._spark.read.format("delta").load(self._spark_uri))
         for name, value in wanted.items():
+            if name not in frame.columns:
+                # Odibi before 2.5 made tables without `environment`.
+                frame = frame if value is None else frame.limit(0)
+                continue
             column = frame[name]
             frame = frame.filter(
                 column.isNull() if value is None else column == value if isinstance(value, str) else column.isin(*value)

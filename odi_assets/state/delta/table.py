@@ -6,9 +6,11 @@ without pyarrow, whose import is slow.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arro3.core import Array, DataType, Field, RecordBatchReader, Table
@@ -17,9 +19,9 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import looked_for
-from odi_assets.delta.errors import STATE, CommitConflict, is_remote, store_options
+from odi_assets.delta.errors import STATE, CommitConflict, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
@@ -126,10 +128,12 @@ class SystemTable:
     Attributes:
         compacts: whether writers compact it.
         largest_file: files with at least so many rows are not compacted; None: every file is.
+        note: the file beside the project file that tells on which disk the table was made, if it is a local one.
     """
 
     compacts = True
     largest_file: int | None = None
+    note: Path | None = None
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
@@ -138,7 +142,7 @@ class SystemTable:
         self.indexed = indexed
         # How long the log keeps commits that a checkpoint covers. A writer whose handle is older than half of it makes
         # sure afterwards that its commit was not put where one had been cleaned away.
-        self._log_seconds = _REMOTE_LOG_SECONDS if is_remote(self.uri) else _LOCAL_LOG_SECONDS
+        self._log_seconds = _LOCAL_LOG_SECONDS if location.is_local else _REMOTE_LOG_SECONDS
         # Opening stays fast because checkpoints are frequent and the log short.
         self._properties = {
             "delta.checkpointInterval": "10",
@@ -160,7 +164,12 @@ class SystemTable:
             StateError: there is something, and it cannot be opened.
         """
         handle = TableHandle.open_once(self.location, owner=STATE)
-        return handle if handle.exists else None
+        if handle.exists:
+            return handle
+        if self.note is not None and is_there(self.note):
+            with handle.calls("looking for the disk of a system table"):
+                self._require_disk(self.note)
+        return None
 
     def open_for_writing(self) -> TableHandle:
         """The table as it is now, made if there is none, with every column of ours.
@@ -192,9 +201,43 @@ class SystemTable:
             # Of several processes that make it at once, all but one are refused: then it is there.
             refused = error
         handle = self.open()
+        if handle is not None and self.note is not None:
+            self._note_disk(self.note)
         if handle is None:
             raise refused or StateError(f"the system table at {self.uri} vanished as it was made", uri=self.uri)
         return handle
+
+    def _note_disk(self, note: Path) -> None:
+        """Note where the table was made. If the project's folder cannot be written, nothing is noted."""
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            found = {"table": self.uri, "device": self.location.local_path.stat().st_dev}
+            note.write_text(json.dumps(found), encoding="utf-8")
+        except OSError as error:
+            _log.info(
+                "%s cannot be written; if the disk of %s is not mounted, nobody can tell: %s", note, self.uri, error
+            )
+
+    def _require_disk(self, note: Path) -> None:
+        """Called where the table is missing: was it dropped, or is the disk that it was made on not mounted?
+
+        Raises:
+            StateError: the folder, or what is there of the path to it, is on another disk.
+            OSError: that cannot be told.
+        """
+        try:
+            made = json.loads(note.read_text(encoding="utf-8"))
+        except ValueError:
+            _log.warning("%s cannot be read and is ignored; it can be deleted", note)
+            return
+        path = self.location.local_path
+        here = next(place for place in (path, *path.parents) if is_there(place))
+        if made["table"] == self.uri and made["device"] != here.stat().st_dev:
+            raise StateError(
+                f"there is no system table at {self.uri}, and it was made on another disk than that of {here}",
+                fix=f"mount that disk; or, if the table was deleted on purpose, delete {note} and begin anew",
+                uri=self.uri,
+            )
 
     def _adopt(self, handle: TableHandle, missing: Sequence[str]) -> None:
         _log.info("%s lacks %s (another tool made it); adding them", self.uri, ", ".join(missing))
@@ -228,6 +271,8 @@ class SystemTable:
     def lists(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:
         """The rows that fulfil an SQL predicate, column by column; files whose statistics exclude it are not opened."""
         columns = [name for name in self.columns.kinds if name in handle.columns]
+        if "environment" in self.columns.kinds and "environment" not in columns:
+            return self.columns.lists(query(handle, f"SELECT * FROM state WHERE {predicate}"))
         return self.columns.lists(handle.table.scan(columns=columns, predicate=predicate))
 
     def rows(self, handle: TableHandle, predicate: str) -> list[dict[str, Any]]:
@@ -242,8 +287,7 @@ class SystemTable:
         """
 
         def look(handle: TableHandle) -> set[str | None]:
-            wanted = "environment" if "environment" in handle.columns else "NULL AS environment"
-            found = query(handle, f"SELECT DISTINCT {wanted} FROM state")
+            found = query(handle, "SELECT DISTINCT environment FROM state")
             return {row["environment"] for row in Columns({"environment": "string"}).rows(found)}
 
         return self.read(look) or set()
@@ -341,8 +385,15 @@ class SystemTable:
 
 
 def query(handle: TableHandle, sql_: str) -> Any:
-    """The result of a query of the table, which it calls ``state``."""
-    return QueryBuilder().register("state", handle.table).execute(sql_)
+    """The result of a query of the table, which it calls ``state``.
+
+    Odibi before 2.5 made tables without the column ``environment``: their rows belong to the one without a name.
+    """
+    if "environment" in handle.columns:
+        return QueryBuilder().register("state", handle.table).execute(sql_)
+    # A constant NULL would be folded, and a comparison with it then lets all rows through (deltalake 1.6.6).
+    named = "WITH state AS (SELECT *, CASE WHEN random() < 0 THEN '' END AS environment FROM stored)"
+    return QueryBuilder().register("stored", handle.table).execute(f"{named} {sql_}")
 
 
 def sql(text: str) -> str:

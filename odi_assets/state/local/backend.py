@@ -43,7 +43,9 @@ class LocalJSONStateBackend(StateBackend):
     # -- high-water marks ---------------------------------------------------------------------------------------------
 
     def in_environment(self, environment: str | None) -> LocalJSONStateBackend:
-        return LocalJSONStateBackend(self.path, environment=environment)
+        other = LocalJSONStateBackend(self.path, environment=environment)
+        other.text_order = self.text_order
+        return other
 
     def environments(self) -> list[str | None]:
         document = self._read()
@@ -136,6 +138,9 @@ class LocalJSONStateBackend(StateBackend):
     def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
         """Drop runs older than ``keep_runs_for``; the newest run of each node stays."""
         if keep_runs_for is None:
+            # There is nothing to do, and both files have to be readable to say so.
+            self._read()
+            next(self._runs.newest_first(), None)
             return {"runs_dropped": 0}
         oldest = datetime.now(UTC) - keep_runs_for
         with self._file.locked():

@@ -11,6 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from odi_assets.connections.location import is_there
 from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state.values import is_utf8
 
@@ -52,15 +53,14 @@ class JsonFile:
         """The document; empty if there is no file.
 
         Raises:
-            StateError: the file is not a JSON object. A copy is set aside; the file itself stays until someone repairs
-                or removes it, so that nobody takes it for empty state.
+            StateError: it cannot be told whether there is a file, or it cannot be read. Or it is not a JSON object: a
+                copy is set aside, and the file itself stays until someone repairs or removes it, so that nobody takes
+                it for empty state.
         """
-        try:
+        with reading(self.path):
+            if not is_there(self.path):
+                return {}
             raw = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise StateError(f"the state file {self.path} cannot be read: {error}", path=str(self.path)) from error
         try:
             document = json.loads(raw.decode())
         except UnicodeDecodeError as error:
@@ -88,10 +88,14 @@ class JsonFile:
         return self._corrupted(self.path.read_bytes(), 1, 1, f"`{part}` {why}")
 
     def _corrupted(self, raw: bytes, line: int, column: int, why: str) -> StateError:
-        aside = self._set_aside(raw)
+        try:
+            kept = f", and a copy is at {self._set_aside(raw)}"
+        except OSError:
+            # Whoever may only read cannot leave a copy, and does not need one.
+            kept = ""
         return StateError(
             f"the state file {self.path}:{line}:{column} is damaged: {why}",
-            fix=f"nothing was changed, and a copy is at {aside}: repair the file, put a good copy in its place, or "
+            fix=f"nothing was changed{kept}: repair the file, put a good copy in its place, or "
             "remove it: the next runs then take the HWMs from the logs of their tables",
             path=str(self.path),
             line=line,
@@ -125,6 +129,23 @@ def _text(document: dict[str, Any]) -> str:
         if escapes or is_utf8(text):
             return text
     raise AssertionError("escaped JSON is always UTF-8")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Run calls that look for ``path`` and read it, with the system's errors as ours.
+
+    Raises:
+        StateError: no permission, a path that cannot be, a link that leads nowhere.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StateError(
+            f"the state file {path} cannot be read: {error}",
+            fix="check its folder and its permissions; nothing was taken for missing, and nothing was changed",
+            path=str(path),
+        ) from error
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
+from odi_assets.connections.location import is_there
 from odi_assets.errors import StateError
-from odi_assets.state.local.file import replace_file, sync_folder, writing
+from odi_assets.state.local.file import reading, replace_file, sync_folder, writing
 from odi_assets.state.records import RunRecord
 
 _log = logging.getLogger(__name__)
@@ -44,13 +45,15 @@ class RunLines:
         rows = [record.to_row(environment) for record in records]
         if not rows:
             return
-        fresh = not self.path.exists()
         with writing(self.path):
-            with self.path.open("ab") as file:
+            fresh = not is_there(self.path)
+            # A buffer would be written once more when the file is closed, after what came of it was cut off.
+            with self.path.open("ab", buffering=0) as file:
                 size = self._drop_torn_lines(file.fileno())
                 try:
-                    file.write(b"".join(_lines(rows, self._latest_end(), together=True)))
-                    file.flush()
+                    data = b"".join(_lines(rows, self._latest_end(), together=True))
+                    while data:
+                        data = data[file.write(data) :]
                     os.fsync(file.fileno())
                 except BaseException:
                     os.ftruncate(file.fileno(), size)
@@ -114,11 +117,11 @@ class RunLines:
 
     def _lines_backwards(self) -> Iterator[tuple[int, bytes]]:
         """Each whole line with the offset of its end, last line first."""
-        try:
+        with reading(self.path):
+            if not is_there(self.path):
+                return
             file = self.path.open("rb")
-        except FileNotFoundError:
-            return
-        with file:
+        with file, reading(self.path):
             position = file.seek(0, os.SEEK_END)
             rest = b""
             whole = False

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import NoReturn
 from uuid import uuid4
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
@@ -62,7 +62,7 @@ class StateStoreProvider:
         for name, number in (("retain", retain), ("snapshot_every", snapshot_every)):
             if number < 1:
                 raise StateError(f"`{name}` of a state store is {number}", fix="give 1 or more")
-        self.uri = str(uri)
+        self.uri = absolute(str(uri))
         self.retain = retain
         self.writer = writer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self._snapshot_every = snapshot_every

@@ -14,7 +14,7 @@ from typing import Any
 
 from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.monotonic import check_monotonic
+from odi_assets.state.monotonic import TextOrder, check_monotonic
 from odi_assets.state.records import HwmEntry, Move, RunRecord
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
 from odi_assets.state.values import encode
@@ -138,7 +138,7 @@ def decide(
         present = {entry.key: entry for entry in target.list_hwms(deleted=True)}
         for key in state.keys:
             name = renames.get(key.entry.key, key.entry.key)
-            differences.append(_difference(_renamed(key, name), present.get(name), state.environment, same_tables))
+            differences.append(_difference(_renamed(key, name), present.get(name), target, same_tables))
         runs[state.environment] = _new_runs(state, target)
         there += len(state.runs) - len(runs[state.environment])
     return Transfer(backend, tuple(differences), runs, there, force)
@@ -165,18 +165,19 @@ def _renamed(key: KeyState, name: str) -> KeyState:
     return KeyState(key.entry._replace(key=name), tuple(entry._replace(key=name) for entry in key.older))
 
 
-def _difference(key: KeyState, before: HwmEntry | None, environment: str | None, same_tables: bool) -> Difference:
-    effect = _effect(before, key.entry)
+def _difference(key: KeyState, before: HwmEntry | None, target: StateBackend, same_tables: bool) -> Difference:
+    effect = _effect(before, key.entry, target.text_order)
     move = None if effect is Effect.UNCHANGED else _move(key, before, same_tables)
-    return Difference(environment, before, key.entry, effect, move)
+    return Difference(target.environment, before, key.entry, effect, move)
 
 
-def _effect(before: HwmEntry | None, after: HwmEntry) -> Effect:
+def _effect(before: HwmEntry | None, after: HwmEntry, text_order: TextOrder) -> Effect:
     if before is None:
         return Effect.ADDED
     if _content(before) == _content(after):
         return Effect.UNCHANGED
-    return Effect.BACK if after.updated_at <= before.updated_at or _lies_before(before, after) else Effect.CHANGED
+    back = after.updated_at <= before.updated_at or _lies_before(before, after, text_order)
+    return Effect.BACK if back else Effect.CHANGED
 
 
 def _content(entry: HwmEntry) -> tuple[Any, ...]:
@@ -185,11 +186,11 @@ def _content(entry: HwmEntry) -> tuple[Any, ...]:
     return entry.deleted, encoded.json, None if entry.deleted else entry.value_type
 
 
-def _lies_before(before: HwmEntry, after: HwmEntry) -> bool:
+def _lies_before(before: HwmEntry, after: HwmEntry, text_order: TextOrder) -> bool:
     if before.deleted or after.deleted:
         return False
     try:
-        check_monotonic(before, after.value, after.value_type or encode(after.value).type)
+        check_monotonic(before, after.value, after.value_type or encode(after.value).type, text_order)
     except StateError:
         return True
     return False

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import fsspec
+
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
@@ -29,6 +31,10 @@ _COMMITTER = {
     # files of the task's next attempt (SPARK-33019), and the listing takes what is there.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
+
+
+_DISK_FULL = "No space left on device"
+"""What the system says; Java and Spark pass it on in their messages."""
 
 
 class Mode(ABC):
@@ -111,7 +117,17 @@ class Write:
         writer = df.write.mode("error").options(**table.reader_options).options(**_COMMITTER)
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
-        writer.parquet(table.child(self.folder(step)).uri)
+        try:
+            writer.parquet(table.child(self.folder(step)).uri)
+        except Exception as error:
+            if _DISK_FULL not in str(error):
+                raise
+            raise TableError(
+                f"the rows for the table at {table.uri} were not written: {_DISK_FULL}",
+                fix="make room where the table is, or where executors keep what they compute (`spark.local.dir`), and "
+                "run the node again: nothing was committed",
+                uri=table.uri,
+            ) from error
         return self.files(step)
 
     def files(self, step: str = "") -> list[WrittenFile]:
@@ -122,3 +138,10 @@ class Write:
             replace(file, partition={name: same_spelling(file.partition[name], kinds[name]) for name in by})
             for file in written_files(self.handle.location, self.folder(step), self.spec.keys)
         ]
+
+    def discard(self) -> None:
+        """Delete the files of all steps of this write: nothing of it is to be kept."""
+        filesystem, root = fsspec.core.url_to_fs(self.uri, **self.handle.location.fsspec_options)
+        for path in filesystem.ls(root, detail=False):
+            if path.rstrip("/").rpartition("/")[2].startswith(self.folder()):
+                filesystem.rm(path, recursive=True)

@@ -1,0 +1,39 @@
+"""Asking before a full refresh takes rows out of tables that their sources no longer give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.exit_codes import FAILED
+from odi_assets.cli.output import note
+from odi_assets.nodes.planning.forecast import forecast
+
+if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.planning.forecast import Forecast
+    from odi_assets.nodes.project import Project
+    from odi_assets.nodes.request import RunRequest
+
+
+def consented(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> RunRequest:
+    """``request``, which may lose rows if somebody was asked and said so.
+
+    Raises:
+        Exit: with 1 if the answer is no, or if there is nobody to ask.
+    """
+    found = forecast(project, project.open_state(), keys, request)
+    if not any(loss.for_good for one in found for loss in one.losses):
+        return request
+    show_losses(found)
+    require_consent(False, "nothing was run", FAILED)
+    return replace(request, accept_loss=True)
+
+
+def show_losses(found: Sequence[Forecast]) -> None:
+    """Say what a full refresh of each node loses."""
+    for one in found:
+        for loss in one.losses:
+            note(f"{one.key}: a full refresh loses {loss}")
