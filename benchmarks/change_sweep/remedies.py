@@ -62,7 +62,7 @@ def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) 
             yield Remedy(f"odi state adopt {node}", _adopt)
         if what == "accept":
             yield Remedy(f"odi state accept {node}", _accept)
-        if what == "rewind" and world.expected(home.target(at)).versions:
+        if what == "rewind" and world.expected(home.target(at)).versions and "back from a copy" not in text:
             yield Remedy(f"odi state rewind {node}", _rewind)
     if world.before is not None and re.search(r"\bback\b|\bundo\b|\brename\b|keep", text):
         yield Remedy("undo the change", _undo)
