@@ -29,7 +29,7 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
-.PHONY: help install java run test dev lint bench
+.PHONY: help install java run test check dev lint bench
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,12 @@ run: java $(INSTALLED) ## run the sample: half of January 2013, then the other h
 
 test: java $(INSTALLED) ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m quick -n 2 --dist worksteal $(ARGS)
 
 dev: java $(INSTALLED) ## start Dagster's UI and daemon on http://127.0.0.1:3000
 	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1

@@ -36,6 +36,16 @@ APART = (
 """How the names of files begin whose tests take long and leave the suite's session alone, the longest first."""
 
 
+NOT_QUICK = frozenset(
+    {
+        *("spark", "jvm", "cluster", "remote", "browser"),
+        *("server", "servers", "databases", "bucket", "store"),
+    }
+)
+"""The fixtures of what takes long to start: Spark, a browser, database servers and object stores. A test that uses none
+of them, directly or through another, and is not in :data:`APART`, gets the mark ``quick``."""
+
+
 def _unit(nodeid: str) -> str:
     """What one worker makes in one go."""
     file = nodeid.partition("::")[0].removeprefix("odi_assets_tests/")
@@ -55,11 +65,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Units(config, log)
 
 
+def is_quick(item: pytest.Item) -> bool:
+    """Whether a test needs neither Spark nor a server nor a browser, and does not take long either."""
+    return _unit(item.nodeid) == "spark" and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bring tests into the order of their units where there are several workers."""
+    """Mark the quick tests, and bring all into the order of their units where there are several workers."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) != "spark":
             raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark`: its file cannot be one of conftest.APART")
+        if is_quick(item):
+            item.add_marker(pytest.mark.quick)
     if hasattr(config, "workerinput"):
         order = ["spark", *APART]
         items.sort(key=lambda item: order.index(_unit(item.nodeid)))
@@ -85,6 +103,11 @@ def scratch() -> Iterator[None]:
         for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
             patch.setenv(name, jvm_options())
         yield
+
+
+@pytest.fixture
+def jvm() -> None:
+    """For a test that starts Spark in a process of its own."""
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import config, doctor, plan, sample, system, tables
+from odi_assets.cli import config, doctor, plan, sample, store, system, tables
 from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
@@ -41,6 +41,17 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "runs": (
         "What ran, and how it ended.",
         {"list": list_runs.list_, "show": show_runs.show, "last": show_runs.last},
+    ),
+    "store": (
+        "State stores: versioned keys and values, of nodes and of programs.",
+        {
+            "list": store.list_,
+            "versions": store.versions,
+            "get": store.get,
+            "scan": store.scan,
+            "check": store.check,
+            "rewind": store.rewind,
+        },
     ),
     "system": ("The system tables: high-water marks and run history.", {"maintain": system.maintain}),
     "catalog": ("Commands as Odibi has them.", {"state": odibi.state}),

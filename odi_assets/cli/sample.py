@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def arrive(
     settings: Settings,
-    days: Annotated[int, typer.Option("--days", min=1, help="How many days land.")],
+    days: Annotated[int, typer.Option("--days", min=1, help="How many days land.")] = 1,
 ) -> None:
     """Land the next days of 2013."""
     from odi_assets.sample.landing import arrive as land

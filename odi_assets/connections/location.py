@@ -84,6 +84,11 @@ class Location:
         return self.uri.translate(_GLOB)
 
     @property
+    def is_escaped(self) -> bool:
+        """Whether :attr:`spark_path` differs from the path itself."""
+        return self.spark_path != self.uri
+
+    @property
     def reader_options(self) -> dict[str, str]:
         """The credentials in ``spark_options`` as options of one read or write."""
         return {name.removeprefix("spark.hadoop."): value for name, value in self.spark_options.items()}

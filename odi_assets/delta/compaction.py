@@ -101,7 +101,7 @@ def rewrite(
     """
     path = f"part-{uuid4()}.folded.parquet"
     with handle.calls("compacting"):
-        storage, footers = storage_of(handle.location), list[pq.FileMetaData]()
+        storage, footers = file_system(handle.location), list[pq.FileMetaData]()
         pq.write_table(rows, path, filesystem=storage, row_group_size=_SYSTEM_ROW_GROUP, metadata_collector=footers)
         statistics = footer_statistics(footers[0], frozenset(indexed), first=0)
         written = WrittenFile(
@@ -112,7 +112,7 @@ def rewrite(
 
 def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
     """All rows of ``files`` of a table without partitions; columns that a file lacks are null."""
-    schema, storage = pa.schema(handle.table.schema().to_arrow()), storage_of(handle.location)
+    schema, storage = pa.schema(handle.table.schema().to_arrow()), file_system(handle.location)
     batches = (
         _conformed(batch, schema)
         for file in files
@@ -121,8 +121,8 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-def storage_of(location: Location) -> pa_fs.FileSystem:
-    """The files below ``location``, by deltalake's own client of the store."""
+def file_system(location: Location) -> pa_fs.FileSystem:
+    """deltalake's own storage as a file system, so that any store will do without its SDK."""
     uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
     return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 

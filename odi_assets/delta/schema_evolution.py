@@ -189,6 +189,40 @@ def fits_without_loss(narrow: Any, wide: Any) -> bool:
     )
 
 
+def common_schema(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with the columns of both, each of the wider type.
+
+    Raises:
+        TypeError: a column has types of which neither holds all values of the other; its name and types are the
+            arguments.
+    """
+    given = {item["name"].lower(): item for item in right["fields"]}
+    fields = []
+    for item in left["fields"]:
+        other = given.pop(item["name"].lower(), item)
+        kind = _common_type(item["type"], other["type"])
+        if kind is None:
+            raise TypeError(item["name"], type_name(item["type"]), type_name(other["type"]))
+        fields.append({**item, "type": kind, "nullable": True})
+    return {**left, "fields": [*fields, *({**item, "nullable": True} for item in given.values())]}
+
+
+def _common_type(left: Any, right: Any) -> Any:
+    """The type that holds the values of both; None if neither does."""
+    if plain_type(left) == plain_type(right) or fits_without_loss(right, left):
+        return left
+    if fits_without_loss(left, right):
+        return right
+    shape = left["type"] if isinstance(left, dict) else None
+    if shape is None or not isinstance(right, dict) or right["type"] != shape:
+        return None
+    if shape == "struct":
+        return common_schema(left, right)
+    parts = ("elementType",) if shape == "array" else ("keyType", "valueType")
+    common = {part: _common_type(left[part], right[part]) for part in parts}
+    return None if None in common.values() else {**left, **common, "containsNull": True, "valueContainsNull": True}
+
+
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow.parquet as pq
 from pyarrow import ArrowException
 
-from odi_assets.delta.compaction import storage_of
+from odi_assets.delta.compaction import file_system
 from odi_assets.delta.table import TableHandle
 
 _LAST = "_delta_log/_last_checkpoint"
@@ -27,7 +27,7 @@ def app_ids_in(handle: TableHandle) -> set[str]:
 
 
 def _app_ids(handle: TableHandle) -> Iterator[str]:
-    storage = storage_of(handle.location)
+    storage = file_system(handle.location)
     try:
         with storage.open_input_file(_LAST) as stream:
             last = json.loads(stream.read())

@@ -128,6 +128,7 @@ class CommitFacts:
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
         rewound_to: of a rewind: the version it went back to.
         rows_written, rows_updated: counted by the write.
+        store: the version of the node's state store that belongs to the table's rows from this commit on.
     """
 
     node: str
@@ -149,6 +150,7 @@ class CommitFacts:
     rewound_to: int | None = None
     rows_written: int | None = None
     rows_updated: int | None = None
+    store: Mapping[str, Any] | None = None
 
     def origin(self, table_id: str | None) -> Origin:
         """What the HWM of this commit is of."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
@@ -94,6 +94,23 @@ class Project:
     def location(self, connection: str, path: str) -> Location:
         """A path on a connection of the project file."""
         return resolve(self.config.connections[connection], path, self.root, name=connection, retry=self.config.retry)
+
+    @property
+    def stores(self) -> Location:
+        """The folder of the state stores of nodes: ``stores`` beside ``meta_state``, or below ``.odibi``.
+
+        Those of an environment that has a name are in a folder of that name.
+        """
+        inside = f"stores/{self.environment}" if self.environment else "stores"
+        system = self.config.system
+        if system is None:
+            return Location(str(self.root / ".odibi")).child(inside)
+        folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
+        return self.location(system.connection, str(folder / inside))
+
+    def store(self, key: NodeKey) -> Location:
+        """The state store of a node, which its function may ask for."""
+        return self.stores.child(str(key))
 
     def open_state(self) -> StateBackend:
         """The state backend that the project file names."""

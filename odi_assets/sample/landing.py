@@ -14,7 +14,7 @@ from pathlib import Path
 
 from odi_assets.errors import SourceError
 from odi_assets.sample.landing_files import JANUARY, YEAR, Zone, move, remove, reveal, stage
-from odi_assets.sample.nycflights import Published
+from odi_assets.sample.nycflights import Published, is_installed
 from odi_assets.sample.tables import Dropped, drop_tables
 from odi_assets.util.words import counted
 
@@ -104,6 +104,15 @@ def arrive(root: Path, days: int) -> Arrival:
         contents = _published(zone, coming)
         files = [path for day in coming for path in _land(zone, day, contents)]
         return Arrival(tuple(coming), tuple(files), remaining=len(absent) - len(coming))
+
+
+def can_arrive(root: Path) -> bool:
+    """Whether :func:`arrive` would land another day: one is held back, or the published package is installed."""
+    zone = Zone(root.resolve())
+    coming = next((day for day in YEAR if not zone.has_landed(day)), None)
+    if coming is None:
+        return False
+    return is_installed() or all((zone.held / name).exists() for name in zone.missing(coming))
 
 
 def reset(project_file: Path, *, days: int | None = None) -> Reset:

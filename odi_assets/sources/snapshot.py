@@ -44,7 +44,11 @@ class Partitions:
         filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
         name = F.col(quoted(self.column))
         condition = name.isin(filled) if filled else F.lit(False)
-        return condition | name.isNull() if None in self.values else condition
+        if None not in self.values:
+            return condition
+        # A table has NULL where rows have an empty text: Delta's log does not tell them apart.
+        missing = name.isNull() | (name == "") if kind.simpleString() == "string" else name.isNull()
+        return condition | missing
 
 
 @dataclass(frozen=True, kw_only=True)

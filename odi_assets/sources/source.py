@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import CursorIncrement, Increment, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models import (
+    CursorIncrement,
+    Increment,
+    RollingWindowIncrement,
+    SchemaPolicy,
+    StatefulIncrement,
+)
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
@@ -29,12 +35,14 @@ class Target:
         location: the table; sources keep lists of what is loaded beside it.
         traits: those of the node's write mode.
         has_keys: the node names ``write.keys``.
+        schema_policy: what happens to rows with other columns than the table.
     """
 
     node: str
     location: Location
     traits: WriteTraits
     has_keys: bool
+    schema_policy: SchemaPolicy = "fail"
 
     @property
     def rows_are_known(self) -> bool:

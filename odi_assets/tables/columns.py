@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_EXACT_TIMES = {
+EXACT_TIMES = {
     # Spark's own formats cut times to milliseconds.
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+"""Options of ``to_json`` that keep whole times."""
 
 
 def quoted(name: str) -> str:
@@ -37,4 +38,4 @@ def row_text(names: Iterable[str]) -> Column:
     """
     from pyspark.sql import functions as F
 
-    return F.to_json(F.struct(*[F.col(quoted(name)) for name in sorted(names)]), _EXACT_TIMES)
+    return F.to_json(F.struct(*[F.col(quoted(name)) for name in sorted(names)]), EXACT_TIMES)

@@ -99,7 +99,7 @@ def _have_hive_paths(files: Sequence[LiveFile]) -> bool:
 def _has_hive_path(file: LiveFile) -> bool:
     folders = file.path.split("/")[:-1]
     return all(any(folder.startswith(f"{name}=") for folder in folders) for name in file.partition) and all(
-        "=" in folder and not _NOT_ASCII.search(folder) for folder in folders
+        "=" in folder and not folder.endswith("=") and not _NOT_ASCII.search(folder) for folder in folders
     )
 
 

@@ -46,6 +46,7 @@ def slow(df):
 """
 
 
+@pytest.mark.usefixtures("jvm")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

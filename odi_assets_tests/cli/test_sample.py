@@ -45,6 +45,13 @@ def test_reset_keeps_days_and_arrive_lands_the_next(sample: Path, odi: Odi) -> N
     assert flights(sample) == 17
 
 
+def test_arrive_alone_lands_one_day(sample: Path, odi: Odi) -> None:
+    """As the words of `odi sample reset` tell to type it."""
+    assert "`odi sample arrive`" in odi("sample", "reset", "--yes", "--days", "15").err
+    assert odi("sample", "arrive").code == 0
+    assert flights(sample) == 16
+
+
 def test_without_a_terminal_reset_does_nothing_unless_told_so(
     sample: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +87,7 @@ def test_on_a_terminal_reset_asks(sample: Path, reply: str, code: int, days: int
     assert flights(sample) == days
 
 
-@pytest.mark.parametrize("arguments", [["arrive"], ["arrive", "--days", "0"], ["reset", "--yes", "--days", "32"]])
+@pytest.mark.parametrize("arguments", [["arrive", "--days", "0"], ["reset", "--yes", "--days", "32"]])
 def test_a_number_of_days_that_cannot_be_is_bad_usage(odi: Odi, arguments: list[str]) -> None:
     answer = odi("sample", *arguments)
     assert (answer.code, answer.out) == (2, "")

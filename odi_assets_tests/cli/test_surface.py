@@ -32,6 +32,8 @@ LIGHT_COMMANDS = [
     ["catalog", "state", "odibi.yaml"],
     ["runs", "list"],
     ["runs", "show", "1234"],
+    ["store", "list"],
+    ["store", "check", "shop.orders"],
     ["config", "check"],
     ["config", "schema"],
 ]

@@ -74,3 +74,15 @@ def test_text_that_another_writer_escaped_is_read_as_it_is_and_replaced(
     rows = read_table(spark, ENGINE.open(table)).localCheckpoint()
     write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=("name",))
     assert rows_of(spark, table) == list(zip([1, 2], names, strict=True))
+
+
+def test_an_empty_text_that_another_writer_made_a_partition_is_null_and_is_read(
+    spark: SparkSession, table: Location, write: Write
+) -> None:
+    rows = pa.table({"id": [1, 2, 3], "name": ["", None, "a"]})
+    write_deltalake(table.uri, rows, partition_by=["name"])
+    assert rows_of(spark, table) == [(1, None), (2, None), (3, "a")]
+    more = spark.createDataFrame([(4, ""), (5, None)], "id BIGINT, name STRING").coalesce(1)
+    write(more, partition_by=("name",))
+    write(more, mode=WriteMode.UPSERT, keys=("id",), partition_by=("name",))
+    assert rows_of(spark, table) == [(1, None), (2, None), (3, "a"), (4, None), (5, None)]

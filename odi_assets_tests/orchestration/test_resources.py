@@ -32,6 +32,7 @@ def test_the_spark_resource_is_dagster_pysparks_to_whoever_uses_it(spark: SparkS
     assert spark.range(2).count() == 2, "a session that was there before is left running"
 
 
+@pytest.mark.usefixtures("jvm")
 def test_a_session_that_the_resource_started_ends_with_it(tmp_path: Path) -> None:
     text = (
         PROJECT_FILE + 'spark: {master: "local[1]", conf: {"spark.sql.shuffle.partitions": "7", "spark.a": "file"}}\n'

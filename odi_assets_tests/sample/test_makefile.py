@@ -39,6 +39,7 @@ def test_help_is_what_make_alone_says_and_names_every_target(clone: Path) -> Non
         "install",
         "run",
         "test",
+        "check",
         "dev",
         "lint",
         "bench",

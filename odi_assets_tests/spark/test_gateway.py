@@ -43,6 +43,7 @@ def test_running_stages_are_seen_while_a_job_runs(spark: SparkSession) -> None:
     assert running_stages() is None
 
 
+@pytest.mark.usefixtures("jvm")
 def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
     script = (
         "from odi_assets.config.models import SparkConfig\n"

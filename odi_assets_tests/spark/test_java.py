@@ -20,6 +20,7 @@ def fake_java(folder: Path, banner: str, code: int = 0) -> Path:
     return java
 
 
+@pytest.mark.usefixtures("jvm")
 def test_the_java_of_this_machine_is_accepted() -> None:
     assert major_version(require_java()) >= 17
 

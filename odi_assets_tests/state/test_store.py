@@ -1,31 +1,50 @@
 """The life cycle of a state store.
 
-Spark's StateStoreSuite is the conformance list. Of its behaviours these are covered (here, unless a module is named):
+Spark's StateStoreSuite (with StateStoreSuiteBase) and AutoSnapshotLoaderSuite are the conformance list. Their tests,
+and ours of the same behaviour (here, unless another module is named; V is `test_store_versions`):
 
-* get, put, remove, commit, and all data iterator; StateStore.get; invalid versions:
-  `test_what_is_put_removed_and_committed_is_in_the_next_version_and_only_there`,
-  `test_a_version_that_is_none_or_was_never_committed_is_refused`
+* get, put, remove, commit, and all data iterator; numKeys metrics: `test_what_is_put_removed_and_committed_…`,
+  `test_metrics_tell_…`
+* StateStore.get; getStore with invalid versions: `test_a_version_that_is_no_version_is_refused`,
+  `test_a_version_that_is_none_…`
 * prefix scan: `test_a_prefix_scan_finds_the_keys_that_begin_with_it_changes_included`
-* numKeys metrics; reports memory usage; metrics: `test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit`
-* removing while iterating; iterator behaviour (SPARK-38320; as RocksDB has it: each iterator is a snapshot):
+* removing while iterating; SPARK-38320 (each iterator is a snapshot, as in RocksDB):
   `test_an_iterator_sees_the_store_as_it_was_when_it_was_made`
 * abort: `test_abort_drops_the_changes_and_leaves_no_trace`
-* two concurrent stores, one read-only and one read-write: `test_a_reader_and_a_writer_of_one_version_do_not_meet`
-* put null (SPARK-35659): `test_keys_and_values_that_are_null_or_not_bytes_are_refused`
-* nothing on disk before an update, a version without changes (SPARK-18416):
+* two concurrent StateStores, one read-only and one read-write:
+  `test_a_reader_and_a_writer_of_one_version_do_not_meet`
+* SPARK-35659: put cannot put null value: `test_keys_and_values_that_are_null_or_not_bytes_are_refused`
+* SPARK-18416: nothing on disk before an update; a commit without updates makes a version:
   `test_nothing_is_written_before_the_commit`, `test_a_commit_without_changes_makes_a_version`
-* changes after the end: `test_a_store_that_has_ended_takes_no_change`
-* a failed commit (SPARK-18342) and a cancelled write: `test_a_commit_that_failed_may_be_made_again` and, in
-  `test_store_versions`, `test_a_commit_that_landed_although_its_answer_was_an_error_counts`
-* a commit atop an existing version (SPARK-19677), which is refused or idempotent here: `test_store_versions`, "fences"
-* snapshotting, cleaning, maintenance, retained versions, versions kept in memory, corrupted file: `test_store_versions`
-* restarted queries, reloading (SPARK-21145): every test of `test_store_versions` reads through a new provider
+* SPARK-18342: commit fails when rename fails (the error names the version and the store):
+  `test_errors_of_a_commit_name_the_version`, `test_a_commit_that_failed_may_be_made_again`
+* error writing [version].delta cancels the output stream: the same; V
+  `test_a_commit_that_landed_although_its_answer_was_an_error_counts`
+* SPARK-19677: committing a delta file atop an existing one: refused, idempotent or replaced here: V, "fences" and
+  "going back"
+* failure after committing with MAX_BATCHES_TO_RETAIN_IN_MEMORY set to 1:
+  `test_a_version_that_was_replaced_is_not_taken_from_memory`
+* retaining only two latest versions; no cache data with … set to 0:
+  `test_as_many_versions_stay_in_memory_as_are_asked_for`
+* expose metrics with custom metrics: `test_custom_metrics_count_what_the_provider_found_in_memory_and_loaded`
+* SPARK-34270: StateStoreMetrics.combine: `test_metrics_of_several_stores_combine_to_their_sums`
+* reports memory usage (on current version): `test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit`
+* cleaning; maintenance; snapshotting: V, "snapshots and retention"
+* corrupted file handling: V, "damage"
+* AutoSnapshotLoader: load without repair, a failed snapshot gets repaired, all snapshots are corrupt: V
+  `test_changes_stand_for_snapshots_that_are_damaged`
+* SPARK-21145, SPARK-48105: a new provider per run; iterating while it is closed: every test of V reads through a new
+  provider; iterators hold what they iterate
+* the change data reader (getStateStoreChangeDataReader): V `test_the_changes_between_versions_can_be_read`
 
-These do not apply: the coordinator, loading and unloading of providers and the maintenance threads of executors (a
-provider is an object of its user's, and commits clean); operator, partition and column family ids (a store is a
-table of its own: the path tells them apart); row encoders, their validation and compression codecs (keys and values
-are bytes; Parquet compresses); combining metrics of partitions and Spark's custom metrics; the release of a store
-for reuse by the same task (get_store is cheap); RocksDB's options, changelogs and lineage.
+These do not apply. AutoSnapshotLoader's switch and its limits (failures before it is activated, change files that are
+replayed): digests decide at once whether a snapshot is damaged, every change since an earlier one is verified, and
+there are at most as many as are retained. The coordinator, loading and unloading of providers, maintenance threads
+(SPARK-40492, SPARK-48997): a provider is an object of its user's, and commits clean. Operator, partition and column
+family ids: a store is a table of its own, and its path tells it from others. Row encoders, range scan encoders, row
+format validation (SPARK-42572), compression codecs, SQL metrics (SPARK-35763): keys and values are bytes; Parquet
+compresses. The release of a store for reuse by the same task: get_store is cheap. RocksDB's options, changelogs and
+lineage.
 """
 
 from __future__ import annotations
@@ -41,7 +60,7 @@ import pytest
 
 from odi_assets.delta.retry import Retry
 from odi_assets.errors import IllegalStateError, StateError, Transient
-from odi_assets.state import StateStore, StateStoreProvider, StoreState
+from odi_assets.state import StateStore, StateStoreProvider, StoreMetrics, StoreState
 from odi_assets.state.delta import table as system_tables
 
 
@@ -149,6 +168,135 @@ def test_metrics_tell_keys_memory_counts_and_the_time_of_the_commit(tmp_path: Pa
     assert store.metrics.commit_ms > 0
     again = opened(tmp_path).get_store(1).metrics
     assert (again.keys, again.memory_used_bytes, again.puts) == (2, told.memory_used_bytes, 0)
+
+
+def custom(store: StateStore, *names: str) -> tuple[int, ...]:
+    return tuple(store.metrics.custom[name] for name in names)
+
+
+def test_custom_metrics_count_what_the_provider_found_in_memory_and_loaded(tmp_path: Path) -> None:
+    """The numbers of Spark's "expose metrics with custom metrics to StateStoreMetrics"."""
+    provider = opened(tmp_path)
+    store = provider.get_store(0)
+    store.put(b"b", b"2")
+    store.commit()
+    assert custom(store, "cache_hits", "cache_misses", "loads") == (0, 0, 0)
+    second = provider.get_store(1)
+    second.put(b"cc", b"4")
+    second.commit()
+    assert custom(second, "cache_hits", "cache_misses", "loads") == (1, 0, 0)
+
+    again = opened(tmp_path)
+    assert custom(again.get_store(1), "cache_hits", "cache_misses", "loads") == (0, 1, 1)
+    reloaded = again.get_store(2)
+    assert custom(reloaded, "cache_hits", "cache_misses", "loads", "snapshots_rebuilt") == (0, 2, 2, 0)
+    assert reloaded.metrics.custom["load_ms"] >= 0
+
+
+def test_metrics_of_several_stores_combine_to_their_sums(tmp_path: Path) -> None:
+    """Spark's SPARK-34270: a custom metric of one store does not take the place of another's."""
+    left = StoreMetrics(1, 10, 2, 1, None, {"cache_hits": 10, "loads": 5})
+    right = StoreMetrics(3, 20, 4, 0, 1.5, {"cache_hits": 20, "load_ms": 300})
+    total = StoreMetrics.combine([left, right])
+    assert total == StoreMetrics(4, 30, 6, 1, 1.5, {"cache_hits": 30, "loads": 5, "load_ms": 300})
+    assert StoreMetrics.combine([]) == StoreMetrics(0, 0, 0, 0, None, {})
+    stores = [opened(tmp_path / name).get_store(0) for name in "ab"]
+    for number, store in enumerate(stores):
+        store.put(b"%d" % number, b"v")
+        store.commit()
+    combined = StoreMetrics.combine(store.metrics for store in stores)
+    assert (combined.keys, combined.puts) == (2, 2)
+    assert combined.commit_ms == sum(store.metrics.commit_ms or 0 for store in stores)
+
+
+@pytest.mark.parametrize(("kept", "hits"), [(0, [0, 0, 0]), (1, [1, 1, 1]), (2, [1, 2, 2]), (3, [1, 2, 3])])
+def test_as_many_versions_stay_in_memory_as_are_asked_for(tmp_path: Path, kept: int, hits: list[int]) -> None:
+    """The newest is looked for first; one that is read from files takes the place of another."""
+    provider = opened(tmp_path, keep_in_memory=kept)
+    for version in range(3):
+        store = provider.get_store(version)
+        store.put(b"a", b"%d" % (version + 1))
+        store.commit()
+    before = custom(provider.get_store(0), "cache_hits")[0]
+    found = []
+    for version in (3, 2, 1):
+        store = provider.get_store(version, read_only=True)
+        assert store.get(b"a") == b"%d" % version
+        found.append(custom(store, "cache_hits")[0] - before)
+    assert found == hits
+
+
+def test_a_version_that_was_replaced_is_not_taken_from_memory(tmp_path: Path) -> None:
+    """Spark's "failure after committing with MAX_BATCHES_TO_RETAIN_IN_MEMORY set to 1"."""
+    provider = opened(tmp_path, keep_in_memory=1)
+    for version in range(2):
+        store = provider.get_store(version)
+        store.put(b"a", b"%d" % (version + 1))
+        store.commit()
+    again = provider.get_store(1)
+    again.put(b"a", b"-2")
+    assert again.commit(replace=True) == 2
+    assert provider.get_store(2).get(b"a") == b"-2"
+    assert held(tmp_path, 2) == {b"a": b"-2"}
+
+
+def test_each_commit_is_told_with_its_version_and_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The line of Spark's HDFS-backed store: "Committed version … for … to file …"."""
+    caplog.set_level("INFO", "odi_assets.state.store")
+    provider = opened(tmp_path, snapshot_every=2)
+    for version in range(2):
+        store = provider.get_store(version)
+        store.put(b"a", b"%d" % version)
+        store.commit()
+    lines = [record.message for record in caplog.records]
+    assert [line.split(" to file ")[0] for line in lines] == [
+        f"Committed version 1 for {provider.uri}",
+        f"Committed version 2 for {provider.uri}",
+        f"Written the snapshot of version 2 for {provider.uri}",
+    ]
+    files = [Path(line.split(" to file ")[1]) for line in lines]
+    assert all(file.is_file() and file.parent == tmp_path / "store" for file in files)
+    assert len(set(files)) == 3
+    caplog.clear()
+    assert store.metrics.commit_ms
+    again = opened(tmp_path, writer=provider.writer).get_store(1)
+    again.put(b"a", b"1")
+    again.commit()
+    assert caplog.records == []
+
+
+def test_errors_of_a_commit_name_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = opened(tmp_path)
+    provider.get_store(0).commit()
+
+    def full(*_args: Any, **_options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(system_tables, "write_deltalake", full)
+    with pytest.raises(StateError, match=r"^version 2 of the state store at .* was not committed: .*No space") as told:
+        provider.get_store(1).commit()
+    assert told.value.version == 2
+
+
+def test_a_snapshot_that_fails_does_not_fail_its_commit_and_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = opened(tmp_path, snapshot_every=2)
+    provider.get_store(0).commit()
+    real, calls = system_tables.write_deltalake, []
+
+    def fails_at_the_second(*args: Any, **options: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        real(*args, **options)
+
+    monkeypatch.setattr(system_tables, "write_deltalake", fails_at_the_second)
+    assert provider.get_store(1).commit() == 2
+    assert "the snapshot of version 2" in caplog.text
+    assert [commit.snapshot for commit in provider.check().readable] == [0, 0]
+    assert provider.get_store(2).commit() == 3
+    assert [commit.snapshot for commit in provider.check().readable] == [0, 0, 3]
 
 
 def test_an_iterator_sees_the_store_as_it_was_when_it_was_made(provider: StateStoreProvider) -> None:
@@ -357,10 +505,10 @@ def test_threads_may_share_a_provider(tmp_path: Path) -> None:
     assert seen == {n: [expected[1 + (n + step) % 5] for step in range(5)] for n in range(5)}
 
 
-@pytest.mark.parametrize("option", ["retain", "snapshot_every"])
-def test_options_that_make_no_sense_are_refused(tmp_path: Path, option: str) -> None:
-    with pytest.raises(StateError, match=f"`{option}` of a state store is 0"):
-        opened(tmp_path, **{option: 0})
+@pytest.mark.parametrize(("option", "value"), [("retain", 0), ("snapshot_every", 0), ("keep_in_memory", -1)])
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, option: str, value: int) -> None:
+    with pytest.raises(StateError, match=f"`{option}` of a state store is {value}"):
+        opened(tmp_path, **{option: value})
 
 
 def test_the_store_is_loaded_by_those_who_use_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,21 +55,35 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 
 
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
-    """Print on stderr where the tables are and what to type next."""
+    """Print on stderr where the tables are and what may be typed next, in this folder."""
+    odi, make = "odi", "make"
+    named = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
+    if not (named.exists() and named.samefile(project.path)):
+        odi = f"odi -c {shlex.quote(os.path.relpath(project.path))}"
+        make = f"make -C {shlex.quote(os.path.relpath(project.root))}"
     commands = {
-        "odi plan": "what the next run would read",
-        "odi runs list": "what ran, and how it ended",
-        "odi state list": "how far each node has read",
+        f"{odi} plan": "what the next run would read",
+        f"{odi} runs list": "what ran, and how it ended",
+        f"{odi} state list": "how far each node has read",
     }
-    if (project.root / "data" / "landing").is_dir():
-        commands["odi sample arrive --days 1"] = "land the next day of flights, for the next run"
-    if (project.root / "Makefile").is_file():
-        commands["make dev"] = "the same in Dagster's UI"
+    if (project.root / "data" / "landing" / "flights").is_dir():
+        commands |= _sample_command(project.root, odi)
+    makefile = project.root / "Makefile"
+    if makefile.is_file() and "\ndev:" in makefile.read_text(encoding="utf-8"):
+        commands[f"{make} dev"] = "the same in Dagster's UI"
     note(f"The tables are in {_common_place([result.uri for result in results])}")
     note("Next:")
     width = max(map(len, commands))
     for command, purpose in commands.items():
         note(f"  {command:<{width}}  {purpose}")
+
+
+def _sample_command(root: Path, odi: str) -> dict[str, str]:
+    from odi_assets.sample.landing import can_arrive
+
+    if can_arrive(root):
+        return {f"{odi} sample arrive --days 1": "land the next day of flights, for the next run"}
+    return {f"{odi} sample reset --days 15": "start again with half of January; the rest can arrive then"}
 
 
 def _common_place(uris: Sequence[str]) -> str:

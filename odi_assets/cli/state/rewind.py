@@ -105,7 +105,8 @@ def rewind(
     for one, version in made:
         note(f"{one.key} is at version {version}, with the rows and the HWM of version {one.to_version}.")
     if made:
-        note(f"To undo this: odi state rewind {key} --redo{' (and of the others one by one)' if len(made) > 1 else ''}")
+        others = " (and of the others one by one)" if len(made) > 1 else ""
+        note(f"To undo this: odi state rewind {key} --redo" + others)
 
 
 def _moment(text: str) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from enum import StrEnum
@@ -49,6 +50,10 @@ _INCREMENTS: dict[FileFormat, frozenset[str]] = {
 }
 
 
+_HARMLESS = frozenset({"header", "sep", "delimiter", "quote", "escape", "encoding", "nullValue", "dateFormat"})
+"""Frequent options that lose nothing. Others are looked up."""
+
+
 def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
     schema["required"].remove("path")
     schema["if"] = {"properties": {"format": {"const": FileFormat.SQL.value}}}
@@ -76,6 +81,9 @@ class ReadConfig(Strict):
         default=None, alias="schema", description="Columns in Spark's DDL: `id BIGINT, name STRING`."
     )
     options: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark's options of the format.")
+    rescued: Text | None = Field(
+        default=None, description="Column that keeps, as JSON, what of a file does not fit the other columns."
+    )
     table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
     query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
     partition_column: Text | None = Field(
@@ -97,11 +105,28 @@ class ReadConfig(Strict):
         given = [name for name in ("table", "query", "partition_column", "pieces") if name in self.model_fields_set]
         if self.format is not FileFormat.SQL:
             found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
+            if self.rescued is not None:
+                found += self._mistakes_of_rescuing()
+            if self.options.keys() - _HARMLESS:
+                from odi_assets.config.models.read_options import losing_options
+
+                found += losing_options(self.format, self.options, self.schema_ddl, self.rescued)
         else:
             found = self._mistakes_of_databases()
         if found:
             raise mistakes(found)
         return self
+
+    def _mistakes_of_rescuing(self) -> list[Mistake]:
+        columns = re.findall(r"\w+", (self.schema_ddl or "").lower())
+        if self.format is FileFormat.DELTA:
+            return [Mistake("is for files: a table has a schema of its own", at=("rescued",), where="key")]
+        if self.format is FileFormat.PARQUET and self.schema_ddl is None:
+            text = "keeps what does not fit `schema`, and there is none: without it, all columns are read"
+            return [Mistake(text, at=("rescued",), where="key")]
+        if str(self.rescued).lower() in columns:
+            return [about(str(self.rescued), "is a column of `schema` too: give another name", at=("rescued",))]
+        return []
 
     def _mistakes_of_databases(self) -> list[Mistake]:
         found = []
@@ -111,6 +136,8 @@ class ReadConfig(Strict):
             found.append(Mistake("a database has no paths: give `table` or `query`", at=("path",), where="key"))
         if self.schema_ddl is not None:
             found.append(Mistake("a database has a schema of its own", at=("schema",), where="key"))
+        if self.rescued is not None:
+            found.append(Mistake("is for files: a database has a schema of its own", at=("rescued",), where="key"))
         cursor = getattr(self.incremental, "column", None)
         if self.pieces > 1 and self.partition_column is None and cursor is None:
             found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.spark.own_session import OwnSession
+    from odi_assets.state.store import StateStore
+    from odi_assets.state.store.staged import StagedStore
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +44,7 @@ class Rows:
     Attributes:
         spark: the session that the node was given.
         own: the clone of it that they were made in, and are to be computed in; None if they were made in ``spark``.
+        store: the state store that the node's function changed.
     """
 
     plan: ResolvedPlan
@@ -48,6 +52,7 @@ class Rows:
     counts: RowCounts
     spark: SparkSession
     own: OwnSession | None = None
+    store: StagedStore | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,11 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     with own or nullcontext(), read_errors_named(str(node), [read.snapshot.read_error for read in plan.reads]):
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
+        opened: list[StagedStore] = []
         if not resolved.nothing_new:
             sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
-            df = transformed(spark, node.config, node.project.root, sources, str(node))
+            open_store = _store_opener(resolved, opened) if node.config.transform is not None else None
+            df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
@@ -92,10 +99,20 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         if df is not None:
             if counts.observed:
                 counts.keep_those_in(df)
-            return Rows(resolved, df, counts, spark, own)
+            return Rows(resolved, df, counts, spark, own, opened[0] if opened else None)
     if own is not None:
         own.close()
     return NoRows(replace(resolved, nothing_new=True))
+
+
+def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[], StateStore]:
+    def open_store() -> StateStore:
+        from odi_assets.nodes.execution.node_store import open_node_store
+
+        opened.append(open_node_store(plan))
+        return opened[0].store
+
+    return open_store
 
 
 def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
@@ -144,6 +161,10 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
         write.mode,
     )
     facts = plan.commit_facts(run).to_json()
+    if rows.store is not None:
+        from odi_assets.nodes.execution.node_store import stage
+
+        facts["store"] = stage(rows.store)
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     if plan.moves_hwm:
         for read in plan.reads:
@@ -157,6 +178,10 @@ def _commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEng
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+    if rows.store is not None:
+        from odi_assets.nodes.execution.node_store import publish
+
+        publish(rows.store, plan)
     return succeeded(plan, table, run, written, rows_read)
 
 

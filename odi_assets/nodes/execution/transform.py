@@ -16,11 +16,24 @@ from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.state.store import StateStore
+
+STORE = "store"
+"""The parameter by which a function asks for its node's state store."""
+
 
 def transformed(
-    spark: SparkSession, node: NodeConfig, root: Path, sources: Mapping[str, DataFrame], label: str
+    spark: SparkSession,
+    node: NodeConfig,
+    root: Path,
+    sources: Mapping[str, DataFrame],
+    label: str,
+    open_store: Callable[[], StateStore] | None = None,
 ) -> DataFrame:
     """The node's rows, lazily.
+
+    Args:
+        open_store: opens the node's state store, for a function with a parameter named ``store``.
 
     Raises:
         ConfigError: the SQL file or the function does not exist, or the node has several sources and no transform.
@@ -36,7 +49,14 @@ def transformed(
             node=label,
         )
     if transform.function is not None:
-        return _call(load_function(transform.function, root, label), spark, transform, sources, label)
+        function = load_function(transform.function, root, label)
+        known: dict[str, Any] = {**sources, "spark": spark, **transform.params}
+        if open_store is not None and STORE not in known and STORE in inspect.signature(function).parameters:
+            known[STORE] = open_store()
+        result = _call(function, known, transform, sources, label)
+        # What is computed from here on, and written, does not depend on what the function set.
+        apply_conf(spark, REQUIRED_CONF)
+        return result
     for name, frame in sources.items():
         frame.createOrReplaceTempView(name)
     try:
@@ -80,14 +100,14 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
 
 def _call(
     function: Callable[..., Any],
-    spark: SparkSession,
+    known: Mapping[str, Any],
     transform: TransformConfig,
     sources: Mapping[str, DataFrame],
     label: str,
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    arguments = _arguments(function, {**sources, "spark": spark, **transform.params}, sources, transform, label)
+    arguments = _arguments(function, known, sources, transform, label)
     try:
         result = function(**arguments)
     except OdiError:
@@ -96,8 +116,6 @@ def _call(
         raise TransformError(
             f"{label}: {transform.function} failed: {type(error).__name__}: {error}", node=label
         ) from error
-    # What is computed from here on, and written, does not depend on what the function set.
-    apply_conf(spark, REQUIRED_CONF)
     if not isinstance(result, DataFrame):
         raise TransformError(
             f"{label}: {transform.function} returned {type(result).__name__}, not a Spark DataFrame",
@@ -116,7 +134,11 @@ def _arguments(
 ) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return {name: value for name, value in known.items() if name != "spark"}
+        return {
+            name: value
+            for name, value in known.items()
+            if name not in ("spark", STORE) or name in {**sources, **transform.params}
+        }
     names = [parameter.name for parameter in parameters]
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     unknown = [name for name in required if name not in known]

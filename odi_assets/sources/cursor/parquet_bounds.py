@@ -62,9 +62,10 @@ def files_bound(bounds: ColumnBounds | None, increment: StatefulIncrement) -> Bo
 
 def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:
     place = base.child(path)
-    target = place.local_path.as_posix() if place.is_local else place.uri
     try:
-        with fsspec.open(target, "rb", **place.fsspec_options) as stream:
+        # A local path may hold what fsspec takes for a chain of file systems (`::`).
+        opened = place.local_path.open("rb") if place.is_local else fsspec.open(place.uri, "rb", **place.fsspec_options)
+        with opened as stream:
             footer = pq.read_metadata(stream)
     except (OSError, pa.ArrowException):
         # Spark reads the file next and raises the error.

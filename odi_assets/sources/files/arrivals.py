@@ -104,7 +104,7 @@ def arrivals(
     seen = {path: (file.mtime_ns, file.size, file.etag) for path, file in loaded.items()}
     differing = [file for file in files if (file.mtime_ns, file.size, file.etag) != seen.get(file.path)]
     looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
-    other = {f.path for f in looked_at if f.path in loaded and not content.same_content(loaded[f.path], f)}
+    other = {f.path for f in looked_at if f.path in loaded and not content.same_content(base, loaded[f.path], f)}
     gone = loaded.keys() - {file.path for file in files}
     settled = [file for file in looked_at if file.path not in unsettled]
     fresh = {file.path for file in settled if file.path not in loaded}
@@ -121,7 +121,16 @@ def arrivals(
     ignored = set(rewritten) - set(reload)
     take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
     new = tuple(file for file in files if file.path in take)
-    entries = [*adopted, *(file for file in settled if file.path not in ignored)]
+    # What was only touched or moved is read no more, so what is known of all of its content stays known.
+    origin = {file.path: moved.get(file.path, file.path) for file in settled if file.path not in take}
+    entries = [
+        *adopted,
+        *(
+            replace(file, whole=loaded[origin[file.path]].whole) if origin.get(file.path) in loaded else file
+            for file in settled
+            if file.path not in ignored
+        ),
+    ]
     vacant = left_behind - {file.path for file in settled}
     newest = max([*((file.mtime_ns, file.path) for file in new[-1:]), *([mark.cursor] if mark else [])], default=None)
     after, part = ledger.extend(table, parts, [*entries, *map(ledger.vacated, sorted(vacant))], label)

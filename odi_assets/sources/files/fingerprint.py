@@ -1,9 +1,15 @@
-"""Whether two looks at a file saw the same content, without reading all of it."""
+"""Whether two looks at a file saw the same content.
+
+A plan reads both ends of a new file. A run that loads it reads all of it once more, beside Spark; so if its time
+changes later, and nothing else, a look at the whole file tells whether it was only touched.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from odi_assets.connections.location import Location
@@ -12,9 +18,13 @@ from odi_assets.sources.files.ledger import LoadedFile
 from odi_assets.sources.files.listing import SourceFile
 
 _END = 64 * 1024
-"""Bytes read at either end of a file. For files of up to twice that, the digest covers the whole content."""
+"""Bytes read at either end of a file."""
+
+WHOLE_IS_KNOWN = 2 * _END
+"""Bytes of the largest file whose ends are all of it."""
 
 _READERS = 8
+_PIECE = 1024 * 1024
 
 
 def with_digests(base: Location, files: list[SourceFile]) -> list[LoadedFile]:
@@ -33,13 +43,40 @@ def with_digests(base: Location, files: list[SourceFile]) -> list[LoadedFile]:
         ]
 
 
-def same_content(before: LoadedFile, now: LoadedFile) -> bool:
-    """Whether a file with a new time still has the loaded content; False if that cannot be told."""
+def same_content(base: Location, before: LoadedFile, now: LoadedFile) -> bool:
+    """Whether a file with a new time still has the loaded content; False if that cannot be told.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
     if before.size != now.size:
         return False
     if before.etag or now.etag:
         return before.etag == now.etag
-    return bool(now.digest) and before.digest == now.digest and now.size <= 2 * _END
+    if not now.digest or before.digest != now.digest:
+        return False
+    return now.size <= WHOLE_IS_KNOWN or before.whole == _whole(base.local_path / now.path)
+
+
+def with_whole_digests(base: Location, files: Sequence[LoadedFile], new: Collection[str]) -> list[LoadedFile]:
+    """``files`` with a digest of all of their content, where they are ``new`` and both ends are not all of it.
+
+    A file that is not any more as it was listed gets none: what Spark reads of it is not known.
+
+    Raises:
+        SourceError: a file cannot be read.
+    """
+
+    def looked_at(file: LoadedFile) -> LoadedFile:
+        if file.path not in new or not file.digest or file.size <= WHOLE_IS_KNOWN:
+            return file
+        path = base.local_path / file.path
+        whole, status = _whole(path), path.stat()
+        as_listed = (status.st_mtime_ns, status.st_size) == (file.mtime_ns, file.size)
+        return replace(file, whole=whole) if as_listed else file
+
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:
+        return list(pool.map(looked_at, files))
 
 
 def is_moved(before: LoadedFile, now: LoadedFile) -> bool:
@@ -58,9 +95,24 @@ def _digest(path: Path) -> str:
                 stream.seek(max(_END, size - _END))
                 digest.update(stream.read(_END))
     except OSError as error:
-        raise SourceError(
-            f"{path} cannot be read: {error.strerror}",
-            fix="give odi the right to read it; a file that is not to be loaded gets a name that begins with `_`",
-            path=str(path),
-        ) from error
+        raise _unreadable(path, error) from error
     return digest.hexdigest()
+
+
+def _whole(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while piece := stream.read(_PIECE):
+                digest.update(piece)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return digest.hexdigest()[:32]
+
+
+def _unreadable(path: Path, error: OSError) -> SourceError:
+    return SourceError(
+        f"{path} cannot be read: {error.strerror}",
+        fix="give odi the right to read it; a file that is not to be loaded gets a name that begins with `_`",
+        path=str(path),
+    )

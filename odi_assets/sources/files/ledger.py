@@ -36,6 +36,7 @@ _SCHEMA = pa.schema(
         ("size", pa.int64()),
         ("etag", pa.string()),
         ("digest", pa.string()),
+        ("whole", pa.string()),
     ]
 )
 
@@ -46,7 +47,8 @@ class LoadedFile:
 
     Attributes:
         etag: the object store's tag of the content; empty for local files.
-        digest: fingerprint of a local file's content (see ``fingerprint``); empty for files with an etag.
+        digest: fingerprint of both ends of a local file (see ``fingerprint``); empty for files with an etag.
+        whole: digest of all of a local file that is more than its ends; empty where that is not known.
     """
 
     path: str
@@ -54,6 +56,7 @@ class LoadedFile:
     size: int
     etag: str = ""
     digest: str = ""
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,9 @@ def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, 
 def _read(table: Location, part: Part, label: str) -> pa.Table:
     place = table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")
     try:
-        with fsspec.open(_path(place), "rb", **place.fsspec_options) as stream:
+        # A local path may hold what fsspec takes for a chain of file systems (`::`).
+        opened = place.local_path.open("rb") if place.is_local else fsspec.open(place.uri, "rb", **place.fsspec_options)
+        with opened as stream:
             return pq.read_table(stream)
     except (OSError, pa.ArrowException) as error:
         raise IncrementError(
@@ -167,7 +172,3 @@ def sweep(table: Location, older_than: timedelta, *, dry_run: bool = False) -> d
             if not dry_run:
                 scratch.unlink(missing_ok=True)
     return found
-
-
-def _path(place: Location) -> str:
-    return place.local_path.as_posix() if place.is_local else place.uri

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import glob
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,38 +44,67 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. So are names that are not valid
     Unicode, which Spark cannot open. A link is the file or folder that it leads to, inside ``base`` or not.
 
+    On this machine, the first parts of a pattern that are there as they are written are no globs: ``in[1]/*.csv`` names
+    the files of a folder ``in[1]`` if there is one.
+
     Raises:
-        SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at.
+        SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at; or Spark cannot
+            open a file because of its name.
     """
+    parts = [part for part in pattern.split("/") if part]
+    fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
+    while base.is_local and fixed < len(parts) and os.path.lexists("/".join([base.uri, *parts[: fixed + 1]])):
+        fixed = next((i for i in range(fixed + 1, len(parts)) if set(parts[i]) & _GLOB_CHARACTERS), len(parts))
+    start, is_glob = "/".join(parts[:fixed]), fixed < len(parts)
+    literal = "/".join([*map(glob.escape, parts[:fixed]), *parts[fixed:]])
+    look = re.compile(glob_translate(literal)).match if is_glob else None
+    depth = len(parts) - fixed if is_glob and "**" not in literal else None
     try:
-        return sorted(_local_files(base, pattern) if base.is_local else _remote_files(base, pattern))
+        files = sorted((_local_files if base.is_local else _remote_files)(base, start, depth, look))
     except (OSError, ValueError) as error:
         raise SourceError(
             f"{base.uri}/{pattern} cannot be listed: {error}",
             fix="give odi the right to look there, or mount what is to be there; nothing was taken for missing",
             path=pattern,
         ) from error
+    above = base.is_local and ":" in base.uri
+    odd = next((f.path for f in files if (above or ":" in f.path) and base.child(f.path).is_escaped), None)
+    if odd is not None:
+        raise SourceError(
+            f"{base.uri}/{odd} has a name that Spark cannot open: a colon beside one of \\ {{ }} [ ] * ?",
+            fix="give it another name, or a `path` to the node that does not match it",
+            path=odd,
+        )
+    return files
 
 
-def _local_files(base: Location, pattern: str) -> Iterator[SourceFile]:
-    root, parts = base.local_path, [part for part in pattern.split("/") if part]
+_Look = Callable[[str], object] | None
+"""Whether the path of a file is that of a glob; None: all files are looked for."""
+
+
+def _local_files(base: Location, below: str, depth: int | None, look: _Look) -> Iterator[SourceFile]:
+    root = base.local_path
     # A folder that is not there may be a disk that is not mounted, below it nothing can be told from nothing landed.
     root.stat()
-    fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
-    start, is_glob = root.joinpath(*parts[:fixed]), fixed < len(parts)
-    matches = re.compile(glob_translate(root.joinpath(*parts).as_posix())).match
-    depth = None if "**" in pattern or not is_glob else len(parts) - fixed
+    start = root / below
     try:
         is_folder = stat.S_ISDIR(start.stat().st_mode)
     except FileNotFoundError:
         if start.is_symlink():
             raise
         return
-    for path in _below(start, depth, ()) if is_folder else [] if is_glob else [start]:
+    for path in _below(start, depth, ()) if is_folder else [] if look else [start]:
         name = path.relative_to(root).as_posix()
-        if not _LEFT_OUT.search(name) and (not is_glob or matches(path.as_posix())):
-            status = path.stat()
-            yield SourceFile(status.st_mtime_ns, name, status.st_size)
+        if not _LEFT_OUT.search(name) and (look is None or look(name)):
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                if path.is_symlink():
+                    raise
+                # Its writer took it away after the folder was listed.
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield SourceFile(status.st_mtime_ns, name, status.st_size)
 
 
 def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
@@ -93,20 +123,41 @@ def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) 
                 yield folder / entry.name
 
 
-def _remote_files(base: Location, pattern: str) -> Iterator[SourceFile]:
-    filesystem, root_path = fsspec.core.url_to_fs(base.uri, **base.fsspec_options)
-    prefix = root_path.rstrip("/") + "/"
-    target = f"{prefix}{pattern.strip('/')}".rstrip("/")
-    is_glob = bool(set(pattern) & _GLOB_CHARACTERS)
+def _remote_files(base: Location, below: str, depth: int | None, look: _Look) -> Iterator[SourceFile]:
+    """The files of an object store, which has no folders: a prefix that nothing has is no error, a missing bucket is.
+
+    fsspec raises what the libraries of the stores raise, and passes over what it cannot list unless it is told not to.
+    """
     try:
-        found = filesystem.glob(target, detail=True) if is_glob else filesystem.find(target, detail=True)
-    except FileNotFoundError:
-        return
+        filesystem, root_path = fsspec.core.url_to_fs(base.uri, **base.fsspec_options)
+        # A process that lives long, such as a sensor's, would see the files of its first look for ever.
+        filesystem.invalidate_cache()
+        prefix = root_path.rstrip("/") + "/"
+        found = _objects(filesystem, f"{prefix}{below}".rstrip("/"), depth)
+        if not found:
+            # Not even the bucket may be there, or the right to look into it.
+            filesystem.ls(root_path.strip("/").partition("/")[0], detail=False)
+    except (OSError, ValueError):
+        raise
+    except Exception as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
     for path, info in found.items():
         name = path.removeprefix(prefix)
-        if info.get("type") == "file" and not _LEFT_OUT.search(name):
+        if info.get("type") == "file" and not _LEFT_OUT.search(name) and (look is None or look(name)):
             etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
             yield SourceFile(_mtime_ns(info, filesystem), name, int(info.get("size") or 0), etag)
+
+
+def _objects(filesystem: Any, start: str, depth: int | None) -> dict[str, Any]:
+    try:
+        if depth is None:
+            # One listing of all that begins so, in pages.
+            found: dict[str, Any] = filesystem.find(start, detail=True)
+            return found
+        levels = filesystem.walk(start, maxdepth=depth, detail=True, on_error="raise")
+        return {info["name"]: info for _, _, files in levels for info in files.values()}
+    except FileNotFoundError:
+        return {}
 
 
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:

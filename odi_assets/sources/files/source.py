@@ -12,6 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
+from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
@@ -21,17 +22,31 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from odi_assets.sources.cursor.bounds import Bound
     from odi_assets.sources.losses import Loss
 
 
-STRICT_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    # Spark's default turns a line that it cannot parse into NULLs, and says nothing.
-    FileFormat.CSV: {"mode": "FAILFAST", "enforceSchema": "false"},
+_STRICT: Mapping[str, Mapping[str, str]] = {
+    # Spark's default turns a line that it cannot parse into NULLs, and says nothing. Quotes within quotes are doubled
+    # (RFC 4180); what is neither that nor a plain value is an error.
+    FileFormat.CSV: {
+        "mode": "FAILFAST",
+        "enforceSchema": "false",
+        "escape": '"',
+        "unescapedQuoteHandling": "RAISE_ERROR",
+    },
     FileFormat.JSON: {"mode": "FAILFAST"},
 }
 """Reader options unless the project file says otherwise."""
+
+_NO_FILE_LEFT_OUT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+_NAMES_WITH_COLONS = {
+    # Hadoop's own local file system looks for a checksum beside each file, and fails at the name of that.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +58,7 @@ class LandingFiles(Source):
         path: a file, a folder or a glob below ``base``.
         schema_ddl: the columns in Spark's DDL; None lets Spark infer them.
         options: reader options of the format.
+        rescued: the column that keeps, as JSON, what does not fit the others.
     """
 
     format: FileFormat
@@ -50,6 +66,7 @@ class LandingFiles(Source):
     path: str
     schema_ddl: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    rescued: str | None = None
 
     @property
     def identity(self) -> Identity:
@@ -190,6 +207,8 @@ class LandingFiles(Source):
             chosen=tuple(chosen),
             schema_ddl=self.schema_ddl,
             options=self.options,
+            rescued=self.rescued,
+            one_shape=self.target.schema_policy == "fail" and not self.target.traits.replaces_columns,
         )
 
 
@@ -207,6 +226,8 @@ class FilesSnapshot(Snapshot):
     Attributes:
         listed: all files of the source.
         chosen: the files that rows are read from.
+        one_shape: files with different columns are refused; else they are united by the names of the columns.
+        looked_at: the shapes of files that were looked at before.
     """
 
     base: Location
@@ -214,6 +235,9 @@ class FilesSnapshot(Snapshot):
     chosen: tuple[SourceFile, ...]
     schema_ddl: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    rescued: str | None = None
+    one_shape: bool = False
+    looked_at: dict[tuple[str, ...], Mapping[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def position(self) -> Position:
@@ -239,9 +263,20 @@ class FilesSnapshot(Snapshot):
     def is_empty(self) -> bool:
         return not self.chosen
 
-    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        from pyspark.errors import AnalysisException
+    @property
+    def has_header(self) -> bool:
+        """Whether CSV files begin with the names of their columns."""
+        return self._is_true("header")
 
+    @property
+    def merges(self) -> bool:
+        """Whether the project file asks Spark to unite Parquet files of different columns."""
+        return self._is_true("mergeschema")
+
+    def _is_true(self, option: str) -> bool:
+        return any(name.lower() == option and value.lower() == "true" for name, value in self.options.items())
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         if not self.chosen:
             if self.schema_ddl:
                 return spark.createDataFrame([], self.schema_ddl)
@@ -250,15 +285,50 @@ class FilesSnapshot(Snapshot):
                 fix="land a file with content, or name the columns in `read.schema`",
                 path=self.base.uri,
             )
-        reader = spark.read.format(self.format).options(**self.base.reader_options)
-        options = {**STRICT_OPTIONS.get(self.format, {}), **self.options}
-        if self.schema_ddl:
-            reader = reader.schema(self.schema_ddl)
-        elif self.format == FileFormat.CSV:
+        paths = [file.path for file in self.chosen]
+        if self.schema_ddl and not self.rescued and not any("=" in path for path in paths):
+            rows = self.load(spark, paths, self.schema_ddl)
+        else:
+            from odi_assets.sources.files.united import united_rows
+
+            rows = united_rows(spark, self, paths)
+        return rows if only is None else rows.where(only.condition(rows))
+
+    def load(
+        self, spark: SparkSession, paths: Sequence[str], schema: str | StructType | None = None, **options: str
+    ) -> DataFrame:
+        """The rows of files as Spark reads them together.
+
+        Args:
+            schema: their columns; None lets Spark look for them, in one of the files unless they are JSON.
+            options: reader options that go before those of the project file.
+
+        Raises:
+            SourceError: a file went away, or cannot be read under its name or with its columns.
+        """
+        from pyspark.errors import AnalysisException
+
+        given = {**_NO_FILE_LEFT_OUT, **self.base.reader_options, **self.options}
+        names = {name.lower() for name in given}
+        strict = {name: value for name, value in _STRICT.get(self.format, {}).items() if name.lower() not in names}
+        if "quote" in names and "escape" in strict:
+            strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
+        if schema is None and self.format == FileFormat.CSV:
             # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
-            options["enforceSchema"] = "true"
+            strict["enforceSchema"] = "true"
+        with_colon = next((path for path in paths if self.base.is_local and ":" in path), None)
+        if with_colon is not None:
+            given |= _NAMES_WITH_COLONS
+            if self._is_true("multiline"):
+                raise SourceError(
+                    f"{self.label}: {with_colon} has a colon in its name, and Spark cannot open it with `multiLine`",
+                    fix="give it another name, or a `path` to the node that does not match it",
+                    path=with_colon,
+                )
+        reader = spark.read.format(self.format).options(**{**strict, **given, **options})
         try:
-            rows = reader.options(**options).load([self.base.child(file.path).spark_path for file in self.chosen])
+            reader = reader if schema is None else reader.schema(schema)
+            return reader.load([self.base.child(path).spark_path for path in paths])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -267,7 +337,12 @@ class FilesSnapshot(Snapshot):
                 fix="run the node again: nothing was written, and it takes the files that are there then",
                 path=self.base.uri,
             ) from error
-        return rows if only is None else rows.where(only.condition(rows))
+
+    def read_error(self, text: str) -> SourceError | None:
+        from odi_assets.sources.files.raised import told
+
+        found = told(text)
+        return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri) if found else None
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:
@@ -322,5 +397,10 @@ class NewFiles(Read):
         return [self.load(spark)]
 
     def before_commit(self) -> None:
-        if self.found.part is not None:
-            ledger.write(self.beside, self.found.part)
+        part = self.found.part
+        if part is None:
+            return
+        if self.snapshot.base.is_local and any(file.size > WHOLE_IS_KNOWN for file in self.found.new):
+            new = {file.path for file in self.found.new}
+            part = replace(part, files=tuple(with_whole_digests(self.snapshot.base, part.files, new)))
+        ledger.write(self.beside, part)

@@ -19,6 +19,7 @@ from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.util.extras import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +122,7 @@ class SqlSource(Source):
             return _UNKNOWN
         if self._driver is None:
             extra = self.dialect.extra
-            return f"{_UNKNOWN}; pip install 'odi_assets[{extra}]' lets its cursor be asked" if extra else _UNKNOWN
+            return f"{_UNKNOWN}; {install_command(extra)} lets its cursor be asked" if extra else _UNKNOWN
         now = self.position()
         if then == now:
             return None

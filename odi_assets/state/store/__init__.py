@@ -12,8 +12,8 @@ them, whereas HWMs have a fence per key, so that writers of different keys never
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
 
@@ -39,6 +39,9 @@ class StoreMetrics:
         puts: calls of ``put``.
         removes: calls of ``remove``.
         commit_ms: how long the commit took, in milliseconds; None until then.
+        custom: counted by the store's provider since it was made: ``cache_hits`` and ``cache_misses`` (versions that
+            were or were not in memory when they were got), ``loads`` (versions read from files), ``load_ms``, and
+            ``snapshots_rebuilt`` (damaged snapshots that changes stood for).
     """
 
     keys: int
@@ -46,6 +49,31 @@ class StoreMetrics:
     puts: int
     removes: int
     commit_ms: float | None
+    custom: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def combine(metrics: Iterable[StoreMetrics]) -> StoreMetrics:
+        """The sums of the metrics of several stores, each custom metric by its name."""
+        found = list(metrics)
+        times = [one.commit_ms for one in found if one.commit_ms is not None]
+        names = dict.fromkeys(name for one in found for name in one.custom)
+        return StoreMetrics(
+            sum(one.keys for one in found),
+            sum(one.memory_used_bytes for one in found),
+            sum(one.puts for one in found),
+            sum(one.removes for one in found),
+            sum(times) if times else None,
+            {name: sum(one.custom.get(name, 0) for one in found) for name in names},
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a version did to a key; ``value`` is None if it removed the key."""
+
+    version: int
+    key: bytes
+    value: bytes | None
 
 
 class StateStore:
@@ -61,13 +89,21 @@ class StateStore:
         read_only: whether changes are refused.
     """
 
-    def __init__(self, id: str, version: int, contents: Contents, commit: Callable[[Draft], int] | None) -> None:
+    def __init__(
+        self,
+        id: str,
+        version: int,
+        contents: Contents,
+        commit: Callable[[Draft, bool], int] | None,
+        counted: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         self.id = id
         self.version = version
         self.read_only = commit is None
         self._base = contents
         self._draft = Draft(contents)
         self._commit = commit
+        self._counted = counted
         self._state = StoreState.UPDATING
         self._puts = 0
         self._removes = 0
@@ -97,7 +133,8 @@ class StateStore:
     @property
     def metrics(self) -> StoreMetrics:
         """What it holds and has done."""
-        return StoreMetrics(self._draft.keys, self._draft.memory, self._puts, self._removes, self._commit_ms)
+        custom = dict(self._counted())
+        return StoreMetrics(self._draft.keys, self._draft.memory, self._puts, self._removes, self._commit_ms, custom)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -112,6 +149,10 @@ class StateStore:
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The keys that begin with ``prefix``, and their values; otherwise like :meth:`iterator`."""
         return self._draft.scan(_checked("scan", "prefix", prefix))
+
+    def contents(self) -> Contents:
+        """All keys and values, uncommitted changes included."""
+        return self._draft.contents()
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -137,11 +178,16 @@ class StateStore:
         self._draft.change(_checked("remove", "key", key), None)
         self._removes += 1
 
-    def commit(self) -> int:
+    def commit(self, *, replace: bool = False) -> int:
         """Commit the changes, and return the version that they make. As in Spark, no changes make a version too.
 
         The same changes, based on the same version and committed again by the same writer, count as committed: their
         version is returned. After an error nothing is committed and the store is UPDATING as before.
+
+        Args:
+            replace: a batch that is tried again may have other changes than before: these take the place of those that
+                the same writer committed, as long as no later version is based on them. A process that is killed
+                between the two commits that this takes leaves the version that the batch is based on.
 
         Raises:
             IllegalStateError: the store was committed or aborted, or is read-only.
@@ -153,7 +199,7 @@ class StateStore:
         if self._commit is None:
             raise AssertionError("unreachable")
         started = time.monotonic()
-        version = self._commit(self._draft)
+        version = self._commit(self._draft, replace)
         self._state = StoreState.COMMITTED
         self._commit_ms = (time.monotonic() - started) * 1000
         return version

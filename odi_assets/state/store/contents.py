@@ -47,6 +47,11 @@ class Contents:
         apply(changes, items)
         return Contents(items)
 
+    def changes_to(self, other: Contents) -> dict[bytes, bytes | None]:
+        """The changes that make ``other`` of these contents; a value of None removes its key."""
+        removed = dict.fromkeys(self.items.keys() - other.items.keys())
+        return {**removed, **{key: value for key, value in other.items.items() if self.items.get(key) != value}}
+
 
 class Draft:
     """A version's contents, and the changes made to them so far."""

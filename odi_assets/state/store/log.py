@@ -1,82 +1,70 @@
 """The versions of a state store in Delta: one commit each, fenced so that each version is committed once.
 
-A version's rows are one header (no key) and its changes (no value: removed). Every so many versions the rows are a
-snapshot instead: all that the version holds. So a version is read from the last snapshot before it and the changes
-since. Headers carry digests: of the rows, by which damage is noticed, and of the batch on its base, by which the same
-batch committed again is known.
+What its rows mean, and how a version is put together from them, is in ``parts``. A snapshot is a commit of its own,
+after that of its version: a commit stays small, and a snapshot that fails fails no commit.
 
-The commit that removes files of old versions has a fence of its own: it does not conflict with the commit of a new
-version, and of two cleanings at once one is refused.
+The commits of snapshots, and those that remove files of old versions, have fences of their own: they do not conflict
+with the commit of a new version, and of two at once one is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 from uuid import uuid4
 
-from arro3.core import Table
 from deltalake import Transaction
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import replace_files
+from odi_assets.delta.errors import cannot_look, plain
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
-from odi_assets.state.delta.table import Columns, SystemTable, by_column
-from odi_assets.state.store.contents import Contents, Draft, apply, digest
-
-COLUMNS = Columns(
-    {
-        "version": "long",
-        "key": "binary",
-        "value": "binary",
-        "snapshot": "long",
-        "commit_id": "string",
-        "writer": "string",
-        "batch": "string",
-        "content": "string",
-        "committed_at": "timestamp",
-    }
+from odi_assets.state.delta.table import SystemTable
+from odi_assets.state.store.contents import Contents, Draft, digest
+from odi_assets.state.store.parts import (
+    COLUMNS,
+    HEADER,
+    REQUIRED,
+    Commit,
+    Kind,
+    NoPart,
+    Part,
+    Parts,
+    Rebuilt,
+    headers_in,
+    parts_in,
+    rebuild,
+    rows_of,
+    versions_in,
 )
-_HEADER = [name for name in COLUMNS.kinds if name not in ("key", "value")]
+
+_log = logging.getLogger(__name__)
+
 _FENCE = "odi/store"
+_SNAPSHOTS = "odi/store/snapshot"
 _CLEANING = "odi/store/clean"
 _LAST = 2**63 - 1
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The header of a version.
-
-    Attributes:
-        version: which.
-        snapshot: the version whose snapshot it is read from; its own if it is one, 0 if there is none before it.
-        commit_id: of this commit alone.
-        writer: who committed it.
-        batch: digest of the changes and of what they were based on.
-        content: digest of the version's rows.
-        committed_at: when, by the writer's clock.
-    """
-
-    version: int
-    snapshot: int
-    commit_id: str
-    writer: str
-    batch: str
-    content: str
-    committed_at: datetime
+_INDEXED = ("version", "part")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes to the version ``base`` (None: version 0, which is empty), to be committed by ``writer``."""
+    """Changes to the version ``base`` (None: version 0, which is empty), to be committed by ``writer``.
+
+    Attributes:
+        replaces: they take the place of other changes that the writer committed as the newest version.
+    """
 
     base: Commit | None
     draft: Draft
     writer: str
     commit_id: str = field(default_factory=lambda: str(uuid4()))
+    replaces: bool = False
 
     @property
     def version(self) -> int:
@@ -100,21 +88,29 @@ class Batch:
 
 @dataclass(frozen=True)
 class StoreFile:
-    """A live file, and the versions between which all its rows lie."""
+    """A live file of a store, the versions between which all its rows lie, and the kind of its part.
+
+    Attributes:
+        kind: None where its statistics do not tell: in files of earlier releases, and after a compaction.
+    """
 
     file: LiveFile
     low: int
     high: int
+    kind: Kind | None = None
 
 
 def store_files(handle: TableHandle) -> list[StoreFile]:
-    """The files of a store's table, those of older versions first."""
-    lows, highs = handle.file_columns(("min.version", "max.version"))
-    files = [
-        StoreFile(file, 0 if low is None else low, _LAST if high is None else high)
-        for file, low, high in zip(handle.live_files, lows, highs, strict=True)
+    """The files of a store's versions, those of older versions first."""
+    return sorted((file for file in _all_files(handle) if file.kind != "staged"), key=lambda file: file.low)
+
+
+def _all_files(handle: TableHandle) -> list[StoreFile]:
+    columns = handle.file_columns(("min.version", "max.version", "min.part", "max.part"))
+    return [
+        StoreFile(file, low or 0, _LAST if high is None else high, kind if kind == last else None)
+        for file, low, high, kind, last in zip(handle.live_files, *columns, strict=True)
     ]
-    return sorted(files, key=lambda file: file.low)
 
 
 def remove_before(handle: TableHandle, version: int) -> int:
@@ -124,10 +120,95 @@ def remove_before(handle: TableHandle, version: int) -> int:
         CommitConflict: another process removed files at the same time.
         StateError: the table cannot be written.
     """
-    old = [one.file for one in store_files(handle) if one.high < version]
+    old = files_before(handle, version)
     if old:
         replace_files(handle, [], old, _CLEANING)
     return len(old)
+
+
+def files_before(handle: TableHandle, version: int) -> list[LiveFile]:
+    """The files all of whose rows belong to versions before ``version``."""
+    return [one.file for one in _all_files(handle) if one.high < version]
+
+
+class FileParts:
+    """The parts of a store's versions read file by file, each when it is first asked for. So one that is damaged does
+    not keep those of the others from being read.
+
+    Attributes:
+        files: the files, those of older versions first.
+        unreadable: by path, why a file cannot be read.
+    """
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+        self.files = store_files(handle)
+        self.unreadable: dict[str, str] = {}
+        self._read: dict[str, Parts] = {}
+
+    def find(self, version: int, kind: Kind) -> Part | None:
+        """A part of a version; None if no file that can be read has it.
+
+        Raises:
+            StateError: the store does not answer, or refuses to show a file.
+        """
+        found = None
+        for file in self.files:
+            if file.low <= version <= file.high and file.kind in (None, kind):
+                part = self.of(file).get((version, kind))
+                found = part if part is not None and (found is None or part.is_intact) else found
+        return found
+
+    def of(self, file: StoreFile) -> Parts:
+        """The parts that a file has; empty if it cannot be read."""
+        path = file.file.path
+        if path not in self._read:
+            self._read[path] = self._load(file.file)
+        return self._read[path]
+
+    @property
+    def damaged(self) -> dict[str, str]:
+        """By path, what is wrong with files that were read: those that cannot be, and those with other rows."""
+        altered = {path for path, parts in self._read.items() if not all(part.is_intact for part in parts.values())}
+        return {**dict.fromkeys(altered, "its rows are not those that were committed"), **self.unreadable}
+
+    def names(self, version: int) -> list[str]:
+        """The paths of the files that hold a version, or should."""
+        return [file.file.path for file in self.files if file.low <= version <= file.high]
+
+    def cause(self, gap: int) -> int:
+        """The first version with a damaged file, of those that ``gap``, which cannot be put together, is made from."""
+        oldest = min((file.low for file in self.files), default=gap)
+        at = gap
+        while at >= oldest and not self.is_intact(at, "snapshot"):
+            self.find(at, "changes")
+            at -= 1
+        damaged = self.damaged
+        return min((file.low for file in self.files if file.file.path in damaged and file.low > at), default=gap)
+
+    def is_intact(self, version: int, kind: Kind) -> bool:
+        """Whether a part of a version is there and undamaged."""
+        part = self.find(version, kind)
+        return part is not None and part.is_intact
+
+    def _load(self, file: LiveFile) -> Parts:
+        import pyarrow as pa
+
+        from odi_assets.delta.compaction import rows_in_files
+
+        try:
+            with self._handle.calls("reading a file of a state store"):
+                return parts_in(COLUMNS.lists(rows_in_files(self._handle, [file])))
+        except (StateError, pa.ArrowException) as error:
+            if isinstance(error, StateError) and (isinstance(error, Transient) or cannot_look(error)):
+                raise
+            cause = error.__cause__ or error
+            self.unreadable[file.path] = "it is missing" if isinstance(cause, FileNotFoundError) else _one_line(cause)
+            return {}
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(plain(error).split())
 
 
 class VersionLog(SystemTable):
@@ -136,7 +217,7 @@ class VersionLog(SystemTable):
     compacts = False
 
     def __init__(self, location: Location, snapshot_every: int) -> None:
-        super().__init__(location, COLUMNS, ("version",))
+        super().__init__(location, COLUMNS, _INDEXED)
         self._snapshot_every = snapshot_every
 
     def open(self) -> TableHandle | None:
@@ -146,7 +227,7 @@ class VersionLog(SystemTable):
             StateError: there is another table in its place, which is not adopted; or it cannot be opened.
         """
         handle = super().open()
-        if handle is not None and not set(COLUMNS.kinds) <= set(handle.columns):
+        if handle is not None and not set(handle.columns) >= REQUIRED:
             raise StateError(
                 f"the Delta table at {self.uri} is not a state store",
                 fix="give the store a folder of its own",
@@ -163,41 +244,68 @@ class VersionLog(SystemTable):
         found = self.commits(handle, fenced) or (self.commits(handle) if fenced else [])
         return found[-1] if found else None
 
-    def commits(self, handle: TableHandle, low: int = 0, high: int | None = None) -> list[Commit]:
-        """The headers from version ``low`` to ``high``, in order."""
-        table = self._scan(handle, _HEADER, low, high, " AND key IS NULL")
-        found = [Commit(**{name: row[name] for name in _HEADER}) for row in COLUMNS.rows(table)]
-        return sorted(found, key=lambda commit: commit.version)
-
-    def readable(self, handle: TableHandle) -> list[Commit]:
-        """The versions that can be read, in order: their snapshot and all changes since are there."""
-        commits = self.commits(handle)
-        present = {commit.version for commit in commits}
-        return [c for c in commits if present.issuperset(range(c.snapshot or 1, c.version + 1))]
-
-    def load(self, handle: TableHandle, commit: Commit) -> Contents:
-        """What a version holds.
+    def commits(self, handle: TableHandle, low: int = 0, high: int = _LAST) -> list[Commit]:
+        """The headers from version ``low`` to ``high``, in order.
 
         Raises:
-            StateError: one of the files is damaged or missing; it says which.
+            StateError: a file is damaged or missing, and no other has the headers of its versions.
         """
-        low = commit.snapshot or 1
-        table = self._scan(handle, ["version", "key", "value", "content"], low, commit.version)
-        columns = [table.column(name).to_pylist() for name in ("version", "key", "value", "content")]
-        parts: dict[int, dict[bytes, bytes | None]] = {}
-        expected: dict[int, str] = {}
-        for version, key, value, content in zip(*columns, strict=True):
-            if key is None:
-                expected[version] = content
-            else:
-                parts.setdefault(version, {})[key] = value
-        items: dict[bytes, bytes] = {}
-        for version in range(low, commit.version + 1):
-            part = parts.get(version, {})
-            if digest(part.items()) != expected.get(version):
-                raise self._damaged(handle, version, "its rows are not those that were committed")
-            apply(part, items)
-        return Contents(items)
+        try:
+            return versions_in(headers_in(self._scan(handle, HEADER, low, high, " AND key IS NULL")))
+        except StateError as error:
+            if isinstance(error, Transient) or cannot_look(error):
+                raise
+            return self._commits_by_file(handle, low, high, error)
+
+    def _commits_by_file(self, handle: TableHandle, low: int, high: int, error: StateError) -> list[Commit]:
+        parts = FileParts(handle)
+        files = [file for file in parts.files if file.low <= high and file.high >= low]
+        headers = {
+            (version, kind): part.header
+            for file in files
+            for (version, kind), part in parts.of(file).items()
+            if part.header is not None and low <= version <= high
+        }
+        found = versions_in(headers)
+        known = {commit.version for commit in found}
+        for file in files:
+            if file.file.path in parts.unreadable and file.low not in known:
+                raise self._damaged(parts, file.low) from error
+        return found
+
+    def load(self, handle: TableHandle, commit: Commit) -> Contents:
+        """What a version holds: a damaged snapshot is rebuilt from changes, damaged changes are not needed where there
+        is a snapshot.
+
+        Raises:
+            StateError: one of the files is damaged or missing, and nothing stands for it; it says which.
+        """
+        return self.rebuilt(handle, commit).contents
+
+    def rebuilt(self, handle: TableHandle, commit: Commit) -> Rebuilt:
+        """What :meth:`load` gives, and which damaged snapshots it went past."""
+        try:
+            names = [*HEADER, "key", "value"]
+            parts = parts_in(self._scan(handle, names, commit.snapshot or 1, commit.version))
+            return rebuild(lambda version, kind: parts.get((version, kind)), commit.version)
+        except NoPart:
+            pass
+        except StateError as error:
+            if isinstance(error, Transient) or cannot_look(error):
+                raise
+        by_file = FileParts(handle)
+        try:
+            found = rebuild(by_file.find, commit.version)
+        except NoPart as gap:
+            raise self._damaged(by_file, by_file.cause(gap.version), commit.version) from None
+        for path, why in by_file.damaged.items():
+            _log.warning(
+                "version %d of %s was put together without its file %s, which is damaged: %s; "
+                "`odi store check %s --repair` rebuilds the file",
+                *(commit.version, self.uri, path, why, self.uri),
+            )
+        snapshots = [one for one in by_file.files if found.base < one.low <= commit.version and one.kind != "changes"]
+        return replace(found, past=sum(one.file.path in by_file.damaged for one in snapshots))
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
@@ -211,10 +319,22 @@ class VersionLog(SystemTable):
         """
 
         def attempt(handle: TableHandle) -> tuple[TableHandle, Commit]:
+            if batch.replaces and self._has_other_changes(handle, batch):
+                self.remove_after(handle, batch.version - 1)
+                handle = self.open_for_writing()
             done = self.settled(handle, batch)
             return self._append(handle, batch) if done is None else (handle, done)
 
         return self.write(attempt)
+
+    def _has_other_changes(self, handle: TableHandle, batch: Batch) -> bool:
+        """Whether the newest version is one that the batch's writer made on the same base with other changes."""
+        found = self.commits(handle, batch.version - 1)
+        made = [commit for commit in found if commit.version >= batch.version]
+        base = next((commit.commit_id for commit in found if commit.version == batch.version - 1), None)
+        if len(made) != 1 or base != (batch.base and batch.base.commit_id):
+            return False
+        return made[0].writer == batch.writer and not batch.is_in(made[0])
 
     def settled(self, handle: TableHandle, batch: Batch) -> Commit | None:
         """The batch's commit if it has been made; None if it may be made now.
@@ -234,28 +354,158 @@ class VersionLog(SystemTable):
         raise self._fenced(found[0] if found else None, latest, batch)
 
     def _append(self, handle: TableHandle, batch: Batch) -> tuple[TableHandle, Commit]:
-        chain = batch.base.snapshot if batch.base else 0
-        snapshot = batch.version - chain >= self._snapshot_every
-        rows = batch.contents.items if snapshot else batch.draft.changes
+        entries = batch.draft.changes
         commit = Commit(
             version=batch.version,
-            snapshot=batch.version if snapshot else chain,
+            snapshot=batch.base.snapshot if batch.base else 0,
             commit_id=batch.commit_id,
             writer=batch.writer,
             batch=batch.digest,
-            content=digest(rows.items()),
+            content=digest(entries.items()),
             committed_at=datetime.now(UTC),
         )
-        header = {**asdict(commit), "key": None, "value": None}
-        nothing = dict.fromkeys(COLUMNS.kinds)
-        changes = ({**nothing, "version": batch.version, "key": k, "value": v} for k, v in sorted(rows.items()))
-        return self.append_rows(
+        result = self.append_rows(
             handle,
-            COLUMNS.to_arrow(by_column([header, *changes])),
+            COLUMNS.to_arrow(rows_of(commit, "changes", entries)),
             [Transaction(_FENCE, batch.version)],
             landed=lambda now: any(c.commit_id == batch.commit_id for c in self.commits(now, batch.version)),
             result=(handle, commit),
         )
+        if _log.isEnabledFor(logging.INFO):
+            self._tell(commit, "changes", "Committed version %d for %s to file %s")
+        return result
+
+    def needs_snapshot(self, commit: Commit) -> bool:
+        """Whether it is time for a snapshot of a version."""
+        return commit.version - commit.snapshot >= self._snapshot_every
+
+    def add_snapshot(self, commit: Commit, contents: Contents) -> tuple[TableHandle, Commit]:
+        """Write the snapshot of a version, unless there is one; the version's header, which knows of it.
+
+        Raises:
+            CommitConflict: another process wrote it at the same time.
+            StateError: it cannot be written, or the version is no longer there.
+        """
+        entries = contents.items
+        made = replace(commit, snapshot=commit.version, content=digest(entries.items()))
+
+        def attempt(handle: TableHandle) -> tuple[TableHandle, Commit]:
+            now = self.commits(handle, commit.version, commit.version)
+            if [one.commit_id for one in now] != [commit.commit_id]:
+                raise StateError(f"version {commit.version} is no longer there", uri=self.uri, version=commit.version)
+            if now[0].snapshot == commit.version:
+                return handle, now[0]
+            return self.append_rows(
+                handle,
+                COLUMNS.to_arrow(rows_of(made, "snapshot", entries)),
+                [Transaction(_SNAPSHOTS, commit.version)],
+                landed=lambda now: any(c.snapshot == c.version for c in self.commits(now, commit.version)),
+                result=(handle, replace(commit, snapshot=commit.version)),
+            )
+
+        result = self.write(attempt)
+        if _log.isEnabledFor(logging.INFO):
+            self._tell(commit, "snapshot", "Written the snapshot of version %d for %s to file %s")
+        return result
+
+    def _tell(self, commit: Commit, kind: Kind, message: str) -> None:
+        # Opened anew: what the handle knows of its files it may have looked up before the commit.
+        handle = self.open()
+        files = [] if handle is None else store_files(handle)
+        paths = [one.file.path for one in files if one.low == one.high == commit.version and one.kind == kind]
+        _log.info(message, commit.version, self.uri, ", ".join(f"{self.uri}/{path}" for path in paths))
+
+    # -- staging ------------------------------------------------------------------------------------------------------
+
+    def stage(self, batch: Batch) -> None:
+        """Write changes that are no version until a batch with this ``commit_id`` is committed with them.
+
+        Raises:
+            StateError: they cannot be written.
+        """
+        commit = Commit(
+            version=batch.version,
+            snapshot=0,
+            commit_id=batch.commit_id,
+            writer=batch.writer,
+            batch=batch.digest,
+            content=digest(batch.draft.changes.items()),
+            committed_at=datetime.now(UTC),
+        )
+        rows = COLUMNS.to_arrow(rows_of(commit, "staged", batch.draft.changes))
+
+        def landed(now: TableHandle) -> bool:
+            return self.staged(now, batch.version, batch.commit_id) is not None
+
+        self.write(lambda handle: self.append_rows(handle, rows, [], landed, result=None))
+
+    def staged(self, handle: TableHandle, version: int, commit_id: str) -> Part | None:
+        """Changes that were staged; None if they are no longer there.
+
+        Raises:
+            StateError: the table cannot be read.
+        """
+        from odi_assets.delta.compaction import rows_in_files
+
+        for file in _all_files(handle):
+            if file.kind == "staged" and file.low == version:
+                with handle.calls("reading staged changes of a state store"):
+                    found = parts_in(COLUMNS.lists(rows_in_files(handle, [file.file])))
+                part = found[version, "staged"]
+                if part.header is not None and part.header.commit_id == commit_id:
+                    return part
+        return None
+
+    # -- going back ---------------------------------------------------------------------------------------------------
+
+    def remove_after(self, handle: TableHandle, version: int) -> int:
+        """Remove all that belongs to versions after ``version``, in one commit; how many files. It conflicts with the
+        commit of a new version.
+
+        Raises:
+            CommitConflict: another process committed or removed at the same time.
+            StateError: the table cannot be written.
+        """
+        files = [one for one in _all_files(handle) if one.high > version and one.kind != "staged"]
+        mixed = [one.file for one in files if one.low <= version]
+        if mixed:
+            self._rewrite(handle, mixed, version)
+        elif files:
+            replace_files(handle, [], [one.file for one in files], _FENCE)
+        return len(files)
+
+    def _rewrite(self, handle: TableHandle, files: Sequence[LiveFile], version: int) -> None:
+        """Files that hold earlier versions too, after a compaction by hand, keep those."""
+        import pyarrow.compute as pc
+
+        from odi_assets.delta.compaction import rewrite, rows_in_files
+
+        rows = rows_in_files(handle, files)
+        others = [one.file for one in store_files(handle) if one.low > version]
+        rewrite(handle, [*files, *others], rows.filter(pc.field("version") <= version), _INDEXED, _FENCE)
+
+    def replace_file(self, handle: TableHandle, file: LiveFile, parts: Parts) -> None:
+        """Put ``parts`` in the place of a file, in one commit.
+
+        Raises:
+            CommitConflict: another process removed it at the same time.
+            StateError: the table cannot be written.
+        """
+        import pyarrow as pa
+
+        from odi_assets.delta.compaction import rewrite
+
+        tables = [
+            pa.table(COLUMNS.to_arrow(rows_of(part.header, kind, part.entries)))
+            for (_, kind), part in parts.items()
+            if part.header is not None
+        ]
+        if tables:
+            rewrite(handle, [file], pa.concat_tables(tables), _INDEXED, _CLEANING)
+        else:
+            replace_files(handle, [], [file], _CLEANING)
+
+    # -- errors -------------------------------------------------------------------------------------------------------
 
     def _require_base(self, latest: Commit | None, batch: Batch) -> None:
         if (latest and latest.commit_id) == (batch.base and batch.base.commit_id):
@@ -276,7 +526,11 @@ class VersionLog(SystemTable):
             told = f"{name} was committed, and cleaned since (the latest is {latest.version})"
         elif taken.writer == batch.writer:
             told = f"{name} was committed by this same writer `{batch.writer}` with other changes"
-            fix = "let a batch that is tried again make the same changes, or give each writer an id of its own"
+            if latest.version == batch.version:
+                fix = "commit(replace=True) puts these changes in the place of those; or make the same changes again"
+            else:
+                told += f", and version {latest.version} is based on it"
+                fix += f"; or withdraw what came after: odi store rewind {self.uri} --to-version {batch.version - 1}"
         else:
             told = f"{name} was committed by writer `{taken.writer}` at {taken.committed_at:%Y-%m-%d %H:%M:%S} UTC"
         return FencedError(
@@ -287,38 +541,32 @@ class VersionLog(SystemTable):
             winner=taken.writer if taken else None,
         )
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    def _scan(self, handle: TableHandle, names: Sequence[str], low: int, high: int | None, extra: str = "") -> Table:
-        where = f"version >= {low}" + ("" if high is None else f" AND version <= {high}") + extra
-        try:
-            with handle.calls("reading a system table"):
-                return handle.table.scan(columns=list(names), predicate=where).read_all()
-        except StateError as error:
-            if isinstance(error, Transient):
-                raise
-            raise self._first_damaged(handle, low, high) or error from error
-
-    def _first_damaged(self, handle: TableHandle, low: int, high: int | None) -> StateError | None:
-        """The error that names the first file that cannot be read; deltalake's own does not always."""
-        for file in store_files(handle):
-            if file.high < low or (high is not None and file.low > high):
-                continue
-            try:
-                with handle.calls("reading a system table"):
-                    handle.table.scan(predicate=f"version >= {file.low} AND version <= {file.high}").read_all()
-            except StateError as error:
-                return self._damaged(handle, file.low, str(error.__cause__))
-        return None
-
-    def _damaged(self, handle: TableHandle, version: int, why: str) -> StateError:
-        paths = [file.file.path for file in store_files(handle) if file.low <= version <= file.high]
-        file = f"file {', '.join(paths)} is damaged or missing" if paths else "no file holds it"
+    def _damaged(self, parts: FileParts, version: int, wanted: int | None = None) -> StateError:
+        paths = parts.names(version)
+        damaged = parts.damaged
+        broken = [path for path in paths if path in damaged] or paths
+        why = damaged.get(broken[0], "it does not have all that was committed") if broken else "it was removed"
+        file = f"file {', '.join(broken)} is damaged or missing" if broken else "no file holds it"
+        message = f"version {version} of the state store at {self.uri} cannot be read; {file}: {why}"
+        if wanted not in (None, version):
+            message += f"; version {wanted} is made from it"
         return StateError(
-            f"version {version} of the state store at {self.uri} cannot be read; {file}: {why}",
-            fix="put the file back from a copy, or go on from a version that can be read: "
-            "restore the table to it, or copy it to a new store",
+            message,
+            fix=f"put the file back from a copy; `odi store check {self.uri}` lists the versions that can be read, "
+            f"and `odi store rewind {self.uri} --to-version V` goes on from one of them",
             uri=self.uri,
             version=version,
-            path=paths[0] if paths else None,
+            path=broken[0] if broken else None,
         )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _scan(
+        self, handle: TableHandle, names: Sequence[str], low: int, high: int, extra: str = ""
+    ) -> Mapping[str, list[Any]]:
+        where = f"version >= {low} AND version <= {high}{extra}"
+        if "part" in handle.columns:
+            where += " AND (part IS NULL OR part <> 'staged')"
+        there = [name for name in names if name in handle.columns]
+        with handle.calls("reading a system table"):
+            return COLUMNS.lists(handle.table.scan(columns=there, predicate=where).read_all())

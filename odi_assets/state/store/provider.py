@@ -5,20 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import OrderedDict
-from collections.abc import Mapping
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
 from threading import Lock
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
 from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import StateError
-from odi_assets.state.store import StateStore
-from odi_assets.state.store.contents import Contents
-from odi_assets.state.store.log import Batch, Commit, VersionLog, remove_before
+from odi_assets.errors import FencedError, StateError
+from odi_assets.state.store import Change, StateStore
+from odi_assets.state.store.contents import Contents, Draft
+from odi_assets.state.store.log import Batch, VersionLog, files_before, remove_before
+from odi_assets.state.store.parts import Commit, Part
+
+if TYPE_CHECKING:
+    from odi_assets.state.store.check import StoreCheck
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +31,9 @@ RETAINED = 100
 """How many versions stay readable at least; Spark's ``minBatchesToRetain``."""
 SNAPSHOT_EVERY = 10
 """How many versions apart snapshots are; Spark's ``minDeltasForSnapshot``."""
-_IN_MEMORY = 2
+KEPT_IN_MEMORY = 2
+"""How many versions a provider keeps in memory; Spark's ``maxBatchesToRetainInMemory``."""
+_COUNTED = ("cache_hits", "cache_misses", "loads", "load_ms", "snapshots_rebuilt")
 _CLEANINGS_PER_VACUUM = 16
 _VACUUM_HOURS = 1
 
@@ -43,10 +50,11 @@ class StateStoreProvider:
         writer: who commits: a run id, a task's id. What is tried again must carry the same, so that a batch that was
             committed already is known; without it each provider is a writer of its own.
         snapshot_every: how many versions apart snapshots are. More make commits smaller and loading slower.
+        keep_in_memory: how many versions, those used last, stay in memory; with 0 each is read from its files.
         retry: how conflicts and transient faults of the store are retried.
 
     Raises:
-        StateError: ``retain`` or ``snapshot_every`` is less than 1.
+        StateError: ``retain`` or ``snapshot_every`` is less than 1, or ``keep_in_memory`` less than 0.
     """
 
     def __init__(
@@ -57,18 +65,25 @@ class StateStoreProvider:
         retain: int = RETAINED,
         writer: str | None = None,
         snapshot_every: int = SNAPSHOT_EVERY,
+        keep_in_memory: int = KEPT_IN_MEMORY,
         retry: Retry | None = None,
     ) -> None:
-        for name, number in (("retain", retain), ("snapshot_every", snapshot_every)):
-            if number < 1:
-                raise StateError(f"`{name}` of a state store is {number}", fix="give 1 or more")
+        for name, number, least in (
+            ("retain", retain, 1),
+            ("snapshot_every", snapshot_every, 1),
+            ("keep_in_memory", keep_in_memory, 0),
+        ):
+            if number < least:
+                raise StateError(f"`{name}` of a state store is {number}", fix=f"give {least} or more")
         self.uri = absolute(str(uri))
         self.retain = retain
         self.writer = writer or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self._snapshot_every = snapshot_every
         self._versions = VersionLog(Location(self.uri, dict(storage_options or {})), snapshot_every)
         self._retry = retry or Retry()
+        self._keep_in_memory = keep_in_memory
         self._loaded: OrderedDict[str, Contents] = OrderedDict()
+        self._counted = Counter(dict.fromkeys(_COUNTED, 0))
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -82,8 +97,49 @@ class StateStoreProvider:
         """
         _check_version(version)
         base, contents = self._retry.call(lambda: self._load(version), f"get_store({version})")
-        commit = None if read_only else lambda draft: self._commit(Batch(base, draft, self.writer))
-        return StateStore(self.uri, version, contents, commit)
+
+        def commit(draft: Draft, replaces: bool) -> int:
+            return self.commit(Batch(base, draft, self.writer, replaces=replaces))
+
+        return StateStore(self.uri, version, contents, None if read_only else commit, lambda: self.counted)
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """The custom metrics so far."""
+        return self._counted
+
+    def latest(self) -> tuple[Commit | None, Contents]:
+        """The commit of the newest version and what it holds; None and nothing before the first.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        return self._retry.call(lambda: self._load(self.latest_version()), "latest")
+
+    def committed_as(self, commit_id: str, low: int = 0) -> Commit | None:
+        """The version from ``low`` on that was committed with this id; None if there is none."""
+        found = self._retry.call(
+            lambda: self._versions.read(lambda handle: self._versions.commits(handle, low)), "committed_as"
+        )
+        return next((commit for commit in found or () if commit.commit_id == commit_id), None)
+
+    def stage(self, batch: Batch) -> None:
+        """Write changes that are no version yet (see ``staged``).
+
+        Raises:
+            StateError: they cannot be written.
+        """
+        self._retry.call(lambda: self._versions.stage(batch), f"staging version {batch.version} of {self.uri}")
+
+    def staged(self, version: int, commit_id: str) -> Part | None:
+        """Changes that were staged; None if they are not there.
+
+        Raises:
+            StateError: the table cannot be read.
+        """
+        return self._retry.call(
+            lambda: self._versions.read(lambda handle: self._versions.staged(handle, version, commit_id)), "staged"
+        )
 
     def latest_version(self) -> int:
         """The newest version; 0 before the first commit."""
@@ -91,9 +147,73 @@ class StateStoreProvider:
         return found.version if found else 0
 
     def versions(self) -> list[int]:
-        """The versions that can be read, in order, without version 0."""
-        found = self._retry.call(lambda: self._versions.read(self._versions.readable), "versions")
-        return [commit.version for commit in found or []]
+        """The versions that can be read, in order, without version 0. Reads all files; a log line names each version
+        that should be there and cannot be read, and :meth:`check` tells more.
+
+        Raises:
+            StateError: the table cannot be read.
+        """
+        found = self.check()
+        for version, culprit in found.unreadable.items():
+            _log.warning("version %d of %s cannot be read: version %d is damaged", version, self.uri, culprit)
+        return [commit.version for commit in found.readable]
+
+    def check(self, *, repair: bool = False) -> StoreCheck:
+        """Read all files of the store, and tell which versions can be read and which files are damaged.
+
+        Args:
+            repair: rebuild damaged files from those that are not: a snapshot from changes, changes from snapshots.
+
+        Raises:
+            StateError: the table cannot be read, or, for a repair, not be written.
+        """
+        from odi_assets.state.store import check
+
+        def look() -> StoreCheck:
+            done = self._versions.read(
+                lambda handle: check.repair(self._versions, handle) if repair else check.check(handle)
+            )
+            return done or check.StoreCheck((), {}, ())
+
+        return self._retry.call(look, f"checking {self.uri}")
+
+    def changes(self, after: int, until: int | None = None) -> Iterator[Change]:
+        """What the versions after ``after`` changed, up to ``until`` (the latest if None), by versions and keys.
+
+        Raises:
+            StateError: one of the versions was cleaned, was never committed, or cannot be read.
+        """
+        _check_version(after)
+        until = self.latest_version() if until is None else until
+        _check_version(until)
+        if until < after:
+            raise StateError(f"version {until} comes before version {after}", fix="give the earlier version first")
+        before = self.contents(after)
+        for version in range(after + 1, until + 1):
+            now = self.contents(version)
+            for key, value in sorted(before.changes_to(now).items()):
+                yield Change(version, key, value)
+            before = now
+
+    def rewind(self, version: int) -> int:
+        """Withdraw all versions after ``version``, in one commit; the next commit makes the version after it. For a
+        latest version that cannot be read or must not count. What was committed is gone with the files' deletion.
+
+        Returns:
+            How many files were removed.
+
+        Raises:
+            StateError: ``version`` cannot be read, or the table cannot be written.
+        """
+        self.contents(version)
+
+        def attempt() -> int:
+            handle = self._versions.open()
+            return 0 if handle is None else self._versions.remove_after(handle, version)
+
+        removed = self._retry.call(attempt, f"rewinding {self.uri} to version {version}")
+        _log.info("Rewound %s to version %d; %d files were removed", self.uri, version, removed)
+        return removed
 
     def clean(self) -> int:
         """Take out the files that only versions older than the newest ``retain`` need; how many. They are deleted an
@@ -121,23 +241,46 @@ class StateStoreProvider:
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
+    def contents(self, version: int) -> Contents:
+        """What a version holds.
+
+        Raises:
+            StateError: there is no such version, or it cannot be read.
+        """
+        _check_version(version)
+        return self._retry.call(lambda: self._load(version), f"version {version}")[1]
+
     def _load(self, version: int) -> tuple[Commit | None, Contents]:
         if version == 0:
             return None, Contents({})
-        return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version, [])
+        return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version)
 
     def _load_from(self, handle: TableHandle, version: int) -> tuple[Commit, Contents]:
         found = self._versions.commits(handle, version, version)
         if not found:
-            self._missing(version, [commit.version for commit in self._versions.readable(handle)])
+            self._missing(version)
         commit = found[0]
         contents = self._cached(commit)
+        self._count("cache_hits" if contents is not None else "cache_misses")
         if contents is None:
-            contents = self._versions.load(handle, commit)
+            contents = self._read(handle, commit)
             self._cache(commit, contents)
         return commit, contents
 
-    def _missing(self, version: int, readable: list[int]) -> NoReturn:
+    def _read(self, handle: TableHandle, commit: Commit) -> Contents:
+        started = time.monotonic()
+        rebuilt = self._versions.rebuilt(handle, commit)
+        self._count("loads")
+        self._count("load_ms", round((time.monotonic() - started) * 1000))
+        self._count("snapshots_rebuilt", rebuilt.past)
+        return rebuilt.contents
+
+    def _count(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._counted[name] += number
+
+    def _missing(self, version: int) -> NoReturn:
+        readable = [commit.version for commit in self.check().readable]
         there = f"versions {readable[0]} to {readable[-1]} can be read" if readable else "it has no version yet"
         cleaned = readable and version < readable[0]
         raise StateError(
@@ -156,17 +299,30 @@ class StateStoreProvider:
         with self._lock:
             self._loaded[commit.commit_id] = contents
             self._loaded.move_to_end(commit.commit_id)
-            while len(self._loaded) > _IN_MEMORY:
+            while len(self._loaded) > self._keep_in_memory:
                 self._loaded.popitem(last=False)
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, batch: Batch) -> int:
+    def commit(self, batch: Batch) -> int:
+        """Commit a batch, and return its version; what stores that :meth:`get_store` made call.
+
+        Raises:
+            FencedError, StateConflictError, StateError: as :meth:`StateStore.commit` says.
+        """
         what = f"commit of version {batch.version} of {self.uri}"
-        handle, commit = self._retry.call(lambda: self._attempt(batch), what)
+        try:
+            handle, commit = self._retry.call(lambda: self._attempt(batch), what)
+        except FencedError:
+            raise
+        except StateError as error:
+            if f"version {batch.version}" not in error.message:
+                error.message = f"version {batch.version} of the state store at {self.uri} was not committed: {error}"
+            error.fields.setdefault("version", batch.version)
+            raise
         self._cache(commit, batch.contents)
-        if commit.commit_id == batch.commit_id and commit.snapshot == commit.version:
-            self._clean_if_needed(handle, commit)
+        if commit.commit_id == batch.commit_id and self._versions.needs_snapshot(commit):
+            self._maintain_after(handle, commit, batch.contents)
         return commit.version
 
     def _attempt(self, batch: Batch) -> tuple[TableHandle, Commit]:
@@ -179,8 +335,14 @@ class StateStoreProvider:
                 raise
             return done[0], done[1]
 
-    def _clean_if_needed(self, handle: TableHandle, commit: Commit) -> None:
-        """Clean after a snapshot. Never fails: the version that it follows is committed."""
+    def _maintain_after(self, handle: TableHandle, commit: Commit, contents: Contents) -> None:
+        """Write a snapshot, then clean. Never fails: the version is committed."""
+        try:
+            handle, commit = self._versions.add_snapshot(commit, contents)
+        except CommitConflict as error:
+            _log.debug("the snapshot of version %d of %s is another process's: %s", commit.version, self.uri, error)
+        except StateError:
+            _log.warning("the snapshot of version %d of %s failed", commit.version, self.uri, exc_info=True)
         try:
             if self._clean(handle) and commit.version // self._snapshot_every % _CLEANINGS_PER_VACUUM == 0:
                 handle.vacuum(_VACUUM_HOURS)
@@ -194,7 +356,21 @@ class StateStoreProvider:
             latest = self._versions.latest(handle)
             oldest = latest.version - self.retain + 1 if latest else 0
             found = self._versions.commits(handle, oldest, oldest) if oldest > 1 else []
-        return remove_before(handle, found[0].snapshot) if found else 0
+        if not found or not files_before(handle, found[0].snapshot):
+            return 0
+        self._require_snapshot(handle, found[0].snapshot)
+        return remove_before(handle, found[0].snapshot)
+
+    def _require_snapshot(self, handle: TableHandle, version: int) -> None:
+        """Raises StateError if a snapshot is damaged: what is before it is needed to rebuild it."""
+        (commit,) = self._versions.commits(handle, version, version)
+        if self._versions.rebuilt(handle, commit).base != version:
+            raise StateError(
+                f"files before the damaged snapshot of version {version} of {self.uri} are needed to rebuild it",
+                fix=f"odi store check {self.uri} --repair",
+                uri=self.uri,
+                version=version,
+            )
 
 
 def _check_version(version: int) -> None:

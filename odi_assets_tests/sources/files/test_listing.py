@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
@@ -83,6 +85,108 @@ def test_a_link_to_nothing_is_an_error_and_not_an_empty_folder(base: Location, t
     for pattern in ("*.csv", "gone.csv"):
         with pytest.raises(SourceError, match=r"gone\.csv"):
             names(base, pattern)
+
+
+def test_links_in_a_circle_are_an_error_for_files_and_end_for_folders(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.csv", "b/2.csv")
+    (tmp_path / "a" / "to_b").symlink_to(tmp_path / "b")
+    (tmp_path / "b" / "to_a").symlink_to(tmp_path / "a")
+    assert names(base, "**/*.csv") == ["a/1.csv", "a/to_b/2.csv", "b/2.csv", "b/to_a/1.csv"]
+    assert names(base, "*/*/*.csv") == ["a/to_b/2.csv", "b/to_a/1.csv"]
+    (tmp_path / "a" / "x.csv").symlink_to(tmp_path / "a" / "y.csv")
+    (tmp_path / "a" / "y.csv").symlink_to(tmp_path / "a" / "x.csv")
+    with pytest.raises(SourceError, match="cannot be listed"):
+        names(base, "a/*.csv")
+
+
+def test_what_is_no_file_is_not_waited_for(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "a.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert names(base, "*.csv") == ["a.csv"]
+
+
+ODD = ("a#b", "a?b", "a%20b", "a b", "ü日本", "a:b", "x{y}", "a+b", "a\\b", "a'b", "a;b", "a=b", "~a", "a::b", "a[1]")
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_landing_zone_and_its_folders_may_have_any_name(tmp_path: Path, odd: str) -> None:
+    base = resolve(LocalConnection(base_path=str(tmp_path / odd)), "", tmp_path)
+    touch(tmp_path / odd, f"{odd}.csv", f"{odd}/1.csv")
+    assert names(base, "*.csv") == names(base, f"{odd}.csv") == [f"{odd}.csv"]
+    assert names(base, odd) == names(base, f"{odd}/*.csv") == names(base, f"{odd}/**/*.csv") == [f"{odd}/1.csv"]
+
+
+def test_a_part_that_is_there_as_it_is_written_is_no_glob(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "in[1]/a.csv", "in1/b.csv")
+    assert names(base, "in[1]/*.csv") == ["in[1]/a.csv"]
+    assert names(base, "in[[]1]/*.csv") == ["in[1]/a.csv"]
+    assert names(base, "in[12]/*.csv") == ["in1/b.csv"]
+
+
+def test_a_name_that_spark_cannot_open_is_refused_by_name(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "a:b[1].csv")
+    with pytest.raises(SourceError, match=r"a:b\[1\]\.csv has a name that Spark cannot open"):
+        names(base, "*.csv")
+
+
+class Bucket(MemoryFileSystem):  # type: ignore[misc]
+    """An object store with one bucket. A fault is raised as the libraries of stores raise theirs."""
+
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    fault: ClassVar[Exception | None] = None
+    cachable = False
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        if Bucket.fault is not None:
+            raise Bucket.fault
+        return super().ls(path, detail=detail, **kwargs)
+
+    def find(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if Bucket.fault is not None:
+            raise Bucket.fault
+        return super().find(path, *args, **kwargs)
+
+    def info(self, path: str, **kwargs: Any) -> Any:
+        if Bucket.fault is not None:
+            raise Bucket.fault
+        return super().info(path, **kwargs)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Location:
+    filesystem = Bucket()
+    monkeypatch.setattr(Bucket, "store", {})
+    monkeypatch.setattr(Bucket, "pseudo_dirs", ["", "/lake"])
+    monkeypatch.setattr(Bucket, "fault", None)
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda uri, **_: (filesystem, "/" + uri.removeprefix("s3://")))
+    monkeypatch.setattr("odi_assets.sources.files.listing._mtime_ns", lambda *_: 1)
+    for name in ("a.csv", "b/c.csv", "_d.csv"):
+        filesystem.pipe(f"/lake/in/{name}", b"x")
+    return Location("s3://lake")
+
+
+def test_an_object_store_is_listed_by_the_same_rules(store: Location) -> None:
+    assert names(store, "in/*.csv") == ["in/a.csv"]
+    assert names(store, "in/**/*.csv") == names(store, "in") == ["in/a.csv", "in/b/c.csv"]
+    assert names(store, "nowhere/*.csv") == names(store, "nowhere") == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        FileNotFoundError("The specified bucket does not exist"),
+        PermissionError("Access Denied"),
+        RuntimeError("could not connect to the endpoint"),
+    ],
+)
+@pytest.mark.parametrize("pattern", ["in/*.csv", "in/**/*.csv", "in", "in/a.csv"])
+def test_a_bucket_that_is_not_there_or_refuses_is_an_error_and_not_nothing(
+    store: Location, monkeypatch: pytest.MonkeyPatch, fault: Exception, pattern: str
+) -> None:
+    monkeypatch.setattr(Bucket, "fault", fault)
+    with pytest.raises(SourceError, match=str(fault)):
+        names(store, pattern)
 
 
 def test_what_cannot_be_looked_at_is_an_error_and_not_nothing(tmp_path: Path) -> None:

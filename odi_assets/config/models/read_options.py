@@ -1,0 +1,86 @@
+"""Reader options that lose data: Spark leaves out files, lines or columns by them, and says nothing.
+
+A file that was read with one of them would count as loaded, though some of it is in no table. The names are those of
+Spark's documentation: "Generic File Source Options", "CSV Files", "JSON Files", "Parquet Files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from odi_assets.config.diagnostics.mistakes import Mistake
+
+_FILES = ("csv", "json", "parquet")
+_TEXT = ("csv", "json")
+
+
+class _Rule(NamedTuple):
+    """An option that loses data.
+
+    Attributes:
+        message: what it does, and what to use instead.
+        loses: whether it does so with a value.
+        without_schema: it does so only as Spark looks for the columns by itself.
+    """
+
+    formats: tuple[str, ...]
+    message: str
+    loses: Callable[[str], bool] = lambda value: value.lower() != "false"
+    without_schema: bool = False
+
+
+_REPAIR = "repair the file, or give it a name that begins with `_`"
+_RULES: Mapping[str, _Rule] = {
+    "pathglobfilter": _Rule(_FILES, "leaves out files that count as loaded: write the glob in `path`, as in `*.csv`"),
+    "modifiedafter": _Rule(_FILES, "leaves out files that count as loaded: use `incremental: {mode: files}`"),
+    "modifiedbefore": _Rule(_FILES, "leaves out files that count as loaded: use `settle` of `mode: files`"),
+    "ignorecorruptfiles": _Rule(_FILES, f"leaves out files that count as loaded: {_REPAIR}"),
+    "ignoremissingfiles": _Rule(_FILES, "leaves out files that count as loaded: run the node again instead"),
+    "recursivefilelookup": _Rule(_FILES, "is not needed: `path: folder` and `path: folder/**/*.csv` look below"),
+    "basepath": _Rule(_FILES, "is not needed: folders like `day=2024-01-01` are columns already"),
+    "comment": _Rule(("csv",), "leaves out lines: read them with `rescued`, and drop them in the transform"),
+    "samplingratio": _Rule(
+        _TEXT,
+        "leaves out columns that the sample lacks: name the columns in `schema`",
+        lambda value: value != "1.0",
+        without_schema=True,
+    ),
+    "dropfieldifallnull": _Rule(("json",), "leaves out columns: name the columns in `schema`", without_schema=True),
+    "unescapedquotehandling": _Rule(
+        ("csv",),
+        "`SKIP_VALUE` leaves out values: use `rescued`, which keeps what does not fit",
+        lambda value: value.lower() == "skip_value",
+    ),
+    "singlevariantcolumn": _Rule(_TEXT, "is not taken: name a VARIANT's parts in `schema`", lambda value: bool(value)),
+}
+_MODE = "leaves out what does not fit `schema`, and says nothing: use `rescued: COLUMN`, which keeps it as JSON"
+
+
+def losing_options(format_: str, options: Mapping[str, str], schema: str | None, rescued: str | None) -> list[Mistake]:
+    """The options that would lose data, each as a mistake in a ``read``.
+
+    Args:
+        format_: of the files.
+        schema: the columns that the project file names, in Spark's DDL.
+        rescued: the column that keeps what does not fit.
+    """
+    by_name = {name.lower(): (name, value) for name, value in options.items()}
+    found = []
+    for key, rule in _RULES.items():
+        name, value = by_name.get(key, ("", ""))
+        applies = format_ in rule.formats and not (rule.without_schema and schema)
+        if name and applies and rule.loses(value):
+            found.append(Mistake(rule.message, at=("options", name), where="key"))
+    name, mode = by_name.get("mode", ("", "failfast"))
+    if format_ not in _TEXT or mode.lower() == "failfast":
+        return found
+    if mode.lower() != "permissive" or not (rescued or _keeps_bad_lines(by_name, schema)):
+        found.append(Mistake(f"`{mode}` {_MODE}", plain=_MODE, at=("options", name)))
+    return found
+
+
+def _keeps_bad_lines(options: Mapping[str, tuple[str, str]], schema: str | None) -> bool:
+    """Whether Spark keeps lines that do not fit in a column that the schema names."""
+    _, column = options.get("columnnameofcorruptrecord", ("", "_corrupt_record"))
+    return column.lower() in (schema or "").lower().replace("`", "").replace(",", " ").split()

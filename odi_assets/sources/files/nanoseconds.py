@@ -1,0 +1,84 @@
+"""Parquet files with times in nanoseconds, as pandas writes them. Spark has no type for them, and neither has Delta.
+
+Spark reads such a column as a number if it is told to. What is whole microseconds becomes a time; other values stop
+the read, for a part of them would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odi_assets.errors import SourceError
+from odi_assets.sources.files.raised import stopped_by
+from odi_assets.tables.columns import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from odi_assets.sources.files.source import FilesSnapshot
+
+
+def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], cause: Exception) -> DataFrame:
+    """The rows of files of one shape that Spark refused because of ``cause``.
+
+    Raises:
+        SourceError: they have a type that cannot be read even so.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+    columns = _columns(files, paths[0])
+    try:
+        schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
+    except PySparkException as error:
+        raise _unreadable(files, paths[0], str(cause)) from error
+    nanos = [field.name for field in columns if _counts_nanoseconds(field.type)]
+    hidden = [field.name for field in columns if field.name not in nanos and "timestamp[ns" in str(field.type)]
+    if hidden or not nanos:
+        what = f"column `{hidden[0]}` has times in nanoseconds within it" if hidden else str(cause)
+        raise _unreadable(files, paths[0], what) from cause
+    stored = [StructField(field.name, LongType()) if field.name in nanos else field for field in schema]
+    rows = files.load(spark, paths, StructType(stored))
+
+    def value(field: StructField) -> Column:
+        own = F.col(quoted(field.name))
+        if field.name not in nanos:
+            return own
+        fix = f"name the columns in `read.schema`, with `{field.name} BIGINT`: it is read as nanoseconds since 1970"
+        stopped = stopped_by(f"`{field.name}` has a time with parts of a microsecond: ", own.cast("string"), fix=fix)
+        micros = F.when(own % 1_000 != 0, stopped.cast("bigint")).otherwise(F.expr(f"{quoted(field.name)} div 1000"))
+        moment = F.timestamp_micros(micros)
+        # The session's zone is UTC.
+        return moment if isinstance(field.dataType, TimestampType) else moment.cast("timestamp_ntz")
+
+    return rows.select(*[value(field).alias(field.name) for field in schema])
+
+
+def _columns(files: FilesSnapshot, path: str) -> pa.Schema:
+    import fsspec
+    import pyarrow.parquet as pq
+
+    place = files.base.child(path)
+    if place.is_local:
+        return pq.read_metadata(place.local_path).schema.to_arrow_schema()
+    with fsspec.open(place.uri, "rb", **place.fsspec_options) as stream:
+        return pq.read_metadata(stream).schema.to_arrow_schema()
+
+
+def _counts_nanoseconds(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return isinstance(kind, pa.TimestampType) and kind.unit == "ns"
+
+
+def _unreadable(files: FilesSnapshot, path: str, what: str) -> SourceError:
+    return SourceError(
+        f"{files.label}: {path} has a column that Spark cannot read: {what}",
+        fix="name the columns to read, without that one, in `read.schema`; or land the file with another type for it; "
+        "nothing was loaded",
+        path=path,
+    )

@@ -1,0 +1,27 @@
+"""Values that stop a read while Spark computes, and what the error says of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_PREFIX = "Not loaded: "
+_FIX = " What to do: "
+_TOLD = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
+
+
+def stopped_by(*message: Column | str, fix: str) -> Column:
+    """A column that stops the read with a message of texts and columns."""
+    from pyspark.sql import functions as F
+
+    parts = [F.lit(part) if isinstance(part, str) else part for part in (_PREFIX, *message, _FIX, fix)]
+    return F.raise_error(F.concat(*parts))
+
+
+def told(text: str) -> tuple[str, str] | None:
+    """The message of such a column, and what to do, in the text of an error of Spark; None for other errors."""
+    found = _TOLD.search(text)
+    return (found[1], found[2]) if found else None

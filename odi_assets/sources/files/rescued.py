@@ -1,0 +1,185 @@
+"""What of a file does not fit the columns that the project file names, kept as JSON in a column of its own.
+
+An object with the columns that are not named, under their names; with values of another type, likewise (Parquet); and
+with the text of a record that does not parse, or has a value of another type, as ``_corrupt_record`` (CSV and JSON,
+with Spark's mode PERMISSIVE). NULL where everything fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odi_assets.config.models import FileFormat
+from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
+from odi_assets.errors import SourceError
+from odi_assets.sources.files.folders import column_name, filled_from_folders
+from odi_assets.sources.files.united import Group, csv_columns, read_as_is
+from odi_assets.tables.columns import EXACT_TIMES, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from odi_assets.sources.files.source import FilesSnapshot
+
+_RECORD = "__odi_record"
+
+
+def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column: str) -> DataFrame:
+    """The rows of files of one shape, with ``column`` behind the columns that the project file names.
+
+    Raises:
+        SourceError: a file cannot be read with its columns.
+    """
+    wanted = spark.createDataFrame([], files.schema_ddl).schema if files.schema_ddl else None
+    if files.format == FileFormat.PARQUET and wanted is not None:
+        return _parquet_rows(spark, files, group, wanted, column)
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    own, whole = (_of_csv if files.format == FileFormat.CSV else _of_json)(spark, files, group, wanted)
+    rows = files.load(
+        spark,
+        group.paths,
+        StructType([*own, StructField(_RECORD, StringType())]),
+        mode="PERMISSIVE",
+        columnNameOfCorruptRecord=_RECORD,
+        enforceSchema="true",
+        # Else only values of columns that a query needs are parsed, and what does not fit the others goes unseen.
+        columnPruning="false",
+    )
+    wanted = wanted or _with_folders(own, group)
+    left = [F.col(quoted(name)) for name in own.names if name not in {field.name for field in wanted}]
+    values = {}
+    for name in whole:
+        values[name], misfit = _of_variant(name, wanted[name].dataType)
+        left.append(misfit)
+    return _with_rescued(rows, group, wanted, column, values, left)
+
+
+def _of_csv(
+    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType | None
+) -> tuple[StructType, Sequence[str]]:
+    """The columns of CSV files, in their order: of the types that are wanted; others are text."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    found = files.load(spark, group.paths[:1]).schema
+    if wanted is None:
+        return StructType(list(found)), ()
+    if not files.has_header:
+        own = csv_columns(spark, files, group, wanted.names)
+        return StructType([wanted[name] for name in own]), ()
+    by_name = {field.name.lower(): field for field in wanted}
+    return StructType([by_name.get(name.lower(), StructField(name, StringType())) for name in found.names]), ()
+
+
+def _of_json(
+    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType | None
+) -> tuple[StructType, Sequence[str]]:
+    """The keys of JSON files, and which of those that are wanted have more within them than is wanted.
+
+    Raises:
+        SourceError: two keys differ by capitals only.
+    """
+    from pyspark.sql.types import StructField, StructType, VariantType
+
+    all_keys = files.load(spark, group.paths, mode="PERMISSIVE", columnNameOfCorruptRecord=_RECORD).schema
+    found = [field for field in all_keys if field.name != _RECORD]
+    if wanted is None:
+        return StructType(found), ()
+    by_name = {field.name.lower(): field.name for field in wanted}
+    clash = next((one.name for one in found if by_name.get(one.name.lower(), one.name) != one.name), None)
+    if clash is not None:
+        raise SourceError(
+            f"{files.label}: among {group} are records with `{clash}`, and `read.schema` has "
+            f"`{by_name[clash.lower()]}`; names know no capitals, and keys of JSON do",
+            fix="write the column in `read.schema` as the files do; nothing was loaded",
+            path=group.paths[0],
+            column=clash,
+        )
+    types = {field.name: field.dataType for field in found}
+    whole = [field.name for field in wanted if _has_more(types.get(field.name), field.dataType)]
+    named = [StructField(one.name, VariantType()) if one.name in whole else one for one in wanted]
+    return StructType(
+        [*named, *(StructField(name, VariantType()) for name in types if name not in wanted.names)]
+    ), whole
+
+
+def _has_more(found: DataType | None, wanted: DataType) -> bool:
+    """Whether values as they were found have keys that the wanted type lacks."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+        return _has_more(found.elementType, wanted.elementType)
+    if isinstance(found, StructType) and isinstance(wanted, MapType):
+        return any(_has_more(field.dataType, wanted.valueType) for field in found)
+    if not isinstance(found, StructType) or not isinstance(wanted, StructType):
+        return False
+    return any(one.name not in wanted.names or _has_more(one.dataType, wanted[one.name].dataType) for one in found)
+
+
+def _of_variant(name: str, kind: DataType) -> tuple[Column, Column]:
+    """A value of a type with parts, and all of what the record has there where some of it did not fit."""
+    from pyspark.sql import functions as F
+
+    text = F.to_json(F.col(quoted(name)))
+    value = F.from_json(text, F.lit(kind.simpleString()))
+    same = F.to_json(F.parse_json(F.to_json(value))).eqNullSafe(text)
+    return value, F.when(~same, F.col(quoted(name))).alias(name)
+
+
+def _parquet_rows(
+    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType, column: str
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    rows = read_as_is(spark, files, group.paths)
+    by_name = {field.name.lower(): field for field in wanted}
+    values, left = {}, []
+    for own in rows.schema:
+        value, field = F.col(quoted(own.name)), by_name.get(own.name.lower())
+        if field is not None and _fits(own.dataType, field.dataType):
+            values[field.name] = value.cast(field.dataType)
+            continue
+        left.append(value)
+        if field is not None:
+            values[field.name] = F.lit(None).cast(field.dataType)
+    return _with_rescued(rows, group, wanted, column, values, left)
+
+
+def _fits(own: DataType, wanted: DataType) -> bool:
+    left, right = own.jsonValue(), wanted.jsonValue()
+    return plain_type(left) == plain_type(right) or fits_without_loss(left, right)
+
+
+def _with_folders(own: StructType, group: Group) -> StructType:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    names = {name.lower() for name in own.names}
+    more = [name for name in map(column_name, group.keys) if name.lower() not in names]
+    return StructType(
+        [*(one for one in own if one.name != _RECORD), *(StructField(name, StringType()) for name in more)]
+    )
+
+
+def _with_rescued(
+    rows: DataFrame,
+    group: Group,
+    wanted: StructType,
+    column: str,
+    values: Mapping[str, Column],
+    left: Sequence[Column],
+) -> DataFrame:
+    """The wanted columns of ``rows``, and ``left`` as JSON.
+
+    Args:
+        values: of columns that are not taken as they are.
+    """
+    from pyspark.sql import functions as F
+
+    record = [F.col(_RECORD).alias("_corrupt_record")] if _RECORD in rows.columns else []
+    parts = [*left, *record]
+    text = F.to_json(F.struct(*parts), EXACT_TIMES) if parts else F.lit(None).cast("string")
+    kept = F.when(text != "{}", text).alias(column)
+    return filled_from_folders(rows, group.keys, wanted, values, [kept])

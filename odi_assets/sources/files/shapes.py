@@ -1,0 +1,166 @@
+"""Which files have one shape: their footers, or the first records of their texts, compared before anything is read.
+
+Spark takes the columns of one file for all files that it reads together: it leaves out columns that only other files
+have, and gives values of CSV the names of another file's header. So files of different shape are read apart.
+
+A shape is a text that is equal only for files with the same columns. What the columns are, Spark tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import FileFormat
+from odi_assets.connections.location import Location
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+ON_DRIVER = 1_000
+"""Files that this process looks at by itself; more of them are a job for Spark."""
+
+_READERS = 8
+_IN_A_TASK = 250
+
+
+def shapes(
+    spark: SparkSession, base: Location, paths: Sequence[str], format_: str, options: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """The files below ``base`` by their shape, in the order of ``paths``.
+
+    A file that cannot be looked at, damaged or packed in a way that only Spark knows, is of a shape of its own: Spark
+    reads it, or says what is wrong with it.
+
+    Args:
+        format_: CSV or Parquet. The columns of JSON are known only after all of it was read.
+        options: Spark's reader options.
+    """
+    look = _looker(format_, options, None if base.is_local else dict(base.fsspec_options))
+    places = [base.child(path).uri for path in paths]
+    found = _by_spark(spark, look, places) if len(paths) > ON_DRIVER else None
+    if found is None:
+        with ThreadPoolExecutor(max_workers=min(_READERS, len(paths))) as pool:
+            found = list(pool.map(look, places))
+    groups: dict[str, list[str]] = {}
+    for path, shape in zip(paths, found, strict=True):
+        groups.setdefault(shape or f"only {path}", []).append(path)
+    return groups
+
+
+def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[str]) -> list[str] | None:
+    """What ``look`` finds, found by executors; None if they cannot look: they may lack pyarrow, or fsspec."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    def looked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+
+        for batch in batches:
+            found = pyarrow.array([look(place) for place in batch.column("place").to_pylist()], pyarrow.string())
+            yield pyarrow.RecordBatch.from_arrays([batch.column("number"), found], names=["number", "shape"])
+
+    rows = spark.createDataFrame(list(enumerate(places)), "number BIGINT, place STRING")
+    tasks = rows.repartition(max(2, len(places) // _IN_A_TASK))
+    try:
+        found = tasks.mapInArrow(looked, "number BIGINT, shape STRING").collect()
+    except (PySparkException, Py4JError) as error:
+        _log.warning("Spark's executors could not look at the files, this process does: %s", str(error)[:400])
+        return None
+    return [row["shape"] for row in sorted(found)]
+
+
+def _looker(format_: str, options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Callable[[str], str]:
+    """A function that tells the shape of the file at a path or URI; the empty text if it cannot tell.
+
+    It is sent to Spark's executors, which may not have this package: it and what it calls are made within functions.
+
+    Args:
+        remote: fsspec's options for the store; None for local files.
+    """
+    shape = _parquet_shape() if format_ == FileFormat.PARQUET else _csv_shape(options)
+
+    def look(place: str) -> str:
+        try:
+            if remote is None:
+                with open(place, "rb") as stream:  # noqa: PTH123  executors get a function without imports
+                    return shape(stream, place)
+            import fsspec
+
+            with fsspec.open(place, "rb", **remote) as stream:
+                return str(shape(stream, place))
+        except Exception:  # noqa: BLE001  whatever is wrong with it, Spark reads the file next and says so
+            return ""
+
+    return look
+
+
+def _parquet_shape() -> Callable[[Any, str], str]:
+    def shape(stream: Any, place: str) -> str:
+        del place
+        import pyarrow.parquet
+
+        footer = pyarrow.parquet.read_metadata(stream)
+        # The first line of the text is the address of an object.
+        columns: str = str(footer.schema).partition("\n")[2]
+        # Spark takes the types from here where it wrote the file.
+        own = (footer.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata", b"")
+        return columns + str(own, "utf-8", "replace")
+
+    return shape
+
+
+def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
+    """With a header, the shape of a file is its first record; without one, the number of values in it."""
+    given = {name.lower(): value for name, value in options.items()}
+    is_true = {name for name, value in given.items() if value.lower() == "true"}
+    has_header, is_multi_line = "header" in is_true, "multiline" in is_true
+    encoding = given.get("encoding", given.get("charset", "utf-8"))
+    separator = given.get("sep", given.get("delimiter", ",")).replace("\\t", "\t")
+    quote, line_end = given.get("quote", '"'), given.get("linesep")
+    packed = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+    first_look, longest = 64 * 1024, 16 * 1024 * 1024
+
+    def first_record(text: str, is_whole: bool) -> str | None:
+        import re
+
+        lines = re.split(re.escape(line_end) if line_end else "\r\n|\r|\n", text)
+        record = ""
+        for line in lines if is_whole else lines[:-1]:
+            if not record and not line.strip():
+                continue
+            record += line + "\n"
+            if not (is_multi_line and quote and record.count(quote) % 2):
+                return record
+        return record if is_whole else None
+
+    def shape(stream: Any, place: str) -> str:
+        import codecs
+        import csv
+
+        import pyarrow
+
+        codec = next((codec for end, codec in packed.items() if place.endswith(end)), None)
+        if codec is None and place.endswith((".deflate", ".lz4", ".snappy", ".xz")):
+            return ""
+        unpacked = stream if codec is None else pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), codec)
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        text, record, size = "", None, first_look
+        while record is None and len(text) < longest:
+            data = unpacked.read(size)
+            text += decoder.decode(data, final=not data)
+            record, size = first_record(text, is_whole=not data), 2 * size
+        if has_header or record is None:
+            return record or ""
+        plain = record.replace(separator, "\x1f") if len(separator) > 1 else record
+        delimiter = "\x1f" if len(separator) > 1 else separator
+        quoting = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+        values = next(csv.reader([plain], delimiter=delimiter, **quoting))
+        return f"{len(values)} values"
+
+    return shape

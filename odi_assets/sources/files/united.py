@@ -1,0 +1,237 @@
+"""Files of several shapes, or with columns in the names of their folders, as the rows of one source.
+
+Files of one shape are read together, and shapes are united by the names of their columns: what is stored does not
+depend on which files come in one increment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import FileFormat
+from odi_assets.delta.schema_evolution import common_schema, plain_type, type_name
+from odi_assets.errors import SourceError
+from odi_assets.sources.files.folders import (
+    column_name,
+    filled_from_folders,
+    folder_keys,
+    with_folder_columns,
+)
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.schema import aligned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.sources.files.source import FilesSnapshot
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files that Spark can read together: of one shape, below folders that name the same columns."""
+
+    paths: Sequence[str]
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = f" and {len(self.paths) - 1:,} more like it" if len(self.paths) > 1 else ""
+        return f"{self.paths[0]}{more}"
+
+
+def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> DataFrame:
+    """The rows of files, lazily, with the columns of all of them; a column that a file lacks is NULL in its rows.
+
+    Raises:
+        SourceError: the columns of the files differ, and the node's ``write.schema`` is ``fail``; or a column has types
+            that no type holds all values of; or a file cannot be read with its columns.
+    """
+    declared = _declared(spark, files)
+    wanted = None if declared is None else {name.lower() for name in declared}
+    groups = _groups(spark, files, paths, wanted)
+    if files.rescued:
+        from odi_assets.sources.files.rescued import rescued_rows
+
+        frames = [rescued_rows(spark, files, group, files.rescued) for group in groups]
+    elif files.schema_ddl is not None:
+        frames = [_with_schema(spark, files, group) for group in groups]
+    else:
+        frames = [with_folder_columns(read_as_is(spark, files, group.paths), group.keys) for group in groups]
+    return _union(files, groups, frames)
+
+
+def _declared(spark: SparkSession, files: FilesSnapshot) -> list[str] | None:
+    return None if files.schema_ddl is None else spark.createDataFrame([], files.schema_ddl).columns
+
+
+def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wanted: set[str] | None) -> list[Group]:
+    """``paths`` in groups, that of the oldest file first.
+
+    Args:
+        wanted: the columns that the project file names, in small letters; other columns of folders do not count.
+    """
+    keys = {path: _wanted_keys(path, wanted) for path in paths}
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for shape, alike in _shapes(spark, files, paths, has_keys=any(keys.values())).items():
+        for path in alike:
+            groups.setdefault((shape, keys[path]), []).append(path)
+    return [Group(alike, named) for (_, named), alike in groups.items()]
+
+
+def _wanted_keys(path: str, wanted: set[str] | None) -> tuple[str, ...]:
+    keys = folder_keys(path)
+    return keys if wanted is None else tuple(key for key in keys if column_name(key).lower() in wanted)
+
+
+def _shapes(
+    spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], *, has_keys: bool
+) -> Mapping[str, Sequence[str]]:
+    """``paths`` by shape; all in one, unlooked at, where what they are read with tells their columns."""
+    is_csv, is_parquet = files.format == FileFormat.CSV, files.format == FileFormat.PARQUET
+    depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued
+    if len(paths) == 1 or not depends or not (is_csv or is_parquet):
+        return {"": paths}
+    from odi_assets.sources.files.shapes import shapes
+
+    known = files.looked_at.get(tuple(paths))
+    if known is None:
+        known = files.looked_at[tuple(paths)] = shapes(spark, files.base, paths, files.format, files.options)
+    return known
+
+
+def _with_schema(spark: SparkSession, files: FilesSnapshot, group: Group) -> DataFrame:
+    """The columns that the project file names; those that the files lack come from the names of their folders."""
+    if not group.keys:
+        return files.load(spark, group.paths, files.schema_ddl)
+    if files.format != FileFormat.CSV:
+        return filled_from_folders(files.load(spark, group.paths, files.schema_ddl), group.keys)
+    schema = spark.createDataFrame([], str(files.schema_ddl)).schema
+    of_files = csv_columns(spark, files, group, schema.names)
+    rows = files.load(spark, group.paths, type(schema)([field for field in schema if field.name in of_files]))
+    return filled_from_folders(rows, group.keys, schema)
+
+
+def csv_columns(spark: SparkSession, files: FilesSnapshot, group: Group, names: Sequence[str]) -> list[str]:
+    """Those of ``names`` that CSV files have themselves: the others are in the names of their folders."""
+    in_folders = {column_name(key).lower() for key in group.keys}
+    own = files.load(spark, group.paths[:1]).columns
+    if files.has_header:
+        given = {name.lower() for name in own}
+        return [name for name in names if name.lower() in given or name.lower() not in in_folders]
+    without = [name for name in names if name.lower() not in in_folders]
+    return without if len(own) == len(without) else list(names)
+
+
+def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> DataFrame:
+    """The columns that files of one shape have themselves.
+
+    Raises:
+        SourceError: two columns have one name, or a type is one that Spark does not have.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = files.load(spark, paths)
+        rows.schema  # noqa: B018  Spark Connect looks at the files only now
+    except AnalysisException as error:
+        condition = error.getCondition() or ""
+        if condition.startswith("PARQUET_TYPE"):
+            from odi_assets.sources.files.nanoseconds import with_nanoseconds
+
+            return with_nanoseconds(spark, files, paths, error)
+        if condition != "COLUMN_ALREADY_EXISTS":
+            raise
+        name = (error.getMessageParameters() or {}).get("columnName", "`?`")
+        among = paths[0] if len(paths) == 1 else f"one of {len(paths):,} files, among them {paths[0]},"
+        raise SourceError(
+            f"{files.label}: {among} has several columns {name}, in capitals and small letters; Spark's names know "
+            "no capitals",
+            fix="land it with another name for one of them, or give it a name that begins with `_`; nothing was loaded",
+            path=paths[0],
+            column=name.strip("`"),
+        ) from error
+    if files.format == FileFormat.JSON and files.one_shape and len(paths) > 1:
+        _require_same_keys(files, rows)
+    return rows
+
+
+def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:
+    """Raises SourceError unless all files of JSON have the same keys, each in any of its records."""
+    from pyspark.sql import functions as F
+
+    names = rows.columns
+    path = rows.metadataColumn("_metadata").getField("file_path")
+    has = [F.max(F.col(quoted(name)).isNotNull()).alias(f"c{i}") for i, name in enumerate(names)]
+    by_file = rows.groupBy(path.alias("path")).agg(*has)
+    shapes = by_file.groupBy([f"c{i}" for i in range(len(names))]).agg(F.min("path").alias("path")).limit(2).collect()
+    if len(shapes) < 2:
+        return
+    first, second = sorted(shapes, key=lambda row: str(row["path"]))
+    only = [[name for i, name in enumerate(names) if a[i] and not b[i]] for a, b in ((first, second), (second, first))]
+    found = [f"only {row['path']} has {_listed(some)}" for row, some in zip((first, second), only, strict=True) if some]
+    raise _differing(files, found, [*only[0], *only[1]])
+
+
+def _union(files: FilesSnapshot, groups: Sequence[Group], frames: Sequence[DataFrame]) -> DataFrame:
+    if len(frames) == 1:
+        return frames[0]
+    schemas = [json.loads(frame.schema.json()) for frame in frames]
+    if files.one_shape and not files.merges:
+        for group, schema in zip(groups[1:], schemas[1:], strict=True):
+            _require_same_columns(files, groups[0], schemas[0], group, schema)
+    common = schemas[0]
+    for group, schema in zip(groups[1:], schemas[1:], strict=True):
+        try:
+            common = common_schema(common, schema)
+        except TypeError as error:
+            name, left, right = error.args
+            raise SourceError(
+                f"{files.label}: column `{name}` is {right} in {group} and {left} in the files before; neither type "
+                "holds all values of the other",
+                fix="land the files with one type; or name the columns in `read.schema`, with `read.rescued` for "
+                "what does not fit; nothing was loaded",
+                path=group.paths[0],
+                column=name,
+            ) from error
+    text = json.dumps(common)
+    return reduce(lambda left, right: left.unionAll(right), [aligned(frame, text) for frame in frames])
+
+
+def _require_same_columns(
+    files: FilesSnapshot, first: Group, first_schema: Mapping[str, Any], other: Group, schema: Mapping[str, Any]
+) -> None:
+    """Raises SourceError unless two groups have the same columns of the same types, in any order."""
+    left, right = _types(first_schema), _types(schema)
+    found = [
+        f"only {group} has {_listed([name for name in here if name not in there])}"
+        for group, here, there in ((first, left, right), (other, right, left))
+        if here.keys() - there.keys()
+    ]
+    changed = [name for name in left if name in right and left[name] != right[name]]
+    found += [f"`{name}` is {left[name]} in {first} and {right[name]} in {other}" for name in changed[:_SHOWN]]
+    if found:
+        raise _differing(files, found, [*(left.keys() ^ right.keys()), *changed])
+
+
+def _types(schema: Mapping[str, Any]) -> dict[str, str]:
+    return {field["name"].lower(): type_name(plain_type(field["type"])) for field in schema["fields"]}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more columns" if len(names) > _SHOWN else ""
+    return ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
+
+
+def _differing(files: FilesSnapshot, found: Sequence[str], columns: Sequence[str]) -> SourceError:
+    return SourceError(
+        f"{files.label}: its files have different columns: {'; '.join(found)}",
+        fix="set `write.schema: evolve` (files are united by the names of their columns), or land files of one shape; "
+        "nothing was loaded",
+        path=files.base.uri,
+        columns=tuple(sorted(columns)),
+    )

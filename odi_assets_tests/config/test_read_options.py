@@ -1,0 +1,72 @@
+"""Reader options that lose data are refused by name; `rescued` keeps what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odi_assets_tests.config.support import node, problem, project
+
+NODE = "- {{name: raw, read: {{connection: lake, path: in, {}}}, write: {{connection: lake, path: raw}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "key", "message"),
+    [
+        ("format: csv, options: {pathGlobFilter: '*.csv'}", "pathGlobFilter", "write the glob in `path`"),
+        ("format: parquet, options: {PATHGLOBFILTER: '*.csv'}", "PATHGLOBFILTER", "files that count as loaded"),
+        ("format: parquet, options: {modifiedAfter: '2024-01-01T00:00'}", "modifiedAfter", "{mode: files}"),
+        ("format: json, options: {modifiedBefore: '2024-01-01T00:00'}", "modifiedBefore", "`settle`"),
+        ("format: csv, options: {ignoreCorruptFiles: true}", "ignoreCorruptFiles", "repair the file"),
+        ("format: csv, options: {ignoreMissingFiles: 'True'}", "ignoreMissingFiles", "run the node again"),
+        ("format: csv, options: {recursiveFileLookup: true}", "recursiveFileLookup", "is not needed"),
+        ("format: csv, options: {basePath: in}", "basePath", "are columns already"),
+        ("format: csv, options: {comment: '#'}", "comment", "`rescued`"),
+        ("format: json, options: {samplingRatio: 0.1}", "samplingRatio", "name the columns in `schema`"),
+        ("format: json, options: {dropFieldIfAllNull: true}", "dropFieldIfAllNull", "name the columns in `schema`"),
+        ("format: csv, options: {unescapedQuoteHandling: skip_value}", "unescapedQuoteHandling", "`rescued`"),
+        ("format: csv, options: {mode: DROPMALFORMED}", "mode", "`rescued: COLUMN`"),
+        ("format: json, options: {Mode: permissive}", "Mode", "`rescued: COLUMN`"),
+        ("format: csv, rescued: rest, options: {mode: DROPMALFORMED}", "mode", "`rescued: COLUMN`"),
+    ],
+)
+def test_an_option_that_loses_data_is_refused_and_says_what_to_use(
+    tmp_path: Path, read: str, key: str, message: str
+) -> None:
+    found = problem(tmp_path, project(NODE.format(read)))
+    assert found.key == f"pipelines[0].nodes[0].read.options.{key}"
+    assert message in found.message
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "format: csv, options: {header: true, sep: ';', nullValue: '-', inferSchema: true, multiLine: true}",
+        "format: csv, options: {ignoreCorruptFiles: false, recursiveFileLookup: 'false', mode: FAILFAST}",
+        "format: json, options: {samplingRatio: 1.0, unescapedQuoteHandling: STOP_AT_DELIMITER}",
+        "format: json, schema: id INT, options: {samplingRatio: 0.5, dropFieldIfAllNull: true}",
+        "format: csv, rescued: rest, options: {mode: PERMISSIVE}",
+        "format: csv, schema: 'id INT, _corrupt_record STRING', options: {mode: PERMISSIVE}",
+        "format: json, schema: 'id INT, `bad` STRING', options: {mode: PERMISSIVE, columnNameOfCorruptRecord: bad}",
+        "format: parquet, options: {mergeSchema: true, mode: any}",
+        "format: json, rescued: rest",
+        "format: parquet, rescued: rest, schema: 'id INT'",
+    ],
+)
+def test_other_options_are_taken(tmp_path: Path, read: str) -> None:
+    assert node(tmp_path, NODE.format(read)).read
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        ("format: parquet, rescued: rest", "keeps what does not fit `schema`, and there is none"),
+        ("format: delta, rescued: rest", "is for files"),
+        ("format: csv, rescued: id, schema: 'id INT'", "is a column of `schema` too"),
+    ],
+)
+def test_a_column_for_what_does_not_fit_needs_something_that_does(tmp_path: Path, read: str, message: str) -> None:
+    found = problem(tmp_path, project(NODE.format(read)))
+    assert found.key == "pipelines[0].nodes[0].read.rescued"
+    assert message in found.message
