@@ -184,8 +184,10 @@ class Life:
             raise Found(
                 replace(found, what=f"{found.what} (changed before: {', '.join(expected.pending) or 'nothing'})")
             )
-        expected = replace(expected, pending=[], instead_of=None, versions=dict(expected.versions))
+        expected = replace(expected, instead_of=None, versions=dict(expected.versions))
         if ended.status == "SUCCESS":
+            # Without rows, not all that may stop a run is looked at.
+            expected.pending = []
             expected.versions[table_version(path) or 0] = replace(expected, versions={})
         world.tables[str(path)] = expected
 
@@ -213,6 +215,7 @@ class Life:
             raise Found(Violation("dead end", f"{stopped.node} stops after {depth} remedies: {stopped.error}"))
         random.Random(f"{self.seed} {len(self.steps)} {self.stops}").shuffle(named)
         place = [str(one) for one in home.nodes()].index(stopped.node)
+        named.sort(key=lambda remedy: not remedy.for_good)
         for remedy in named[1:_TRIED] if not depth else ():
             with self._copy_of_the_world():
                 self._take(number, place, remedy, depth)
@@ -252,7 +255,8 @@ class Life:
     def _copy_of_the_world(self) -> Iterator[None]:
         """Whatever happens to the world within is undone."""
         shutil.copytree(self.folder, self._backup, symlinks=True)
-        world, told = deepcopy(self._world), len(self.told)
+        world, told = self._world, len(self.told)
+        self._world = deepcopy(world)
         yield
         shutil.rmtree(self.folder)
         self._backup.rename(self.folder)

@@ -23,11 +23,14 @@ class Remedy:
 
     Attributes:
         take: takes it; returns the nodes that ran, or raises DeadEnd.
+        full: it is a full refresh.
+        for_good: a life may go on from there. What state alone knows, a loss of state loses.
     """
 
     name: str
     take: Callable[[World, Home, NodeAt], list[Ended]]
     full: bool = False
+    for_good: bool = True
 
     @property
     def kind(self) -> str:
@@ -61,7 +64,7 @@ def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) 
         if what == "adopt" and rows_stay:
             yield Remedy(f"odi state adopt {node}", _adopt)
         if what == "accept":
-            yield Remedy(f"odi state accept {node}", _accept)
+            yield Remedy(f"odi state accept {node}", _accept, for_good="does not exist" not in message)
         if what == "rewind" and world.expected(home.target(at)).versions and "back from a copy" not in text:
             yield Remedy(f"odi state rewind {node}", _rewind)
     if world.before is not None and re.search(r"\bback\b|\bundo\b|\brename\b|keep", text):
