@@ -27,6 +27,30 @@ def test_in_300_steps_no_row_is_lost_or_repeated_in_silence_and_every_stop_leads
     assert len(tally.by_change.keys() & CHANGES.keys()) > len(CHANGES) / 2
 
 
+FROM_THE_PAST = ("copy the state", "delete the state", "land", "run", "put an older state back")
+
+
+@pytest.mark.parametrize(
+    ("seed", "changes"),
+    [
+        (19, FROM_THE_PAST),
+        (19, ("land a link",)),
+        (24, ("land", "land")),
+        (27, ("land",)),
+        (5, ("land", "land")),
+    ],
+)
+def test_stories_in_which_rows_were_lost_or_repeated_end_well(
+    seed: int, changes: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert Life(seed, tmp_path / "world").live(story(*changes)) is None
+
+
+def story(*changes: str) -> list[Step]:
+    """Rows land and are loaded, something changes, and more rows land and are loaded."""
+    return [Step(name, number) for number, name in enumerate(("land", "run", *changes, "land", "run"))]
+
+
 def every_mark_fits(node: Node, *_: Any) -> Mapping[str, str]:
     return {name: name for name in node.following}
 
@@ -45,9 +69,8 @@ def nothing_is_required(*_: Any) -> None:
 def test_without_the_check_of_what_an_hwm_is_of_a_life_finds_repeated_rows(
     seed: int, change: str, check: str, without: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = [Step(name, number) for number, name in enumerate(("land", "run", change, "land", "run"))]
-    assert Life(seed, tmp_path / "world").live(script) is None
+    assert Life(seed, tmp_path / "world").live(story(change)) is None
     monkeypatch.setattr(identity, check, without)
-    found = Life(seed, tmp_path / "world").live(script)
+    found = Life(seed, tmp_path / "world").live(story(change))
     assert found is not None
     assert (found.kind, found.surplus > 0) == ("silent", True)
