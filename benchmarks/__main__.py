@@ -1,4 +1,5 @@
-"""``python -m benchmarks list``, ``python -m benchmarks NAME [--only PART] [--without-peers] [--kills N] [--json]``."""
+"""``python -m benchmarks list``, ``python -m benchmarks NAME [--only PART] [--without-peers] [--kills N] [--steps N]
+[--seed S] [--json]``."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ def main(
         bool, typer.Option("--without-peers", help="leave out the peers that need an environment of their own")
     ] = False,
     kills: Annotated[int, typer.Option(min=50, help="how many kills `kill-sweep` makes")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="how many steps `change-sweep` makes")] = 3000,
+    seed: Annotated[int, typer.Option(help="where the draws of `change-sweep` begin")] = 2013,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as a JSON list")] = False,
 ) -> None:
     """Measure ours and its peers in one run. Exit 1 if a measure falls short of its bar."""
@@ -40,7 +43,8 @@ def main(
         if part not in parts:
             progress.print(f"`{name}` has no part `{part}`; it has: {', '.join(sorted(parts))}")
             raise typer.Exit(2)
-    options = Options(lambda line: progress.print(line, style="dim"), peers=not without_peers, kills=kills)
+    say = lambda line: progress.print(line, style="dim", markup=False)  # noqa: E731
+    options = Options(say, peers=not without_peers, kills=kills, steps=steps, seed=seed)
     try:
         rows = [row for benchmark in chosen for row in _measure(benchmark, only, options)]
     except PeerUnavailable as error:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks import exactly_once, kill_sweep, state, write
+from benchmarks import change_sweep, exactly_once, kill_sweep, state, write
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (write.BENCHMARK, state.BENCHMARK, exactly_once.BENCHMARK, kill_sweep.BENCHMARK)
+    for benchmark in (
+        write.BENCHMARK,
+        state.BENCHMARK,
+        exactly_once.BENCHMARK,
+        kill_sweep.BENCHMARK,
+        change_sweep.BENCHMARK,
+    )
 }

@@ -55,11 +55,14 @@ class Options:
         say: tells whoever waits what is being measured.
         peers: whether to measure the peers that need an environment of their own.
         kills: how many kills a kill sweep makes.
+        steps, seed: how many steps a change sweep makes, and where its draws begin.
     """
 
     say: Callable[[str], None]
     peers: bool = True
     kills: int = 2000
+    steps: int = 3000
+    seed: int = 2013
 
 
 @dataclass(frozen=True)

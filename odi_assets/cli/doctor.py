@@ -141,22 +141,23 @@ def accept(
     yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
-    from odi_assets.config.graph import NodeKey, state_key
+    from odi_assets.config.graph import NodeKey
     from odi_assets.delta.restore import missing_files
     from odi_assets.delta.table import TableHandle
+    from odi_assets.nodes.node import Node
+    from odi_assets.nodes.planning.start import start_of
     from odi_assets.nodes.recovery.accept import accept as accept_table
     from odi_assets.sources.marks import hwm_text
 
     project = settings.project()
     key = NodeKey.parse(node)
-    name = state_key(key, project.graph.node(key))
-    state = project.open_state()
-    entry = state.get_entry(name)
-    if entry is None:
+    own, state = Node.of(project, key), project.open_state()
+    target = TableHandle.open(own.target.location)
+    hwm = start_of(own, state.get_entry(own.state_key, deleted=True), target).hwm
+    if hwm is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
-    target = TableHandle.open(project.target(key))
     now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
-    note(f"{key} was loaded up to {hwm_text(entry.value)}; its table {target.location.uri} {now}.")
+    note(f"{key} was loaded up to {hwm_text(hwm)}; its table {target.location.uri} {now}.")
     gone = missing_files(target.location, target.live_files)
     if gone:
         files = counted(len(target.live_files), "file")

@@ -89,15 +89,22 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
     """``commits`` without those that were undone: what lies between ``after`` and the rows that are there now."""
-    in_effect: dict[int, tuple[CommitChange, ...]] = {after: ()}
-    found: tuple[CommitChange, ...] = ()
+    # By version, what its commit changed, and the version whose rows it changed. A commit that brought back the rows of
+    # a version changed nothing of them.
+    changed: dict[int, tuple[CommitChange, int]] = {}
+    newest = after
     for commit in commits:
-        if commit.restored in in_effect:
-            found = (*in_effect[commit.restored], CommitChange(commit.version, "none"))
+        restored = commit.restored
+        if restored is not None and (restored == after or restored in changed):
+            changed[commit.version] = CommitChange(commit.version, "none"), restored
         else:
-            found = (*found, commit)
-        in_effect[commit.version] = found
-    return found
+            changed[commit.version] = commit, newest
+        newest = commit.version
+    found = []
+    while newest != after:
+        commit, newest = changed[newest]
+        found.append(commit)
+    return tuple(reversed(found))
 
 
 def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:

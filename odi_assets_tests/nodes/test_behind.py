@@ -17,6 +17,7 @@ from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.accept import accept
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.state import CatalogStateBackend
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -182,3 +183,26 @@ def test_doctor_names_each_disagreement_and_its_remedy(box: Sandbox, monkeypatch
     assert found[Kind.UPSTREAM_CHANGED].key == COPY
     assert "the table of p.raw does not exist" in found[Kind.UPSTREAM_CHANGED].message
     assert found[Kind.TABLE_BEHIND].key == RAW
+
+
+def test_a_table_behind_its_log_is_accepted_though_state_is_lost(box: Sandbox) -> None:
+    overwrite(box)
+    assert isinstance(box.state, CatalogStateBackend)
+    DeltaTable(box.state.meta_state_path).delete()
+    land(box, 3)
+    with pytest.raises(TargetBehindStateError):
+        box.plan("raw")
+    entry = accept(box.project, box.state, RAW)
+    assert entry is not None
+    assert entry.value["path"] == "2.csv"
+    assert box.run("raw").rows_written == 1
+    assert box.rows("raw") == [(3,), (9,)]
+
+
+def test_a_table_that_is_not_there_has_to_come_back_before_it_is_rewound(box: Sandbox) -> None:
+    overwrite(box)
+    with pytest.raises(TargetBehindStateError, match="or rewind: put the table and its HWM back together"):
+        box.plan("raw")
+    drop(box)
+    with pytest.raises(TargetBehindStateError, match="or rewind: once the table is back from a copy, go on there"):
+        box.plan("raw")

@@ -46,10 +46,15 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
         return
     commit = entry.target_commit
     held = "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
+    back = (
+        "put the table and its HWM back together"
+        if target.exists
+        else "once the table is back from a copy, go on there"
+    )
     raise TargetBehindStateError(
         f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{held}; the table at {target.location.uri} {why}",
         fix=f"reset: rebuild it from its sources (odi run {node.command} --full-refresh); "
-        f"or rewind: put the table and its HWM back together (odi state rewind {node} --list); "
+        f"or rewind: {back} (odi state rewind {node} --list); "
         f"or accept: go on with the table as it is (odi state accept {node})",
         node=str(node),
         key=node.state_key,

@@ -8,8 +8,8 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.restore import forget_missing_files, missing_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import FilesMark
@@ -18,7 +18,8 @@ from odi_assets.state.records import NO_TABLE, HwmEntry
 
 
 def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
-    """Take the node's table, as it is, for the rows below its HWM; None if the node has no HWM.
+    """Take the node's table, as it is, for the rows below its HWM; None if the node has no HWM. If state was lost, the
+    HWM is that of the table's log, as in a run.
 
     The next run goes on above the HWM: what the table no longer holds is not loaded again. A commit removes files that
     are gone from the table, because nobody could read it otherwise.
@@ -27,22 +28,22 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         StateConflictError: somebody else changed the HWM since.
     """
     node = Node.of(project, key)
-    entry = state.get_entry(node.state_key)
-    if entry is None:
-        return None
     target = TableHandle.open(node.target.location)
+    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    if start.hwm is None:
+        return None
     if target.exists and missing_files(target.location, target.live_files):
         forget_missing_files(target)
         target = target.refreshed()
     commit = NO_TABLE if target.version is None else target.version
-    value = _without_lost_ledger(entry.value, target)
-    origin = Origin.from_json(entry.origin)
+    value = _without_lost_ledger(start.hwm, target)
+    origin = start.origin
     if origin is not None:
         origin = replace(origin, table_id=target.table_id if target.exists else None)
     return state.compare_and_set(
         node.state_key,
         value,
-        expected_revision=entry.revision,
+        expected_revision=start.current.revision if start.current else None,
         target_commit=commit,
         origin=None if origin is None else origin.to_json(),
     )

@@ -20,6 +20,7 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
+        self._taken = {asset_key(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[NodeKey, ReadConfig]]] = defaultdict(list)
         for key, node in project.graph.nodes.items():
             if node.read is not None and not self._written_by(key):
@@ -60,5 +61,4 @@ class Sources:
     def _key(self, read: ReadConfig) -> dg.AssetKey:
         found = source_key(read.connection, read.path)
         # A connection and a path may be named like a pipeline and a node.
-        taken = any(found == asset_key(key) for key in self._project.graph.nodes)
-        return found.with_prefix(SOURCES_GROUP) if taken else found
+        return found.with_prefix(SOURCES_GROUP) if found in self._taken else found

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from odi_assets.config.models import LocalConnection, OnChange
-from odi_assets.connections.location import resolve
+from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import IncrementError, SourceError
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
-from odi_assets.sources.files.listing import list_files
+from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import FilesMark
+from odi_assets_tests.work import grows_with_the_input, steps
 
 SECOND = 1_000_000_000
 
@@ -273,3 +274,14 @@ def test_an_hwm_stays_small_however_many_files_came_one_by_one(landing: Landing)
     assert new is not None
     ledger.write(landing.table, new)
     assert ledger.read_parts(landing.table, changed, "x")["7.csv"] == replace(file, path="7.csv", mtime_ns=999)
+
+
+def test_a_landing_of_many_files_is_compared_in_one_pass(tmp_path: Path) -> None:
+    landing = Landing(tmp_path)
+
+    def work(size: int) -> int:
+        # A store tags the content of its files: nothing of them has to be read.
+        store, listed = Location("s3://bucket/landing"), [SourceFile(n, f"{n}.csv", 1, "x") for n in range(size)]
+        return steps(lambda: arrivals(store, landing.table, listed, None, "landing:x", on_change="raise"))
+
+    assert grows_with_the_input(work, 250)

@@ -1,0 +1,58 @@
+"""A sweep as rows: what was changed, and what was found."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.change_sweep.sweep import Tally, sweep
+from benchmarks.harness import Options, Row
+
+_STEPS, _LOSSES, _REPEATS, _SILENT = "steps", "losses", "repeats", "silent"
+_OTHERS = "stops without need or without a way on"
+
+
+def changes(options: Options) -> list[Row]:
+    """Runs between changes; whatever was changed, a run is right, or it stops and names ways on that lead there."""
+    from odi_assets.cli.run.command import quiet_libraries
+    from odi_assets.config.models import SparkConfig
+    from odi_assets.spark.session import open_session
+
+    folder = Path(tempfile.mkdtemp(prefix="odi-change-sweep-"))
+    options.say("starting Spark")
+    quiet_libraries()
+    logging.getLogger("odi_assets").setLevel(logging.ERROR)
+    session = open_session(SparkConfig(master="local[2]", conf={"spark.sql.shuffle.partitions": "1"}))
+    try:
+        tally = sweep(options.steps, folder, options.say, seed=options.seed)
+    finally:
+        session.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    _tell_counts(tally, options)
+    return [
+        _counted(_STEPS, tally.steps, f">= {options.steps}", tally.steps >= options.steps),
+        _counted(_LOSSES, tally.losses, "0", not tally.losses),
+        _counted(_REPEATS, tally.repeats, "0", not tally.repeats),
+        _counted(_SILENT, tally.silent, "0", not tally.silent),
+        _counted(_OTHERS, tally.dead_ends, "0", not tally.dead_ends),
+    ]
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """The result in a line."""
+    found = {row.name: int(row.ours) for row in rows}
+    return " ".join(f"{name} {found[name]}" for name in (_STEPS, _LOSSES, _REPEATS, _SILENT))
+
+
+def _tell_counts(tally: Tally, options: Options) -> None:
+    options.say(f"{tally.lives} lives, {tally.runs} runs, {tally.stops} stops")
+    for counts in (tally.by_change, tally.by_remedy):
+        for name, number in counts.most_common():
+            options.say(f"  {number:5} {name}")
+
+
+def _counted(name: str, number: int, bar: str, holds: bool) -> Row:
+    return Row(name, number, None, "", None, bar, holds)

@@ -1,0 +1,76 @@
+"""Runs between changes of the project, its state, its files and its tables, against a model that reads the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.change_sweep.changes import CHANGES
+from benchmarks.change_sweep.life import Life, Step
+from benchmarks.change_sweep.sweep import sweep
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning import identity
+
+STEPS = 300
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def test_in_300_steps_no_row_is_lost_or_repeated_in_silence_and_every_stop_leads_on(tmp_path: Path) -> None:
+    tally = sweep(STEPS, tmp_path, print)
+    assert tally.violations == []
+    assert tally.steps >= STEPS
+    assert min(tally.runs, tally.stops, tally.by_remedy.total()) > 0
+    assert len(tally.by_change.keys() & CHANGES.keys()) > len(CHANGES) / 2
+
+
+FROM_THE_PAST = ("copy the state", "delete the state", "land", "run", "put an older state back")
+
+
+@pytest.mark.parametrize(
+    ("seed", "changes"),
+    [
+        (19, FROM_THE_PAST),
+        (19, ("land a link",)),
+        (24, ("land", "land")),
+        (27, ("land",)),
+        (5, ("land", "land")),
+    ],
+)
+def test_stories_in_which_rows_were_lost_or_repeated_end_well(
+    seed: int, changes: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert Life(seed, tmp_path / "world").live(story(*changes)) is None
+
+
+def story(*changes: str) -> list[Step]:
+    """Rows land and are loaded, something changes, and more rows land and are loaded."""
+    return [Step(name, number) for number, name in enumerate(("land", "run", *changes, "land", "run"))]
+
+
+def every_mark_fits(node: Node, *_: Any) -> Mapping[str, str]:
+    return {name: name for name in node.following}
+
+
+def nothing_is_required(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("seed", "change", "check", "without"),
+    [
+        (37, "other cursor column", "matched", every_mark_fits),
+        (19, "rename a node", "require_own", nothing_is_required),
+    ],
+)
+def test_without_the_check_of_what_an_hwm_is_of_a_life_finds_repeated_rows(
+    seed: int, change: str, check: str, without: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Life(seed, tmp_path / "world").live(story(change)) is None
+    monkeypatch.setattr(identity, check, without)
+    found = Life(seed, tmp_path / "world").live(story(change))
+    assert found is not None
+    assert (found.kind, found.surplus > 0) == ("silent", True)
