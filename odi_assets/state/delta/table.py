@@ -366,16 +366,17 @@ class SystemTable:
             return result if self.read(landed) else None
 
         fences = CommitProperties(app_transactions=list(transactions) or None, max_commit_retries=_COMMIT_ATTEMPTS)
-        others = set(handle.columns) - set(self.columns.kinds)
         if not self.columns.ours.issubset(handle.columns):
             rows = self.without_ours(rows)
+        # Other tools add columns of their own, and early versions of Odibi had fewer.
+        same_columns = handle.columns.keys() == set(rows.column_names)
         try:
             with handle.calls("appending to a system table"):
                 write_deltalake(
                     handle.table,
                     rows,
                     mode="append",
-                    schema_mode="merge" if others else None,
+                    schema_mode=None if same_columns else "merge",
                     commit_properties=fences,
                 )
         except StateError as error:
