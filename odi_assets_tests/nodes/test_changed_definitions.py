@@ -20,6 +20,8 @@ from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
+pytestmark = pytest.mark.usefixtures("spark")
+
 STATEFUL = """
 - pipeline: p
   nodes:

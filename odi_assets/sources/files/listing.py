@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import glob
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
         SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at; or Spark cannot
             open a file because of its name.
     """
-    parts = [part for part in pattern.split("/") if part]
+    parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
     fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
     while base.is_local and fixed < len(parts) and os.path.lexists("/".join([base.uri, *parts[: fixed + 1]])):
         fixed = next((i for i in range(fixed + 1, len(parts)) if set(parts[i]) & _GLOB_CHARACTERS), len(parts))
