@@ -27,7 +27,7 @@ from benchmarks.change_sweep.world import Home, NodeAt, shown
 STEPS_OF_A_LIFE = 24
 _RUNS = {"run": 40, "run one node": 6, "run with --full-refresh": 3, "run a range": 4}
 _ROWS_STAY = {change.name for change in CHANGES.values() if change.rows_stay}
-_MOST_REMEDIES = 4
+_MOST_REMEDIES = 8
 _TRIED = 2
 """How many remedies of a stop are taken; each has its turn in one life or another."""
 

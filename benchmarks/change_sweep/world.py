@@ -170,6 +170,10 @@ class World:
 
     def may_stop(self, what: str) -> None:
         """From now on, a run may stop because of this."""
+        for home in self.homes:
+            for at in home.nodes():
+                # A table that no run has made yet, too.
+                self.expected(home.target(at))
         for expected in self.tables.values():
             expected.pending.append(what)
 

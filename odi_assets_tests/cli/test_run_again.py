@@ -104,7 +104,7 @@ def test_a_full_refresh_can_take_along_every_node_below_in_other_pipelines_too(s
     assert odi("run").code == 0
     (shop / "landing" / "orders-1.csv").unlink()
     deliver(shop, "orders-2.csv", ["3,ann,7"])
-    answer = odi("run", "shop", "--node", "orders", "--full-refresh", "--downstream", "--json")
+    answer = odi("run", "shop", "--node", "orders", "--full-refresh", "--downstream", "--yes", "--json")
     assert answer.code == 0, answer.err
     assert [result["node"] for result in json.loads(answer.out)] == ["orders", "spending", "top"]
     for table, amount in (("orders", 7), ("spending", 7), ("top", 7)):

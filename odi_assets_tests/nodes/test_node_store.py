@@ -172,7 +172,7 @@ def test_a_full_refresh_begins_with_an_empty_store(box: Sandbox) -> None:
     assert box.rows("raw") == [(1, 0), (2, 0)]
     assert held(box) == seen(1, 2)
     (box.root / "landing" / "1.csv").unlink()
-    box.run("raw", full_refresh=True)
+    box.run("raw", full_refresh=True, accept_loss=True)
     assert held(box) == seen(2)
     box.state.delete_hwm("p.raw")
     land(box, 3)

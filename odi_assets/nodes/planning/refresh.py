@@ -51,8 +51,9 @@ def _losses(plan: NodePlan) -> Iterator[Loss]:
         # Nothing is there, or each run replaces all of it anyway.
         return
     last = target.last_stamp(app_id(node.key))
-    if last is not None:
-        positions, marks = CommitFacts.of(last).positions or {}, _marks(plan)
+    marks = _marks(plan)
+    if last is not None and marks is not None:
+        positions = CommitFacts.of(last).positions or {}
         since = _first_versions(plan)
         for source in node.sources:
             yield from source.losses(marks.get(source.name), positions.get(source.name), since.get(source.name))
@@ -61,13 +62,13 @@ def _losses(plan: NodePlan) -> Iterator[Loss]:
         yield Loss(f"what others wrote there, in {counted(len(foreign), 'version')}", tuple(foreign))
 
 
-def _marks(plan: NodePlan) -> dict[str, Mark]:
-    """Up to where the table was loaded: by state, or by the table's log where state does not tell."""
+def _marks(plan: NodePlan) -> dict[str, Mark] | None:
+    """Up to where the table was loaded: by state, or by the table's log where state does not tell. None: from sources
+    other than those of now, which cannot bring its rows back anyway."""
     try:
         found = {} if plan.start.hwm is None else marks_of(plan.node, plan.start, plan.target)
     except IdentityMismatchError:
-        # The node was followed by something else then.
-        return {}
+        return None
     except IncrementError:
         found = {}
     stamp = None if found else plan.target.last_stamp(app_id(plan.node.key), carrying="hwm")

@@ -51,6 +51,12 @@ class SparkTable(SystemTable):
         handle = self.open()
         return 0 if handle is None else handle.transaction_number(_FENCE)
 
+    def maintain(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Nothing: a table that deltalake cannot handle is Spark's to maintain."""
+        del dry_run
+        _log.info("%s is Spark's to maintain", self.uri)
+        return {"files_folded": 0, "files_removed": 0}
+
     def environments(self) -> set[str | None]:
         return {row["environment"] for row in self.select()}
 
