@@ -261,9 +261,11 @@ def _location(settings: Settings, path: str) -> Location:
     if Path(path).exists():
         return Location(str(Path(path).absolute()))
     try:
-        project = settings.project()
+        named = settings.project_file
     except ConfigError:
-        project = None
+        # There is no project file here, so PATH can only be a folder.
+        named = None
+    project = None if named is None else settings.project()
     connection, colon, below = path.partition(":")
     if project is not None and colon and connection in project.config.connections:
         return project.location(connection, below)

@@ -13,19 +13,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 from uuid import uuid4
 
 import fsspec
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
-from odi_assets.delta.errors import store_options
 from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
+from odi_assets.delta.history import file_system
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -119,12 +116,6 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         for batch in pq.read_table(file.path, filesystem=storage).to_batches()
     )
     return pa.Table.from_batches(batches, schema)
-
-
-def file_system(location: Location) -> pa_fs.FileSystem:
-    """deltalake's own storage as a file system, so that any store will do without its SDK."""
-    uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
-    return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 
 def _commit(handle: TableHandle, groups: Sequence[Sequence[LiveFile]], facts: Mapping[str, Any]) -> Compaction:

@@ -12,10 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import deltalake_calls, store_options
+
+if TYPE_CHECKING:
+    from pyarrow.fs import PyFileSystem
 
 METADATA_KEY = "odi_assets"
 """Key of our part of a Delta commit's metadata (``commitInfo``)."""
@@ -97,17 +101,54 @@ def commit_text(location: Location, version: int) -> str | None:
             return None
 
 
+def file_system(location: Location) -> PyFileSystem:
+    """deltalake's own storage as a file system: its errors are known here, and no SDK of a cloud is needed."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
+    return PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
+
+
+def app_ids_in(location: Location) -> set[str]:
+    """The app ids of a table's newest checkpoint (Delta protocol, "Checkpoints"): who fenced a commit, also where the
+    log no longer holds it. None if there is no checkpoint.
+
+    Raises:
+        TableError: the checkpoint cannot be read.
+    """
+    with deltalake_calls("reading the checkpoint of the Delta table", location):
+        return set(_app_ids(file_system(location)))
+
+
+def _app_ids(storage: PyFileSystem) -> Iterator[str]:
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    try:
+        with storage.open_input_file("_delta_log/_last_checkpoint") as stream:
+            last = json.loads(stream.read())
+    except FileNotFoundError:
+        return
+    version, parts = int(last["version"]), int(last.get("parts") or 0)
+    names = [f"{version:020d}.checkpoint.{part:010d}.{parts:010d}" for part in range(1, parts + 1)]
+    for name in names or [f"{version:020d}.checkpoint"]:
+        try:
+            with storage.open_input_file(f"_delta_log/{name}.parquet") as stream:
+                found = pq.read_table(stream, columns=["txn"]).column("txn").to_pylist()
+        except ArrowException as error:
+            raise OSError(f"{name}.parquet: {error}") from error
+        yield from (one["appId"] for one in found if one is not None)
+
+
 def actions_of(text: str) -> list[dict[str, Any]]:
     """The actions in the text of one commit."""
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 def _stored_text(location: Location, name: str) -> str:
-    # By deltalake's own client: its errors are known here, and no SDK of a cloud is needed.
-    from deltalake.fs import DeltaStorageHandler
-
-    storage = DeltaStorageHandler(location.uri, store_options(location))
-    return bytes(storage.open_input_file(name).read()).decode("utf-8")
+    with file_system(location).open_input_file(name) as stream:
+        return bytes(stream.read()).decode("utf-8")
 
 
 def _paged(newest: int) -> Iterator[range]:

@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
-import fsspec
+from pyarrow.fs import FileInfo, FileSelector
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.compaction import Compaction, bins, compact
-from odi_assets.delta.history import actions_of, commit_text
+from odi_assets.delta.errors import deltalake_calls
+from odi_assets.delta.history import actions_of, commit_text, file_system
 from odi_assets.delta.restore import presence
 from odi_assets.delta.table import TableHandle
 
@@ -126,10 +127,8 @@ def _young_orphans(handle: TableHandle, gone: Collection[str]) -> int:
 
 
 def _file_size(location: Location, path: str) -> int:
-    if location.is_local:
-        return (location.local_path / path).stat().st_size
-    filesystem, whole = fsspec.core.url_to_fs(location.child(path).uri, **location.fsspec_options)
-    return int(filesystem.size(whole) or 0)
+    with deltalake_calls("looking at a file of the Delta table", location):
+        return int(file_system(location).get_file_info(path).size or 0)
 
 
 def _checkpoint(location: Location, *, keep_log: bool) -> int:
@@ -150,19 +149,15 @@ def is_recent(handle: TableHandle, version: int) -> bool:
     found = _INTERVAL.fullmatch(stated.strip().lower())
     if found is None:
         return False
-    place = handle.location.child(f"_delta_log/{version:020d}.json")
-    filesystem, path = fsspec.core.url_to_fs(place.uri, **place.fsspec_options)
-    try:
-        written = filesystem.modified(path)
-    except (FileNotFoundError, NotImplementedError):
-        return False
-    age = datetime.now(UTC) - (written if written.tzinfo else written.replace(tzinfo=UTC))
-    return bool(age < int(found[1]) * _UNITS[found[2]])
+    with handle.calls("looking at the log of the Delta table"):
+        written = file_system(handle.location).get_file_info(f"_delta_log/{version:020d}.json").mtime
+    return written is not None and datetime.now(UTC) - written < int(found[1]) * _UNITS[found[2]]
 
 
-def _log_files(location: Location) -> list[str]:
-    filesystem, log = fsspec.core.url_to_fs(location.child("_delta_log").uri, **location.fsspec_options)
-    return list(filesystem.ls(log, detail=False, refresh=True))
+def _log_files(location: Location) -> list[FileInfo]:
+    with deltalake_calls("listing the log of the Delta table", location):
+        found: list[FileInfo] = file_system(location).get_file_info(FileSelector("_delta_log"))
+        return found
 
 
 def rewindable_from(handle: TableHandle) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
-from odi_assets.delta.errors import deltalake_calls, store_options
+from odi_assets.delta.errors import deltalake_calls
+from odi_assets.delta.history import file_system
 from odi_assets.delta.protocol import require_removable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
@@ -79,15 +80,11 @@ def presence(location: Location, paths: Sequence[str] | None = None) -> Callable
     """
     if location.is_local:
         return lambda path: _is_there(location, path)
-    from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import FileSelector
 
+    few = paths is not None and len(paths) < _LISTED_FROM
     with deltalake_calls("looking for files of the Delta table", location):
-        # By deltalake's own client: its errors are known here, and no SDK of a cloud is needed.
-        storage = DeltaStorageHandler(location.uri, store_options(location))
-        few = paths is not None and len(paths) < _LISTED_FROM
-        everything = FileSelector("", recursive=True)
-        found = storage.get_file_info(list(paths or ())) if few else storage.get_file_info_selector(everything)
+        found = file_system(location).get_file_info(list(paths or ()) if few else FileSelector("", recursive=True))
     return {info.path for info in found if info.is_file}.__contains__
 
 

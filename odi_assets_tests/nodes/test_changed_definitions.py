@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
@@ -282,8 +284,6 @@ def test_a_renamed_node_is_known_when_the_log_was_cleaned(box: Sandbox) -> None:
 
 
 def test_a_table_that_others_added_rows_to_stays_the_nodes_own(box: Sandbox) -> None:
-    from deltalake import write_deltalake
-
     write_deltalake(box.table("raw").location.uri, box.table("raw").table.to_pyarrow_table(), mode="append")
     land(box, "a/2.csv", (3, 13))
     assert box.run("raw").rows_written == 1
@@ -321,6 +321,75 @@ def test_a_renamed_project_adopts_its_tables(box: Sandbox) -> None:
         stops(box, node, "of project test")
         adopt(box, node)
         assert box.run(node).status is RunStatus.NO_DATA
+
+
+def test_names_that_only_a_checkpoint_tells_are_all_named(box: Sandbox) -> None:
+    redefine(box, *RENAMED)
+    adopt(box, "copy2")
+    table = box.table("copy2")
+    write_deltalake(table.location.uri, pa.table({"id": [9], "seq": [9]}), mode="append")
+    table.refreshed().shorten_log()
+    commits = sorted(Path(table.location.uri, "_delta_log").glob("*[0-9].json"))
+    for commit in commits[:-1]:
+        commit.unlink()
+    redefine(box, ("name: copy2", "name: copy3"))
+    stops(box, "copy3", "was written by p.copy and p.copy2, ")
+    adopt(box, "copy3")
+    assert box.hwm("copy3") == {"raw": 2}
+    assert box.run("copy3").status is RunStatus.NO_DATA
+
+
+def test_an_hwm_that_a_node_does_not_read_does_not_stop_it(box: Sandbox) -> None:
+    redefine(
+        box,
+        ("raw: {node: raw, incremental: {mode: stateful, column: id}}", "raw: raw"),
+        ("path: copy, mode: append", "path: new, mode: overwrite"),
+        ("name: copy", "name: copy2"),
+    )
+    entry = box.state.get_entry("p.copy")
+    assert entry is not None
+    box.state.reset_hwm("p.copy2", entry.value, origin=entry.origin)
+    assert box.run("copy2").rows_written == 2
+
+
+TWO = """
+- pipeline: p
+  nodes:
+  - name: one
+    read:
+      {connection: landing, format: csv, path: "1/*.csv", schema: "id BIGINT, day STRING", options: {header: "true"},
+       incremental: files}
+    write: {connection: lake, path: one, mode: append}
+  - name: two
+    read:
+      {connection: landing, format: csv, path: "2/*.csv", schema: "id BIGINT, day STRING", options: {header: "true"},
+       incremental: files}
+    write: {connection: lake, path: two, mode: append}
+  - name: both
+    inputs:
+      a: {node: one, incremental: {mode: stateful, column: id}}
+      b: {node: two, incremental: {mode: stateful, column: id}}
+    transform: {sql: "SELECT * FROM a UNION ALL SELECT * FROM b"}
+    write: {connection: lake, path: both, mode: partition_overwrite, partition_by: [day]}
+"""
+
+
+def test_each_input_keeps_its_own_mark_whatever_it_is_called(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, TWO)
+    box.land("1/1.csv", ["id,day", "100,x"])
+    box.land("2/1.csv", ["id,day", "5,x"])
+    for node in ("one", "two", "both"):
+        box.run(node)
+    assert box.hwm("both") == {"a": 100, "b": 5}
+    redefine(box, ("project: test", "project: other"), ("b: {node: two", "c: {node: two"), ("FROM b", "FROM c"))
+    for node in ("one", "two", "both"):
+        stops(box, node, "of project test")
+        adopt(box, node)
+    assert box.hwm("both") == {"a": 100, "c": 5}
+    box.land("2/2.csv", ["id,day", "6,y"])
+    box.run("two")
+    assert box.run("both").rows_written == 1
+    assert ids(box, "both") == [100, 5, 6]
 
 
 # -- what is the same stays the same -----------------------------------------------------------------------------------
@@ -482,6 +551,25 @@ def test_an_hwm_that_was_set_by_hand_counts_until_a_run_has_seen_it(box: Sandbox
     shutil.copytree(box.root / "copy", place)
     load(box, 4)
     assert ids(box, "raw") == [1, 2, 3, 3, 4]
+
+
+def test_of_two_copies_of_state_the_younger_does_not_count_either(box: Sandbox) -> None:
+    place = box.root / "lake/system"
+
+    def put_back(copy: str) -> None:
+        shutil.rmtree(place)
+        shutil.copytree(box.root / copy, place)
+
+    shutil.copytree(place, box.root / "old")
+    load(box, 3)
+    box.state.reset_hwm("p.raw", 2)
+    shutil.copytree(place, box.root / "young")
+    box.run("raw")
+    put_back("old")
+    load(box, 4)
+    put_back("young")
+    load(box, 5)
+    assert ids(box, "raw") == [1, 2, 3, 3, 4, 5]
 
 
 def test_state_of_a_table_that_was_made_again_does_not_count(box: Sandbox) -> None:

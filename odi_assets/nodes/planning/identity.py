@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from odi_assets.connections.location import is_there
+from odi_assets.delta.history import app_ids_in
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.transactions import app_ids_in
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.node import Node, node_of_app
@@ -24,13 +25,19 @@ _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
 @dataclass(frozen=True)
 class Writer:
-    """Whose commits a table holds. ``project`` is None if its commits do not tell."""
+    """Whose commits a table holds, or whose an HWM is.
 
-    node: str
-    project: str | None
+    Attributes:
+        nodes: mostly one; several, if the log no longer tells which was the last.
+        project: None if that is not known.
+    """
+
+    nodes: tuple[str, ...]
+    project: str | None = None
 
     def __str__(self) -> str:
-        return self.node if self.project is None else f"{self.node} of project {self.project}"
+        names = " and ".join(self.nodes)
+        return names if self.project is None else f"{names} of project {self.project}"
 
 
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
@@ -42,23 +49,18 @@ def require_own(node: Node, start: Start, target: TableHandle) -> None:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def last_writer(target: TableHandle) -> Writer | None:
-    """The node whose run made the newest commit of a run of ours; None if none did, or the log does not tell."""
+def other_writer(node: Node, target: TableHandle) -> Writer | None:
+    """Who made the newest commit of a run of ours, if that was not ``node``; None if nobody did."""
+    if not target.exists:
+        return None
     for stamp in target.stamps():
         if node_of_app(stamp.app_id) is not None:
             facts = CommitFacts.of(stamp)
-            return Writer(facts.node, facts.project)
-    # The log was cleaned: a checkpoint keeps the fences, and they have the names of the nodes.
-    names = {name for app in app_ids_in(target) if (name := node_of_app(app)) is not None}
-    return Writer(names.pop(), None) if len(names) == 1 else None
-
-
-def other_writer(node: Node, target: TableHandle) -> Writer | None:
-    """Who wrote the table last, if that was not ``node``."""
-    writer = last_writer(target) if target.exists else None
-    if writer is None or (writer.node == str(node) and writer.project in (None, node.project.config.project)):
-        return None
-    return writer
+            own = facts.node == str(node) and facts.project in (None, node.project.config.project)
+            return None if own else Writer((facts.node,), facts.project)
+    # A checkpoint keeps the fences of commits that the log no longer holds, and they have the names of the nodes.
+    names = {name for app in app_ids_in(target.location) if (name := node_of_app(app)) is not None}
+    return Writer(tuple(sorted(names))) if names and str(node) not in names else None
 
 
 def require_own_table(node: Node, target: TableHandle) -> None:
@@ -88,13 +90,16 @@ def require_own_table(node: Node, target: TableHandle) -> None:
 
 
 def require_own_hwm(node: Node, origin: Origin | None) -> None:
-    """Raises IdentityMismatchError if the HWM under the node's state key is that of another node or project."""
-    if origin is None:
+    """Raises IdentityMismatchError if the HWM under the node's state key is that of another node or project.
+
+    One that the node does not read is nothing to it.
+    """
+    if origin is None or not node.following:
         return
     project = node.project.config.project
     if origin.node in (None, str(node)) and origin.project in (None, project):
         return
-    owner = Writer(origin.node or str(node), origin.project)
+    owner = Writer((origin.node or str(node),), origin.project)
     raise IdentityMismatchError(
         f"{node} of project {project}: the HWM under the state key `{node.state_key}` is that of {owner}",
         fix=f"if it was renamed and its rows are the same, take the HWM over: odi state adopt {node}; or rename it "
@@ -117,17 +122,10 @@ def matched(node: Node, origin: Origin | None) -> dict[str, str]:
     Raises:
         IdentityMismatchError: the marks measure something else.
     """
+    found = same_sources(node, origin)
     if origin is None or not origin.measures:
-        return {name: name for name in node.following}
-    moved = is_moved(node, origin)
-    now = measured(node)
-    found: dict[str, str] = {}
-    for name, identity in now.items():
-        # By its own name first: two inputs may be one table.
-        names = sorted(origin.measures, key=lambda then: then != name)
-        same = (then for then in names if difference(origin.measures[then], identity, moved=moved) is None)
-        if (then := next((one for one in same if one not in found.values()), None)) is not None:
-            found[name] = then
+        return found
+    moved, now = is_moved(node, origin), measured(node)
     left = {name: one for name, one in origin.measures.items() if name not in found.values()}
     traits = node.config.write.mode.traits
     if traits.increment == "table":
@@ -139,6 +137,24 @@ def matched(node: Node, origin: Origin | None) -> dict[str, str]:
             raise _other_source(node, difference(left[then], identity, moved=moved) or "changed")
     if left and not now and not traits.takes_rows_again:
         raise _other_source(node, f"was followed by {_order(next(iter(left.values())))}, and is read whole now")
+    return found
+
+
+def same_sources(node: Node, origin: Origin | None) -> dict[str, str]:
+    """The pairs of :func:`matched` that measure the same."""
+    if origin is None or not origin.measures:
+        return {name: name for name in node.following}
+    moved = is_moved(node, origin)
+    found: dict[str, str] = {}
+    for name, identity in measured(node).items():
+        # By what it reads first, then by its own name: two inputs may be one table.
+        names = sorted(
+            origin.measures,
+            key=lambda then: (not same_source(origin.measures[then], identity, moved=moved), then != name),
+        )
+        same = (then for then in names if difference(origin.measures[then], identity, moved=moved) is None)
+        if (then := next((one for one in same if one not in found.values()), None)) is not None:
+            found[name] = then
     return found
 
 
@@ -194,7 +210,12 @@ def _is_beside(then: Identity, now: Identity) -> bool:
     if then.kind != "files" or "://" in then.place:
         return False
     folder = Path(then.place.removesuffix(f"/{_plain(then.source)}"))
-    return folder.exists() and f"{folder.resolve()}/{_plain(then.source)}" != now.place
+    try:
+        there = is_there(folder)
+    except OSError:
+        # Something is in the way to it; that it was moved is not known.
+        return True
+    return there and f"{folder.resolve()}/{_plain(then.source)}" != now.place
 
 
 def _place(identity: Identity) -> str:

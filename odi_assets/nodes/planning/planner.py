@@ -73,9 +73,11 @@ def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:
         TargetBehindStateError: rows below the HWM are gone from the target.
         StateError: it appends, state is lost, and the target's log no longer holds the node's last commit.
     """
+    if not node.following:
+        return False
     require_target(node, start, target)
     fence = app_id(node.key)
-    if start.hwm is not None or not node.following or not target.transaction_number(fence):
+    if start.hwm is not None or not target.transaction_number(fence):
         return False
     appends = not node.config.write.mode.traits.takes_rows_again
     if appends and start.entry is None and target.last_stamp(fence, carrying="hwm") is None:
@@ -111,7 +113,7 @@ def _increment(plan: NodePlan) -> NodePlan:
     if following and (scope == "table" or (rewrites and (plan.target.exists or by_partitions))):
         # The table is made of its sources as a whole; the increment only decides whether there is anything to do.
         return _read_whole(plan)
-    if len(following) > 1:
+    if len(following) > 1 and not by_partitions:
         names = ", ".join(f"`{read.name}`" for read in following)
         raise ConfigError(
             f"{plan.node}: rows of {names} together make its rows, so {plan.write.mode.value} of an increment would "

@@ -25,7 +25,7 @@ class Start:
         log_version: the version of the target whose commit the HWM was taken from, because state was behind it; None
             if the HWM is that of state.
         origin: what the HWM is of; None if that is not known.
-        seen_at: when the entry was written; now, if there is none.
+        seen_at: the plan knows what was set by hand until then: when the entry was written; now, if there is none.
     """
 
     hwm: Any
@@ -56,6 +56,8 @@ def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str
     seen_at = entry.updated_at if entry is not None else datetime.now(UTC)
     stamp = target.last_stamp(fence or app_id(node.key), carrying="hwm")
     if stamp is not None and is_newer(stamp, entry, target):
+        # The plan has seen all that was set by hand until then, whatever copy of state it found.
+        seen_at = max(seen_at, stamp.committed_at)
         # State may have the same value, and be the index of another commit all the same.
         version = stamp.version if current is not None or is_unrecorded(stamp, entry) else None
         origin = CommitFacts.of(stamp).origin(target.table_id)

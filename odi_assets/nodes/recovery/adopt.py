@@ -29,6 +29,7 @@ from odi_assets.nodes.planning.identity import (
     require_own_hwm,
     same_order,
     same_source,
+    same_sources,
 )
 from odi_assets.nodes.planning.start import Start, start_of
 from odi_assets.nodes.project import Project
@@ -99,7 +100,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     writer = other_writer(node, target)
     entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
-    fence = app_id(NodeKey.parse(writer.node)) if writer is not None else None
+    fence = app_id(NodeKey.parse(writer.nodes[0])) if writer is not None else None
     start = start_of(node, kept, target, fence)
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
@@ -107,9 +108,10 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         return None
     marks: dict[str, Mark] = {}
     reads: list[PlannedRead] = []
+    names = _former_names(node, start)
     for source in node.sources:
-        if source.follows:
-            mark, read, words = _mark_now(node, source, start, spark)
+        if source.name in names:
+            mark, read, words = _mark_now(node, source, names[source.name], start, spark)
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
@@ -175,13 +177,13 @@ def _kept_before(
     state: StateBackend, node: Node, writer: Writer | None, entry: HwmEntry | None
 ) -> tuple[str | None, HwmEntry | None]:
     """The state key that the HWM was kept under, if it was another one, and its entry."""
-    if writer is None or writer.node == str(node):
+    if writer is None or str(node) in writer.nodes:
         return None, entry
     there = {str(key) for key in node.project.graph.nodes}
-    former = state.get_entry(writer.node)
+    former = next((found for name in writer.nodes if (found := state.get_entry(name)) is not None), None)
     if former is None or entry is not None:
         return None, entry
-    return (None if writer.node in there else writer.node), former
+    return (None if former.key in there else former.key), former
 
 
 def _foreign_hwm(node: Node, origin: Origin | None) -> list[str]:
@@ -202,13 +204,42 @@ def _still_measures(node: Node, start: Start) -> bool:
     return True
 
 
-def _mark_now(
-    node: Node, source: Source, start: Start, spark: Session
-) -> tuple[Mark | None, PlannedRead | None, list[str]]:
-    """The mark of a source as it is followed now, the read that tells it, if one does, and what changed in words."""
+def _former_names(node: Node, start: Start) -> dict[str, str]:
+    """By each source that has a mark, the name under which the HWM keeps it: of what measures the same; else its own;
+    else the only one that is left.
+
+    Raises:
+        IdentityMismatchError: it cannot be told which mark is of which source.
+    """
+    found = same_sources(node, start.origin)
     measures = start.origin.measures if start.origin is not None else {}
-    then = measures.get(source.name) or next(iter(measures.values()), None)
-    name = next((name for name, one in measures.items() if one is then), source.name)
+    left = [name for name in measures if name not in found.values()]
+    others = [name for name in node.following if name not in found]
+    found |= {name: name for name in others if name in left}
+    left, others = [name for name in left if name not in others], [name for name in others if name not in left]
+    if len(left) == len(others) == 1:
+        found[others[0]] = left[0]
+    elif left and others:
+        raise IdentityMismatchError(
+            f"{node}: its HWM has marks of {', '.join(f'`{name}`' for name in left)}, and it cannot be told which of "
+            f"them is of {' or '.join(f'`{name}`' for name in others)} now",
+            fix="give one of the inputs its former name back and adopt, then the next; "
+            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+    return found
+
+
+def _mark_now(
+    node: Node, source: Source, name: str, start: Start, spark: Session
+) -> tuple[Mark | None, PlannedRead | None, list[str]]:
+    """The mark of a source as it is followed now, the read that tells it, if one does, and what changed in words.
+
+    Args:
+        name: the name under which the HWM keeps its mark.
+    """
+    measures = start.origin.measures if start.origin is not None else {}
+    then = measures.get(name)
     value = value_of_source(start.hwm, name, tuple(measures) or node.following, str(node))
     if value is None:
         return None, None, []

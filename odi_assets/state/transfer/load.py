@@ -203,7 +203,7 @@ def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> Move:
     if before is not None and before.updated_at >= now:
         now = before.updated_at + timedelta(microseconds=1)
     if not same_tables:
-        fresh = entry._replace(revision=least, updated_at=now, target_commit=None)
+        fresh = entry._replace(revision=least, updated_at=now, target_commit=None, origin=None)
         return Move(fresh, before.revision if before else None)
     later = before is None or entry.updated_at > before.updated_at
     fresh = entry._replace(revision=max(entry.revision, least), updated_at=entry.updated_at if later else now)
