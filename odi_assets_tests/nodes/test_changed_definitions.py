@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -471,6 +472,19 @@ def test_what_is_the_same_stops_nothing_and_repeats_nothing(
             box.run(node)
     assert ids(box, "raw") == ids(box, "copy") == [1, 2, 3]
     assert examine(box.project, box.state, [NodeKey("p", "raw"), NodeKey("p", "copy")]) == []
+
+
+def test_files_are_known_by_their_place_below_another_base_path(files: Sandbox) -> None:
+    redefine(files, ("base_path: landing", "base_path: ."), ('"a/*.csv"', '"./landing//a/*.csv"'))
+    # Touched, so that they cannot be taken for files that were moved.
+    os.utime(files.root / "landing/a/1.csv", (1_800_000_000, 1_800_000_000))
+    assert files.run("raw").status is RunStatus.NO_DATA
+    land(files, "a/2.csv", (3, 13))
+    assert files.run("raw").rows_written == 1
+    redefine(files, ("base_path: .", "base_path: landing/a"), ('"./landing//a/*.csv"', '"*.csv"'))
+    os.utime(files.root / "landing/a/1.csv", (1_900_000_000, 1_900_000_000))
+    assert files.run("raw").status is RunStatus.NO_DATA
+    assert ids(files) == [1, 2, 3]
 
 
 def _without_identities(facts: dict[str, Any]) -> dict[str, Any]:

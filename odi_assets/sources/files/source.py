@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -214,9 +215,10 @@ class LandingFiles(Source):
 
 def _other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
     """The folders that paths were relative to when they were loaded, and are now, if both lead to the same files."""
-    if then.source == now.source or not then.place or then.place != now.place:
+    before, after = posixpath.normpath(then.source.strip("/")), posixpath.normpath(now.source.strip("/"))
+    if before == after or not then.place or then.place != now.place:
         return None
-    return then.place.removesuffix(then.source.strip("/")), now.place.removesuffix(now.source.strip("/"))
+    return then.place.removesuffix(before), now.place.removesuffix(after)
 
 
 @dataclass(frozen=True, kw_only=True)
