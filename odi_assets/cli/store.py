@@ -73,9 +73,10 @@ def list_(
     from odi_assets.state.store.find import stores_below
 
     place = settings.project().stores if folder is None else _location(settings, folder)
-    if folder is not None and place.is_local and not Path(place.uri).exists():
+    found = stores_below(place)
+    if found is None and folder is not None:
         raise ConfigError(f"there is no folder {place.uri}", fix="name one that holds state stores", uri=place.uri)
-    found = stores_below(place) if not place.is_local or Path(place.uri).exists() else []
+    found = found or []
     if as_json:
         data_json([{**vars(one), "committed_at": one.committed_at and one.committed_at.isoformat()} for one in found])
     elif found:

@@ -15,7 +15,8 @@ COMMANDS = (
     "state list", "state get shop.orders", "state history shop.orders", "state export", "state set shop.orders 7",
     "state reset shop.orders --to-nothing --yes", "state delete shop.orders --yes", "state recover",
     "state recover --dry-run", "state migrate --from project --to copy.json --yes", "catalog state odibi.yaml",
-    "runs list", "runs last shop", "runs show run-1", "doctor", "plan", "system maintain", "system maintain --dry-run",
+    "store list", "runs list", "runs last shop", "runs show run-1", "doctor", "plan", "system maintain",
+    "system maintain --dry-run",
 )  # fmt: skip
 
 

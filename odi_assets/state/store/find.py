@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from odi_assets.connections.location import Location
+from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import STATE
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, StateError
 from odi_assets.state.store.log import VersionLog
 from odi_assets.state.store.parts import REQUIRED
 
@@ -49,13 +49,23 @@ def require_store(location: Location) -> None:
     )
 
 
-def stores_below(folder: Location) -> list[StoreSummary]:
-    """The state stores at ``folder`` and below it, in order of their paths.
+def stores_below(folder: Location) -> list[StoreSummary] | None:
+    """The state stores at ``folder`` and below it, in order of their paths; None if there is no such folder.
 
     Raises:
         StateError: the folder cannot be listed, or one of the tables in it cannot be opened.
     """
-    found = (_summary(replace(folder, uri=uri)) for uri in sorted(_tables(folder)))
+    try:
+        if folder.is_local and not is_there(folder.local_path):
+            return None
+        places = sorted(_tables(folder))
+    except OSError as error:
+        raise StateError(
+            f"state stores in {folder.uri} cannot be looked for: {error}",
+            fix="give odi the right to read that folder and those below it; nothing was taken for missing",
+            uri=folder.uri,
+        ) from error
+    found = (_summary(replace(folder, uri=uri)) for uri in places)
     return [summary for summary in found if summary is not None]
 
 
