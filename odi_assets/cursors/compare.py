@@ -11,6 +11,7 @@ from odi_assets.cursors.model import CursorDocument, CursorStream, Snapshot, Sna
 from odi_assets.cursors.moves import UNMOVED, Move, Verdict, joined, ordered
 from odi_assets.cursors.positions import LogPosition, compare_positions, log_distance
 from odi_assets.cursors.values import Scalar, compare_values, distance
+from odi_assets.util.collector import collector_paused
 from odi_assets.util.words import counted
 
 _STAGES = (SnapshotStatus.ABSENT, SnapshotStatus.PENDING, SnapshotStatus.FINISHED)
@@ -81,10 +82,10 @@ def compare(old: CursorDocument, new: CursorDocument) -> tuple[StreamMove, ...]:
     A stream moved forward if some part of it did (its snapshot, its log position, its cursor columns) and none moved
     back; it is incomparable if parts moved in opposite ways or have no order.
     """
-    before, after = old.by_id, new.by_id
-    return tuple(
-        compare_streams(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())
-    )
+    with collector_paused():
+        before, after = old.by_id, new.by_id
+        names = sorted(before.keys() | after.keys())
+        return tuple([compare_streams(name, before.get(name), after.get(name)) for name in names])
 
 
 def compare_streams(name: str, old: CursorStream | None, new: CursorStream | None) -> StreamMove:

@@ -35,7 +35,7 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
     writer = WRITERS[document.tool]
     _require(document, stream_id)
     if document.tool == Tool.OLAKE:
-        return _edited(document, _member_edits(document, olake.state_places(document, stream_id), values))
+        return _edited(document, _member_edits(document, olake.state_places(document).get(stream_id, []), values))
     known = writer.cursor_places(document, stream_id)
     edits = []
     for column, value in values.items():
@@ -50,6 +50,23 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
     return _edited(document, edits)
 
 
+def with_states(document: CursorDocument, states: Mapping[str, str]) -> CursorDocument:
+    """The document with other states of some streams, each as JSON text; streams that it does not have are left out."""
+    places = WRITERS[document.tool].state_places(document)
+    edits = []
+    for stream_id, text in states.items():
+        for at in places.get(stream_id, []):
+            _, start, end = locate(document.text, at, many=document.many)
+            edits.append((start, end, text))
+    return _edited(document, edits)
+
+
+def states_of(document: CursorDocument) -> dict[str, str]:
+    """The state of each stream as JSON text; of several places of one stream the last."""
+    places = WRITERS[document.tool].state_places(document)
+    return {stream_id: write(_at(document.content, at[-1])) for stream_id, at in places.items()}
+
+
 def with_stream(document: CursorDocument, stream: CursorStream) -> CursorDocument:
     """OLake's document with a stream as given: its snapshot, its own position and its cursors. A log position that is
     shared stays as it is.
@@ -62,7 +79,7 @@ def with_stream(document: CursorDocument, stream: CursorStream) -> CursorDocumen
     if document.tool != Tool.OLAKE:
         raise CursorDocumentError(f"{_name(document)}: only OLake's streams can be written whole", path=document.path)
     new = olake.entry(stream, document.shared)
-    places = olake.state_places(document, stream.id)
+    places = olake.state_places(document).get(stream.id, [])
     if not places:
         if not isinstance(document.content.get("streams"), list):
             content = dict(document.content) | {"streams": [new]}

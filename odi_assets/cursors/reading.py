@@ -11,6 +11,7 @@ from odi_assets.cursors.findings import Finding, Findings, document_error
 from odi_assets.cursors.model import CursorDocument, Tool
 from odi_assets.cursors.tools import READERS, recognise
 from odi_assets.errors import CursorDocumentError
+from odi_assets.util.collector import collector_paused
 from odi_assets.util.exact_json import MAX_DEPTH
 from odi_assets.util.json_scan import Scan, is_deeper, read_strict, scan
 
@@ -116,6 +117,11 @@ def inspect(text: str, *, tool: str | None = None, path: str | Path | None = Non
         tool: whose it is; recognised by its shape if None.
         path: where it came from, for messages.
     """
+    with collector_paused():
+        return _inspect(text, tool, path)
+
+
+def _inspect(text: str, tool: str | None, path: str | Path | None) -> Inspection:
     findings = Findings(tool or "cursor")
     value, many, scanned = _read(text, findings)
     if scanned is not None and not scanned.complete:

@@ -2,7 +2,8 @@
 
 Forms: ``message`` is an AirbyteMessage of type STATE, ``messages`` any number of them as JSON Lines, of which the last
 one of a stream counts; ``state`` is an AirbyteStateMessage alone, ``states`` a list of them, as a connector takes it
-with ``--state``; ``export`` is what the platform's API gives (`/v1/state/get`), ``streams`` the list that its UI shows.
+with ``--state``, ``legacy`` an object of an early connector's own; ``export`` is what the platform's API gives
+(`/v1/state/get`), ``streams`` the list that its UI shows.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def form_of(content: Any) -> str | None:
         return "message"
     if "stateType" in content or "connectionState" in content:
         return "export"
+    if "cdc" in content and isinstance(content.get("streams"), list):
+        return "legacy"
     return "state" if _is_state(content) else None
 
 

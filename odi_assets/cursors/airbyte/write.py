@@ -33,28 +33,29 @@ def entry(stream: CursorStream) -> dict[str, Any]:
     return {"stream_descriptor": descriptor, "stream_state": state}
 
 
-def state_places(document: CursorDocument, stream_id: str) -> list[JsonPath]:
-    """Where the state of a stream is; every place of it, in messages one after another."""
-    found: list[JsonPath] = []
+def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
+    """Where the state of each stream is, by its id; every place of it, in messages one after another."""
+    found: dict[str, list[JsonPath]] = {}
     for place in places(document.content, document.form):
         named = place.descriptor.get(place.names.descriptor) or {}
         namespace, name = named.get("namespace"), named.get("name")
-        if (f"{namespace}.{name}" if namespace else name) == stream_id:
-            found.append((*place.at, place.names.state))
+        if place.names.state in place.descriptor:
+            stream_id = f"{namespace}.{name}" if namespace else str(name)
+            found.setdefault(stream_id, []).append((*place.at, place.names.state))
     return found
 
 
 def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
     """Where the value of each cursor column of a stream is."""
     found: dict[str, list[JsonPath]] = {}
-    for at in state_places(document, stream_id):
+    for at in state_places(document).get(stream_id, []):
         state = _value(document.content, at)
         if not isinstance(state, dict):
             continue
         if isinstance(state.get("incremental_state"), dict):
             at, state = (*at, "incremental_state"), state["incremental_state"]
         columns = state.get("cursor_field")
-        if isinstance(columns, list) and columns:
+        if isinstance(columns, list) and columns and "cursor" in state:
             found.setdefault(".".join(map(str, columns)), []).append((*at, "cursor"))
             continue
         if isinstance(state.get("cursors"), dict):
@@ -69,7 +70,7 @@ def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[Js
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
     """The members and elements to take out, so that Airbyte reads the stream from its start."""
     # Of an element of a list all goes; of a message that stands for itself only the state does.
-    found = state_places(document, stream_id)
+    found = state_places(document).get(stream_id, [])
     return [at[:-1] if isinstance(at[-2], int) else at for at in found if len(at) > 1]
 
 

@@ -41,14 +41,13 @@ def typed(value: str | int | Decimal | bool | None) -> Any:
     return value
 
 
-def state_places(document: CursorDocument, stream_id: str) -> list[JsonPath]:
-    """Where the state of a resource is."""
-    return [
-        ("sources", source, "resources", resource)
+def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
+    """Where the state of each resource is, by its id."""
+    return {
+        f"{source}.{resource}": [("sources", source, "resources", resource)]
         for source, state in (document.content.get("sources") or {}).items()
         for resource in state.get("resources") or {}
-        if f"{source}.{resource}" == stream_id
-    ]
+    }
 
 
 def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
@@ -60,7 +59,7 @@ def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[Js
 
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
     """The members to take out, so that dlt reads the resource from its start."""
-    return state_places(document, stream_id)
+    return state_places(document).get(stream_id, [])
 
 
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:

@@ -34,7 +34,10 @@ _KEYS = frozenset({"type", "version", "global", "streams"})
 _GLOBAL_KEYS = frozenset({"state", "streams", "server_id"})
 _STREAM_KEYS = frozenset({"stream", "namespace", "sync_mode", "state"})
 
-_NOT_OLAKE = frozenset({"stream", "data", "bookmarks", "sources", "value", "singer_state", "streamState", "stateType"})
+_NOT_OLAKE = frozenset(
+    {"stream", "data", "bookmarks", "sources", "value", "singer_state", "streamState", "stateType", "cdc"}
+)
+"""Keys that documents of other tools have beside those of OLake's."""
 
 
 def form_of(content: Any) -> str | None:
@@ -44,7 +47,7 @@ def form_of(content: Any) -> str | None:
     shared = content.get("global")
     if isinstance(shared, dict):
         return "state" if shared.keys() & {"state", "streams", "server_id"} else None
-    own = isinstance(content.get("streams"), list) or isinstance(content.get("version"), int)
+    own = "streams" in content or isinstance(content.get("version"), int)
     return "state" if own and not content.keys() & _NOT_OLAKE else None
 
 

@@ -100,28 +100,26 @@ def shared_state(position: LogPosition) -> Mapping[str, Any]:
 # -- editing a document that is there ----------------------------------------------------------------------------------
 
 
-def state_places(document: CursorDocument, stream_id: str) -> list[JsonPath]:
-    """Where the state of a stream is."""
-    found: list[JsonPath] = []
+def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
+    """Where the state of each stream is, by its id."""
+    found: dict[str, list[JsonPath]] = {}
     for index, item in enumerate(document.content.get("streams") or ()):
         namespace = item.get("namespace")
-        if (f"{namespace}.{item['stream']}" if namespace else item["stream"]) == stream_id:
-            found.append(("streams", index, "state"))
+        name = f"{namespace}.{item['stream']}" if namespace else item["stream"]
+        found.setdefault(name, []).append(("streams", index, "state"))
     return found
 
 
 def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
     """Where the value of each cursor column of a stream is."""
     stream = document.stream(stream_id)
-    return {
-        column: [(*at, column) for at in state_places(document, stream_id)]
-        for column in (stream.cursors if stream else ())
-    }
+    places = state_places(document).get(stream_id, [])
+    return {column: [(*at, column) for at in places] for column in (stream.cursors if stream else ())}
 
 
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
     """The members and elements to take out, so that OLake reads the stream from its start."""
-    found: list[JsonPath] = [at[:-1] for at in state_places(document, stream_id)]
+    found: list[JsonPath] = [at[:-1] for at in state_places(document).get(stream_id, [])]
     shared = document.content.get("global")
     names = shared.get("streams") if isinstance(shared, dict) else None
     return found + [("global", "streams", index) for index, name in enumerate(names or ()) if name == stream_id]

@@ -34,13 +34,13 @@ def entry(stream: CursorStream) -> dict[str, Any]:
     return {"replication_key": column, "replication_key_value": value}
 
 
-def state_places(document: CursorDocument, name: str) -> list[JsonPath]:
-    """Where the bookmark of a stream is; in each part of Meltano's state."""
-    return [
-        (*at, "bookmarks", name)
-        for value, at in values(document.content, document.form)
-        if isinstance(value, dict) and name in (value.get("bookmarks") or {})
-    ]
+def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
+    """Where the bookmark of each stream is, by its id; in each part of Meltano's state."""
+    found: dict[str, list[JsonPath]] = {}
+    for value, at in values(document.content, document.form):
+        for name in (value.get("bookmarks") or {}) if isinstance(value, dict) else ():
+            found.setdefault(name, []).append((*at, "bookmarks", name))
+    return found
 
 
 def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
@@ -65,7 +65,7 @@ def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPat
 
 def removals(document: CursorDocument, name: str) -> list[JsonPath]:
     """The members to take out, so that the tap reads the stream from its start."""
-    return state_places(document, name)
+    return state_places(document).get(name, [])
 
 
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
