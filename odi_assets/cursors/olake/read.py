@@ -48,6 +48,8 @@ def form_of(content: Any) -> str | None:
     if isinstance(shared, dict):
         return "state" if shared.keys() & {"state", "streams", "server_id"} else None
     own = "streams" in content or isinstance(content.get("version"), int)
+    # Without `global`, a document of type GLOBAL holds nothing, whoever wrote it.
+    own = own or content.get("type") in (StateType.GLOBAL, StateType.MIXED)
     return "state" if own and not content.keys() & _NOT_OLAKE else None
 
 
