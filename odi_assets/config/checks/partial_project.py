@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from odi_assets.config.models import (
     Connection,
+    DrivingCursor,
     InputConfig,
     NodeConfig,
     PartitionConfig,
@@ -50,6 +51,7 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "read": ReadConfig, "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
+    "cursor": DrivingCursor,
 }  # fmt: skip
 
 

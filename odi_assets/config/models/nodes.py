@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
+from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -291,6 +292,9 @@ class NodeConfig(Strict):
     read: ReadConfig | None = Field(default=None, description="A source outside the pipeline; the view `df` in SQL.")
     inputs: Annotated[dict[str, InputConfig], BeforeValidator(named_inputs), AfterValidator(_check_views)] = Field(
         default_factory=dict, description="Other nodes' tables: a list of nodes, or view names and nodes."
+    )
+    cursor: DrivingCursor | None = Field(
+        default=None, description="Stream of a cursor document that tells when there is something to `read`."
     )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
