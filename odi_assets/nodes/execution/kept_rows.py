@@ -1,7 +1,7 @@
 """Rows that a stream gives up, kept in tables of their own: those that came too late, and those a join never matched.
 
-Both tables have one shape, whatever the inputs look like: which input the row is of, when its event happened, the batch
-that gave it up, the watermark that decided it, and the row itself as JSON.
+Both tables have one shape, whatever the inputs look like: which input the row is of, when its event happened, query and
+batch that gave it up, the watermark that decided it, and the row itself as JSON.
 """
 
 from __future__ import annotations
@@ -133,6 +133,9 @@ class KeptRows:
     def _commit(self, rows: DataFrame, handle: TableHandle, which: str, facts: StreamFacts) -> None:
         fence = kept_app_id(self.facts.node, which)
         said = replace(self.facts, mode=which, stream=facts).to_json()
+        from pyspark.sql import functions as F
+
+        rows = rows.withColumn("query", F.lit(facts.query))
         write_computed_once(rows, handle, _APPEND, Stamp(fence, handle.transaction_number(fence) + 1, said))
 
 
@@ -164,23 +167,14 @@ def _late_rows(
             continue
         time = F.col(quoted(watermark.column)).cast("timestamp")
         late = rows.where(time <= moment(before.watermark_ms))
-        yield late.select(*kept_columns(F.lit(one.name), time, facts.batch, moment(before.watermark_ms), rows.columns))
-
-
-def kept_columns(
-    name: Column, time: Column, batch: Column | int, watermark: Column, row: Sequence[str]
-) -> list[Column]:
-    """The columns of a table of kept rows, for rows with the columns ``row``."""
-    from pyspark.sql import functions as F
-
-    number = F.lit(batch) if isinstance(batch, int) else batch
-    return [
-        name.alias("input"),
-        time.alias("event_time"),
-        number.cast("bigint").alias("batch"),
-        watermark.alias("watermark"),
-        F.to_json(F.struct(*[F.col(quoted(column)) for column in row])).alias("row"),
-    ]
+        row = F.to_json(F.struct(*[F.col(quoted(column)) for column in rows.columns]))
+        yield late.select(
+            F.lit(one.name).alias("input"),
+            time.alias("event_time"),
+            F.lit(facts.batch).cast("bigint").alias("batch"),
+            moment(before.watermark_ms).alias("watermark"),
+            row.alias("row"),
+        )
 
 
 def moment(ms: int) -> Column:
