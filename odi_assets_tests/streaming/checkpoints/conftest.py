@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets_tests.streaming.queries import (
+from odi_assets_tests.streaming.checkpoints.queries import (
     HDFS_BACKED,
     PROVIDER,
     STREAMING,
@@ -43,3 +44,13 @@ def count_checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
         land(root / "orders", "morning", order(1, "10:00"), order(2, "10:01"), order(3, "11:30"))
         run_to_the_end(sales_by_hour(spark, root), root / "checkpoint")
     return root / "checkpoint"
+
+
+@pytest.fixture(scope="package")
+def old_join_checkpoint(join_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The join's checkpoint as it is when Spark retains two batches: 0 and 1 are gone."""
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path_factory.mktemp("old") / "checkpoint"))
+    for batch in (0, 1):
+        for folder in ("offsets", "commits"):
+            (copy / folder / str(batch)).unlink()
+    return copy
