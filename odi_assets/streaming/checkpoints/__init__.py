@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.compare import Difference, Effect, check_against
     from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
     from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
-    from odi_assets.streaming.checkpoints.health import BatchHealth, Health, StoreHealth, Thresholds, measure
+    from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
     from odi_assets.streaming.checkpoints.reader import CheckpointReader
     from odi_assets.streaming.checkpoints.schemas import StateSchema, read_schemas
 
@@ -23,7 +23,7 @@ _PLACES = {
     "compare": ("Difference", "Effect", "check_against"),
     "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
     "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
-    "health": ("BatchHealth", "Health", "StoreHealth", "Thresholds", "measure"),
+    "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
     "reader": ("CheckpointReader",),
     "schemas": ("StateSchema", "read_schemas"),
 }
@@ -37,6 +37,7 @@ __all__ = [
     "CheckpointReader",
     "Difference",
     "Effect",
+    "Excess",
     "FileFault",
     "Health",
     "KeyFate",
@@ -49,9 +50,9 @@ __all__ = [
     "StoreHealth",
     "StoreInfo",
     "StoreVersions",
-    "Thresholds",
     "check_against",
     "check_files",
+    "excesses",
     "explain_key",
     "inspect",
     "measure",

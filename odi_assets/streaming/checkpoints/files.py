@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from odi_assets.errors import CheckpointError
@@ -238,7 +238,8 @@ class StoreFiles:
         """What is in a file, or what is wrong with it."""
         if file not in self._read:
             try:
-                self._read[file] = read_state_file(file)
+                state = file.stat()
+                self._read[file] = _read(file, state.st_size, state.st_mtime_ns)
             except Damage as damage:
                 self._read[file] = FileFault(self._name(file), f"is torn: {damage}")
             except OSError as error:
@@ -311,6 +312,13 @@ class StoreFiles:
 
     def _name(self, file: Path) -> str:
         return file.relative_to(self.root).as_posix()
+
+
+@lru_cache(maxsize=4096)
+def _read(file: Path, size: int, modified: int) -> Contents:
+    """:func:`read_state_file`, made once for a file that stays as it is."""
+    del size, modified
+    return read_state_file(file)
 
 
 def _state_ids(known: Checkpoint) -> dict[int, dict[int, list[list[str]]]]:

@@ -176,6 +176,16 @@ class Checkpoint:
         """Class of the state store provider, also fixed by the first run; None before a batch."""
         return self._conf("spark.sql.streaming.stateStore.providerClass")
 
+    def overrides(self, wanted: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """The settings that Spark takes from the checkpoint although others are wanted: wanted and in force, by
+        name."""
+        conf = self.batches[-1].conf if self.batches else {}
+        return {
+            name: (str(value), conf[name])
+            for name, value in wanted.items()
+            if name in conf and str(value) != conf[name]
+        }
+
     def batch(self, batch_id: int) -> Batch | None:
         """The retained batch of that number, or None."""
         return next((batch for batch in self.batches if batch.batch_id == batch_id), None)

@@ -60,6 +60,14 @@ def read_object(file: Path, text: str | None = None) -> dict[str, Any]:
     return value
 
 
+def read_json(text: str) -> Any:
+    """The JSON value that a text is; None if it is none."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
+
+
 def instant(file: Path, milliseconds: Any) -> datetime | None:
     """The UTC time of a count of milliseconds since 1970; None for 0 or no count, which is Spark's "none yet"."""
     if milliseconds is None or milliseconds == 0:

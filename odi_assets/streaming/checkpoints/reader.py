@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from odi_assets.errors import CheckpointError
+from odi_assets.spark.session import apply_conf
 from odi_assets.streaming.checkpoints.files import (
     checkpoint_format,
     first_changes,
@@ -251,7 +252,7 @@ class CheckpointReader:
             yield
         except (PySparkException, Py4JError) as error:
             raise CheckpointError(
-                f"Spark cannot read the state in {self.path}: {_gist(error)}",
+                f"Spark cannot read the state in {self.path}: {gist(error)}",
                 fix=f"`odi checkpoint metadata {self.path}` lists its operators, stores and batches, "
                 f"`odi checkpoint files {self.path}` what is missing or torn",
                 path=self.path,
@@ -361,7 +362,7 @@ def _stores(store: str | None, side: str | None) -> tuple[str, ...]:
     return (store or "default",)
 
 
-def _gist(error: Exception) -> str:
+def gist(error: Exception) -> str:
     """The sentence of an error that says most, without the stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = next((line for line in lines if "[" in line), lines[0] if lines else type(error).__name__)
@@ -390,14 +391,13 @@ def _reading(spark: SparkSession, known: Checkpoint | None) -> Iterator[None]:
             )
         wanted[_FORMAT] = str(form)
     before = {key: spark.conf.get(key, None) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
+    apply_conf(spark, wanted)
     try:
         yield
     finally:
         if not connect:
-            for key, value in reversed(before.items()):
-                if value is None:
+            for key, old in reversed(before.items()):
+                if old is None:
                     spark.conf.unset(key)
                 else:
-                    spark.conf.set(key, value)
+                    spark.conf.set(key, old)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,24 @@ def type_names(struct_type: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def event_time_column(schema: StateSchema) -> str | None:
     """The column that carries the watermark, such as ``value.ordered`` or ``key.window.end``; None if there is none."""
+    for part, field in _fields(schema):
+        if _EVENT_TIME in field.get("metadata", {}):
+            path = f"{part}.`{field['name']}`"
+            return f"{path}.end" if isinstance(field["type"], dict) else path
+    return None
+
+
+def event_time_delay(schema: StateSchema) -> int | None:
+    """The watermark delay of that column, in milliseconds, when the state was begun; None if there is no such
+    column."""
+    found = (field.get("metadata", {}).get(_EVENT_TIME) for _, field in _fields(schema))
+    return next((delay for delay in found if delay is not None), None)
+
+
+def _fields(schema: StateSchema) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for part, columns in (("value", schema.value), ("key", schema.key)):
         for field in columns["fields"]:
-            if _EVENT_TIME in field.get("metadata", {}):
-                path = f"{part}.`{field['name']}`"
-                return f"{path}.end" if isinstance(field["type"], dict) else path
-    return None
+            yield part, field
 
 
 def _type_name(kind: Any) -> str:
