@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PLANNED = "odi: planned, nothing is computed"
-_ANEW = "put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
-_KEEPS = "remove the setting, or start the query anew: a full refresh makes a new checkpoint"
+_ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
+_KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
 
 
 class Effect(StrEnum):
@@ -47,7 +47,7 @@ class Difference:
 
     Attributes:
         what: ``sources``, ``source 0``, ``operator 0``, ``operator 0, left-keyWithIndexToValue: key``, or a setting.
-        stored: what the checkpoint has.
+        stored: what the checkpoint has; empty if Spark refuses the query whatever that is.
         wanted: what the query has.
     """
 
@@ -93,7 +93,7 @@ def check_against(
     ]
     with _planned(frame, known.path, output_mode) as (planned, failure):
         if failure is not None:
-            refused = Difference(Effect.FAILS, "the query", "a query that ran", failure, "change the query")
+            refused = Difference(Effect.FAILS, "the query", "", failure, "Spark refuses it: change the query")
             return (refused, *ignored)
         found = [*_compare_sources(known, planned), *_compare_operators(known, planned), *ignored]
     return tuple(sorted(found, key=lambda one: list(Effect).index(one.effect)))
@@ -199,7 +199,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[Difference]:
         before = kinds.pop(variable.name, None)
         if before is None:
             yield Difference(
-                Effect.FROM_NOW_ON, f"{where}, variable {variable.name}", "none", variable.kind, "It begins empty."
+                Effect.FROM_NOW_ON, f"{where}, variable {variable.name}", "none", variable.kind, "It begins empty"
             )
         elif before != variable.kind:
             yield Difference(Effect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _ANEW)

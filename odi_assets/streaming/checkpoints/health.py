@@ -168,7 +168,7 @@ def measure(
     read_state: bool = True,
     records: Sequence[BatchRecord] = (),
     settings: Mapping[str, str] | None = None,
-    most_batches: int = 10,
+    most_batches: int = 4,
 ) -> Health:
     """Measure how a query is doing. It should not run meanwhile: what it cleans away would count as missing.
 
