@@ -87,7 +87,7 @@ def files(
     if as_json:
         data_json(_files_json(found))
     else:
-        shown = [one for one in found.stores if all_partitions or one.lost]
+        shown = [one for one in found.stores if all_partitions or (found.faults and one.lost)]
         if shown:
             data_table(_STORES, shown)
         if found.faults:
@@ -100,9 +100,11 @@ def files(
         if found.stores
         else "The query keeps no state, or has not run yet."
     )
-    if found.lost:
-        first = next(iter(found.lost.values()))
-        note(f"It cannot after {spans(found.lost)}: {first.path} {first.fault}.")
+    if found.cleaned:
+        note(f"Spark has cleaned the state after {spans(found.cleaned)} away.")
+    broken = [batch for batch in found.lost if batch not in found.cleaned]
+    if broken:
+        note(f"It cannot after {spans(broken)}: {found.lost[broken[0]].path} {found.lost[broken[0]].fault}.")
     if found.faults:
         note(_remedy(found))
         raise typer.Exit(FAILED)
@@ -153,7 +155,7 @@ def _told(known: Checkpoint) -> list[str]:
         lines.append(f"The next batch has the watermark {moment(known.watermark)} UTC.")
     if known.state_store_provider and known.operators:
         provider = known.state_store_provider.rpartition(".")[2]
-        lines.append(f"{provider}, {known.shuffle_partitions} partitions: fixed by the first run.")
+        lines.append(f"{provider}, {counted(known.shuffle_partitions or 0, 'partition')}: fixed by the first run.")
     return lines
 
 
@@ -171,6 +173,7 @@ def _files_json(found: CheckpointFiles) -> dict[str, Any]:
         "snapshot_lag": found.snapshot_lag,
         "readable": list(found.readable),
         "lost": {batch: vars(fault) for batch, fault in found.lost.items()},
+        "cleaned": list(found.cleaned),
         "faults": [vars(fault) for fault in found.faults],
         "stores": [_store_json(one) for one in found.stores],
     }

@@ -17,7 +17,7 @@ from odi_assets.cli.output import Column, data_json, data_table, moment, note
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import Health
+    from odi_assets.streaming.checkpoints import Health, StoreHealth
 
 _BATCHES = (
     Column("batch", lambda row: str(row["batch"]), "right"),
@@ -27,20 +27,27 @@ _BATCHES = (
     Column("oldest in state", lambda row: _time(row["oldest_event_time"]), optional=True),
     Column("state rows", lambda row: row["state_rows"], "right", optional=True),
     Column("state bytes", lambda row: row["state_bytes"], "right", optional=True, spare=True),
+    Column("bytes written", lambda row: row["bytes_written"], "right", optional=True, spare=True),
     Column("rows in", lambda row: row["rows_in"], "right", optional=True),
     Column("late", lambda row: row["rows_dropped"], "right", optional=True),
     Column("removed", lambda row: row["rows_removed"], "right", optional=True),
     Column("commit ms", lambda row: row["commit_ms"], "right", optional=True, spare=True),
     Column("load ms", lambda row: row["load_ms"], "right", optional=True, spare=True),
 )
+
+
+def _heaviest(one: StoreHealth) -> str:
+    return ", ".join(f"{key}: {rows:,}" for key, rows in one.heaviest)
+
+
 _STORES = (
     Column("operator", lambda one: f"{one.operator_id} {one.operator}"),
     Column("store", lambda one: one.name),
-    Column("rows", lambda one: one.total, "right"),
+    Column("rows", lambda one: one.total, "right", optional=True),
     Column("by partition", lambda one: _ends(one.rows), "right", optional=True),
     Column("skew", lambda one: _decimal(one.skew), "right", optional=True),
     Column("oldest event time", lambda one: _time(one.oldest), optional=True),
-    Column("heaviest keys", lambda one: ", ".join(f"{key}: {rows:,}" for key, rows in one.heaviest), wrap=True),
+    Column("heaviest keys", _heaviest, wrap=True, optional=True),
 )
 
 
@@ -137,7 +144,7 @@ def health_json(found: Health) -> dict[str, Any]:
         ],
         "batches": [
             {name: _iso(value) if isinstance(value, datetime) else value for name, value in row.items()}
-            | {"rows": dict(batch.rows), "bytes": dict(batch.bytes)}
+            | {"rows": dict(batch.rows), "bytes": dict(batch.bytes), "written": dict(batch.written)}
             for row, batch in zip(health_rows(found), found.batches, strict=True)
         ],
     }

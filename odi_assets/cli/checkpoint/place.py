@@ -98,15 +98,18 @@ def find_place(settings: Settings, path: str) -> Place:
 
 
 def _of_node(project: Project, name: str) -> Place:
-    records = project.open_batches().of_node(name)
-    places = [record.checkpoint for record in records if record.checkpoint]
-    if not places:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.node import Node
+    from odi_assets.nodes.planning.stream_marks import checkpoint_of
+
+    found = checkpoint_of(Node.of(project, NodeKey.parse(name)), project.open_batches().of_node(name))
+    if found is None:
         raise ConfigError(
             f"{name} has run no batch as a stream, so it has no checkpoint",
             fix="name a stream node that has run, or the folder of a checkpoint",
             node=name,
         )
-    return Place(places[-1], project, name)
+    return Place(found.uri, project, name)
 
 
 @contextmanager

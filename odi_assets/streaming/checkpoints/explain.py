@@ -18,6 +18,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import first_changes
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -200,7 +201,7 @@ def _missing_evidence(first: int) -> str:
 def _told(side: SideOfKey, known: Checkpoint, first: int) -> str:
     if side.fate is KeyFate.WAITING:
         matched = {True: "matched", False: "not matched", None: "in the state"}[side.matched]
-        return f"{side.side}: {len(side.rows)} row(s) in the state, {matched}"
+        return f"{side.side}: {counted(len(side.rows), 'row')} in the state, {matched}"
     if side.fate is KeyFate.PURGED:
         last = side.purged_in[-1]
         batch = known.batch(last)

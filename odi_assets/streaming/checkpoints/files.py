@@ -20,6 +20,7 @@ from odi_assets.streaming.checkpoints.log_files import read_lines, read_object
 from odi_assets.streaming.checkpoints.state_file import Contents, Damage, read_state_file
 
 _VERSION_FILE = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|changelog|zip)")
+_MISSING = "is missing"
 _SNAPSHOTS, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
 
 
@@ -57,7 +58,8 @@ class CheckpointFiles:
     Attributes:
         readable: the retained batches whose state can be read.
         lost: for each other retained batch, the file to blame.
-        faults: every file that is missing or damaged, whether a version needs it or not.
+        cleaned: those of them whose state Spark has cleaned away in good order.
+        faults: every file that is damaged, whether a version needs it or not, or is missing and was not cleaned away.
         files: how many files there are, checksums among them.
         bytes: their size.
     """
@@ -66,6 +68,7 @@ class CheckpointFiles:
     stores: tuple[StoreVersions, ...]
     readable: tuple[int, ...]
     lost: Mapping[int, FileFault]
+    cleaned: tuple[int, ...]
     faults: tuple[FileFault, ...]
     files: int
     bytes: int
@@ -87,23 +90,36 @@ def check_files(checkpoint: Checkpoint | str | Path) -> CheckpointFiles:
         CheckpointError: there is no checkpoint, or a file of its logs is torn.
     """
     known = checkpoint if isinstance(checkpoint, Checkpoint) else inspect(checkpoint)
-    stores, faults = [], [*_missing_commits(known), *_missing_schemas(known)]
     committed = [batch.batch_id for batch in known.batches if batch.committed]
-    lost: dict[int, FileFault] = {}
+    stores, damaged = [], []
+    blamed: dict[int, list[FileFault]] = {}
     for files in state_files(known):
         versions = sorted({*files.versions, *(batch + 1 for batch in committed)})
         broken = {version: fault for version in versions if (fault := files.why_lost(version))}
         stores.append(files.summary(versions, broken))
-        faults.extend(files.damaged())
-        faults.extend(fault for fault in broken.values() if fault not in faults)
+        damaged.extend(files.damaged())
         for batch in committed:
             if batch + 1 in broken:
-                lost.setdefault(batch, broken[batch + 1])
+                blamed.setdefault(batch, []).append(broken[batch + 1])
+    readable = tuple(batch for batch in committed if batch not in blamed)
+    cleaned = {batch for batch in blamed if _is_cleaned(batch, blamed[batch], readable)}
+    lost = [fault for batch in blamed if batch not in cleaned for fault in blamed[batch]]
     sizes = [entry.stat().st_size for entry in _all_files(known.path)]
-    readable = tuple(batch for batch in committed if batch not in lost)
     return CheckpointFiles(
-        known.path, tuple(stores), readable, lost, tuple(dict.fromkeys(faults)), len(sizes), sum(sizes)
+        known.path,
+        tuple(stores),
+        readable,
+        {batch: faults[0] for batch, faults in sorted(blamed.items())},
+        tuple(sorted(cleaned)),
+        tuple(dict.fromkeys([*_missing_commits(known), *_missing_schemas(known), *damaged, *lost])),
+        len(sizes),
+        sum(sizes),
     )
+
+
+def _is_cleaned(batch: int, faults: Iterable[FileFault], readable: tuple[int, ...]) -> bool:
+    """Whether Spark has cleaned the state after a batch away: it does so a batch or two before it cleans the logs."""
+    return bool(readable) and batch < readable[0] and all(fault.fault == _MISSING for fault in faults)
 
 
 def require_state(known: Checkpoint, operator: Operator, stores: Iterable[str], batch: int) -> None:
@@ -302,7 +318,7 @@ class StoreFiles:
         files = self._of(version, _CHANGES)
         if not files:
             suffix = f"_{self.ids[version]}" if version in self.ids else ""
-            return FileFault(self._name(self.folder / f"{version}{suffix}.{self.change_kind}"), "is missing")
+            return FileFault(self._name(self.folder / f"{version}{suffix}.{self.change_kind}"), _MISSING)
         read = self.contents(files[0])
         if isinstance(read, FileFault):
             return read

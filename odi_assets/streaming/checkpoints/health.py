@@ -37,8 +37,8 @@ class StoreHealth:
     Attributes:
         name: of the store; of the variable for ``transformWithState``.
         rows: what it holds, by partition; None if it was not read.
-        heaviest: the keys with most rows and how many these are, where a key may have several: in joins, in variables
-            that are lists or maps.
+        heaviest: the keys with most rows and how many these are, if any has several: in joins, and in variables that
+            are lists or maps.
         oldest: the oldest event time in it; None if it holds none.
     """
 
@@ -97,6 +97,7 @@ class BatchHealth:
     load_ms: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     bytes: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, int] = field(default_factory=dict)
     changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     oldest: datetime | None = None
 
@@ -209,7 +210,7 @@ def measure(
         files=files.files,
         bytes=files.bytes,
         snapshot_lag=files.snapshot_lag,
-        lost_batches=tuple(files.lost),
+        lost_batches=tuple(batch for batch in files.lost if batch not in files.cleaned),
     )
 
 
@@ -265,7 +266,7 @@ def _of_files(batch: Batch, known: Checkpoint, files: CheckpointFiles) -> BatchH
         batch.watermark,
         # A copied checkpoint has the times of its copying.
         seconds=took.total_seconds() if took is not None and timedelta() <= took < timedelta(days=1) else None,
-        bytes={label: size for label, size in sizes.items() if size},
+        written={label: size for label, size in sizes.items() if size},
         changed=changed,
     )
 
@@ -397,6 +398,7 @@ def _heaviest(
         found = (
             state.groupBy(F.to_json(key, {"ignoreNullFields": "false"}).alias("key"))
             .count()
+            .where("count > 1")
             .orderBy(F.desc("count"), "key")
             .limit(_HEAVIEST)
             .collect()
@@ -422,7 +424,7 @@ def _with_record(batch: BatchHealth | None, record: BatchRecord) -> BatchHealth:
         commit_ms=sum(one.commit_ms for one in record.operators) if record.operators else None,
         load_ms=sum(one.custom.get(_LOAD_TIME, 0) for one in record.operators) or None,
         rows=found.rows or {label: one.rows_total for label, one in figures.items()},
-        bytes={label: one.state_bytes for label, one in figures.items()} or found.bytes,
+        bytes={label: one.state_bytes for label, one in figures.items()},
     )
 
 
@@ -442,6 +444,7 @@ def health_rows(health: Health) -> Iterator[dict[str, Any]]:
             "rows_removed": batch.rows_removed,
             "state_rows": batch.state_rows,
             "state_bytes": sum(batch.bytes.values()) if batch.bytes else None,
+            "bytes_written": sum(batch.written.values()) if batch.written else None,
             "commit_ms": batch.commit_ms,
             "load_ms": batch.load_ms,
         }
