@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets_tests.streaming.checkpoints.queries import (
+    FORMAT,
     HDFS_BACKED,
     PROVIDER,
     STREAMING,
@@ -19,6 +20,7 @@ from odi_assets_tests.streaming.checkpoints.queries import (
     run_to_the_end,
     sales_by_hour,
     settings,
+    visits_of_shops,
 )
 
 
@@ -54,3 +56,13 @@ def old_join_checkpoint(join_checkpoint: Path, tmp_path_factory: pytest.TempPath
         for folder in ("offsets", "commits"):
             (copy / folder / str(batch)).unlink()
     return copy
+
+
+@pytest.fixture(scope="package")
+def visits_checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """State variables and timers, in checkpoint format 2; batch 0 reads the morning."""
+    root = tmp_path_factory.mktemp("visits")
+    with settings(spark, {**STREAMING, FORMAT: "2"}):
+        land(root / "orders", "morning", order(1, "10:00"), order(2, "10:01"), order(3, "11:30"))
+        run_to_the_end(visits_of_shops(spark, root), root / "checkpoint")
+    return root / "checkpoint"
