@@ -22,6 +22,8 @@ _LZ4_RAW = 0x10
 """In the header's token: the block is stored as it is, not compressed."""
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = 16
+_LZF_MAGIC = b"ZV"
+_LZF_COMPRESSED = 1
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 _CRC_HEADER = struct.Struct(">4si")
@@ -85,7 +87,7 @@ def _compare_checksums(file: Path, data: bytes) -> None:
 
 
 def _decompressed(data: bytes) -> Iterator[bytes]:
-    """The content, by the codec that wrote it: lz4 (the default), zstd, snappy."""
+    """The content, by the codec that wrote it: lz4 (the default), zstd, snappy or lzf."""
     if not data:
         raise Damage("it is empty")
     if data.startswith(_LZ4_MAGIC):
@@ -94,8 +96,10 @@ def _decompressed(data: bytes) -> Iterator[bytes]:
         yield _zstd(data)
     elif data.startswith(_SNAPPY_MAGIC):
         yield from _snappy_chunks(data)
+    elif data.startswith(_LZF_MAGIC):
+        yield from _lzf_chunks(data)
     else:
-        raise Damage("it begins with none of the marks of lz4, zstd and snappy; files of lzf cannot be checked here")
+        raise Damage("it begins with none of the marks of lz4, zstd, snappy and lzf")
 
 
 def _lz4_blocks(data: bytes) -> Iterator[bytes]:
@@ -148,6 +152,47 @@ def _snappy_chunks(data: bytes) -> Iterator[bytes]:
             yield codec.decompress(chunk, size, asbytes=True)
         except (pa.ArrowException, ValueError, OSError) as error:
             raise Damage(f"its chunk before byte {at:,} cannot be decompressed") from error
+
+
+def _lzf_chunks(data: bytes) -> Iterator[bytes]:
+    """Chunks as compress-lzf writes them: ``ZV``, whether it is compressed, its length, if so that of its content."""
+    at = 0
+    while at < len(data):
+        if data[at : at + 2] != _LZF_MAGIC:
+            raise Damage(f"it is garbled at byte {at:,}")
+        compressed = data[at + 2 : at + 3] == bytes([_LZF_COMPRESSED])
+        length, start = int.from_bytes(data[at + 3 : at + 5], "big"), at + (7 if compressed else 5)
+        chunk = data[start : start + length]
+        if start > len(data) or len(chunk) < length:
+            raise Damage(f"it ends after {len(data):,} bytes, in the middle")
+        yield _lzf(chunk) if compressed else chunk
+        at = start + length
+
+
+def _lzf(packed: bytes) -> bytes:
+    """The content of a chunk: runs of bytes, and references to what came before."""
+    out, at = bytearray(), 0
+    try:
+        while at < len(packed):
+            control = packed[at]
+            at += 1
+            if control < 32:
+                out += packed[at : at + control + 1]
+                at += control + 1
+                continue
+            length = control >> 5
+            if length == 7:
+                length += packed[at]
+                at += 1
+            back = len(out) - ((control & 31) << 8) - packed[at] - 1
+            at += 1
+            if back < 0:
+                raise Damage("a chunk refers to what is before it")
+            for place in range(back, back + length + 2):
+                out.append(out[place])
+    except IndexError as error:
+        raise Damage("a chunk ends in the middle") from error
+    return bytes(out)
 
 
 def _zstd(data: bytes) -> bytes:

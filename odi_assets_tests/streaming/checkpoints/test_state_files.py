@@ -56,7 +56,14 @@ def zstd(data: bytes) -> bytes:
     return bytes(pa.Codec("zstd").compress(data, asbytes=True))
 
 
-@pytest.mark.parametrize("compressed", [lz4, snappy, zstd])
+def lzf(data: bytes) -> bytes:
+    """A chunk that is compressed, although it refers to nothing before it, and one that is not."""
+    first, rest = data[:20], data[20:]
+    runs = bytes([len(first) - 1]) + first
+    return b"ZV\x01" + number(len(runs), 2) + number(len(first), 2) + runs + b"ZV\x00" + number(len(rest), 2) + rest
+
+
+@pytest.mark.parametrize("compressed", [lz4, snappy, zstd, lzf])
 @pytest.mark.parametrize("content", [DELTA, CHANGELOG], ids=["delta", "changelog"])
 def test_rows_are_counted_and_every_cut_is_found(tmp_path: Path, compressed: object, content: bytes) -> None:
     assert callable(compressed)
@@ -76,10 +83,18 @@ def test_rows_that_end_without_the_mark_of_the_end_are_torn(tmp_path: Path) -> N
             read_state_file(tmp_path / "1.delta")
 
 
-def test_another_codec_is_named_and_not_taken_for_damage_of_the_rows(tmp_path: Path) -> None:
-    (tmp_path / "1.delta").write_bytes(b"ZV\x01\x00\x10")
-    with pytest.raises(Damage, match="lzf"):
+def test_a_file_of_no_codec_is_garbled(tmp_path: Path) -> None:
+    (tmp_path / "1.delta").write_bytes(b"BZh91AY")
+    with pytest.raises(Damage, match="none of the marks"):
         read_state_file(tmp_path / "1.delta")
+
+
+def test_lzf_repeats_what_came_before(tmp_path: Path) -> None:
+    content = number(40) + b"k" * 40 + number(0) + number(-1)
+    # A run of five bytes, then 39 times the last of them: 7 and 30 more, and the 2 that a reference has at least.
+    packed = bytes([4]) + content[:5] + bytes([7 << 5, 30, 0]) + bytes([7]) + content[44:]
+    (tmp_path / "1.delta").write_bytes(b"ZV\x01" + number(len(packed), 2) + number(len(content), 2) + packed)
+    assert read_state_file(tmp_path / "1.delta") == Contents(puts=1)
 
 
 def test_a_changed_byte_is_found_by_hadoops_checksums(join_checkpoint: Path, tmp_path: Path) -> None:
