@@ -74,7 +74,7 @@ class KeptRows:
         if self.late is not None and (dropped is None or any(dropped)):
             self._keep_late(spark, self.late, facts, inputs, log)
         # What a batch changed in the state can be read once Spark has committed it.
-        behind = facts.batch - 1 - self._upto(facts.query)
+        behind = facts.batch - 1 - self.upto(facts.query)
         if self.unmatched is not None and behind >= min(self.retained - 1, _MOST_BEHIND):
             self.keep_unmatched(spark, facts.query, inputs, log)
 
@@ -100,7 +100,7 @@ class KeptRows:
         committed = log.committed()
         if self.unmatched is None or not committed:
             return
-        upto, last = self._upto(query), committed[-1]
+        upto, last = self.upto(query), committed[-1]
         if upto >= last:
             return
         if upto >= 0 and upto not in committed:
@@ -122,7 +122,8 @@ class KeptRows:
             self._commit(rows, TableHandle.open(self.unmatched), UNMATCHED, stream_facts(batch, log.location))
         self.unmatched_upto = last
 
-    def _upto(self, query: str) -> int:
+    def upto(self, query: str) -> int:
+        """The last batch of ``query`` whose unmatched rows are kept; -1 if there is none."""
         if self.unmatched is None:
             return -1
         if self.unmatched_upto is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -95,6 +95,12 @@ def checkpoint_named(node: Node, name: str) -> Location:
     """The checkpoint of a node that a commit calls ``name``."""
     base = checkpoint_base(node)
     return replace(base, uri=f"{base.uri.rstrip('/').rpartition('/')[0]}/{name}")
+
+
+def checkpoint_of(node: Node, records: Sequence[BatchRecord]) -> Location | None:
+    """The checkpoint of the last of a node's batches, wherever the project is now; None without a batch."""
+    places = [record.checkpoint for record in records if record.checkpoint]
+    return checkpoint_named(node, places[-1].rstrip("/").rpartition("/")[2]) if places else None
 
 
 def next_checkpoint(node: Node) -> Location:
