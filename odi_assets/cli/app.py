@@ -18,6 +18,7 @@ from odi_assets.cli.run import command as run
 from odi_assets.cli.runs import list as list_runs
 from odi_assets.cli.runs import show as show_runs
 from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
+from odi_assets.cli.stream import run as run_stream
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -69,6 +70,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "explain": explain_key.explain,
         },
     ),
+    "stream": ("Stream nodes: queries that go on from their checkpoints.", {"run": run_stream.run}),
     "system": (
         "The system tables: high-water marks and run history.",
         {"maintain": system.maintain, "share": system.share},
