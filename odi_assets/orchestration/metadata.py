@@ -23,7 +23,7 @@ def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
     owner = node.owner or pipeline.owner or project.config.owner
     return {
-        "kinds": {"spark", "delta", *([node.read.format.value] if node.read else [])},
+        "kinds": {"spark", "delta", *(read.format.value for read in node.reads.values())},
         "owners": [owner] if owner else [],
         "tags": dict.fromkeys([*pipeline.tags, *node.tags], ""),
         "description": description(project, key),

@@ -16,6 +16,7 @@ from odi_assets.config.models import (
     PipelineConfig,
     ProjectConfig,
     ReadConfig,
+    StreamSettings,
     SystemConfig,
     TransformConfig,
     WriteConfig,
@@ -50,6 +51,7 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "read": ReadConfig, "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
+    "stream": StreamSettings,
 }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from odi_assets.config.models.nodes import (
     TransformConfig,
 )
 from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
@@ -62,6 +63,7 @@ __all__ = [
     "NodeConfig",
     "OnChange",
     "OnNull",
+    "OutputMode",
     "PartitionConfig",
     "PipelineConfig",
     "ProjectConfig",
@@ -74,12 +76,16 @@ __all__ = [
     "ServerConnection",
     "SparkConfig",
     "SqlConnection",
+    "StateStoreKind",
     "StatefulIncrement",
     "StoreConnection",
+    "StreamInput",
+    "StreamSettings",
     "Strict",
     "SystemConfig",
     "TransformConfig",
     "VersionIncrement",
+    "Watermark",
     "WriteConfig",
     "WriteMode",
 ]
