@@ -35,7 +35,8 @@ class Input:
     """An input on its way to the stateful operator.
 
     Attributes:
-        view: its name in the node.
+        view: its name in the node; a stream that is joined with itself has ``_2`` after it the second time.
+        source: the input of the node that it is.
         columns: the columns of the source that the definition uses.
         key: SQL of each part of the key: what the join compares, the rows are grouped by, or deduplicated by.
         conditions: what a row must meet to reach the operator.
@@ -47,12 +48,19 @@ class Input:
     """
 
     view: str
+    source: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     conditions: tuple[Condition, ...] = ()
     late_time: str | None = None
     state_range_ms: int | None = None
     time: str | None = None
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the watermark has to pass, not only to reach, a row's time plus the range: Spark adds a millisecond
+        where a join's condition has ``<=``."""
+        return self.state_range_ms is not None and self.state_range_ms % 1000 == 1
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from odi_assets.streaming.explain.definition import SEPARATOR, Definition
 from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
 from odi_assets.streaming.explain.rows_text import describe, row_fate
+from odi_assets.streaming.explain.similar import similar_keys
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts
-from odi_assets.streaming.explain.words import amount, distance
+from odi_assets.streaming.explain.words import amount, capital, distance
 
 
 class _Pair(IntEnum):
@@ -57,7 +58,7 @@ def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExpl
     )
     pairs = evidence.pairs
     assert pairs is not None
-    ends = _ends(sides, pairs.left, pairs.right, pairs.holds.all(axis=1))
+    ends = _ends(sides, pairs.left, pairs.right, np.asarray(pairs.holds.all(axis=1), dtype=bool))
     batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
     best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
     by_key = [_places(rows) for rows in sides.rows]
@@ -153,15 +154,17 @@ def _without_pair(
     names = [definition.inputs[side].view for side in absent]
     every = (*rows[0], *rows[1])
     similar = tuple(
-        f"{definition.inputs[side].view} has {_quoted(near)} in {file}: {why_similar(key, near)}"
+        text
         for side in absent
-        for near, file in (evidence.similar[side].get(key, ()) if evidence.similar else ())
+        for text in similar_keys(
+            definition.inputs[side].view, key, evidence.similar[side].get(key, ()) if evidence.similar else ()
+        )
     )
     if len(absent) == 2:
         sentence = f"Neither {names[0]} nor {names[1]} has a row with this key"
     else:
         there = rows[1 - absent[0]]
-        sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + _capital(there[0].text)
+        sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + capital(there[0].text)
     if similar:
         sentence += f". Almost the same key: {'; '.join(similar)}"
     return KeyExplanation(key_parts(key), Verdict.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
@@ -218,7 +221,7 @@ def _out_of_window(
     failing = int(np.argmin(pairs.holds[pair]))
     condition, apart = definition.conditions[failing], float(pairs.apart[pair, failing])
     left, right = (describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
-    sentence = f"{_capital(left)} and {right} have this key, and are not joined: `{condition.text}` is not met"
+    sentence = f"{capital(left)} and {right} have this key, and are not joined: `{condition.text}` is not met"
     by: timedelta | float | None = None
     if condition.sides and not np.isnan(apart):
         by = timedelta(microseconds=abs(apart)) if condition.kind == "time" else abs(apart)
@@ -233,14 +236,14 @@ def _late(definition: Definition, sides: _Sides, places: tuple[int, int]) -> str
     left, right = (row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1))
     gone = left if left.fate is Fate.EXPIRED else right
     other = right if gone is left else left
-    return f"{_capital(gone.text)}, before the row of {other.input} could meet it"
+    return f"{capital(gone.text)}, before the row of {other.input} could meet it"
 
 
 def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
     told = [row.text for row in found if row.fate in fates]
     others = [row.input for row in found if row.fate not in fates]
-    return _capital(", and ".join(told)) + (f", so the row of {others[0]} was not joined to it" if others else "")
+    return capital(", and ".join(told)) + (f". So the row of {others[0]} was not joined to it" if others else "")
 
 
 def _lost_batches(evidence: Evidence) -> str:
@@ -251,7 +254,7 @@ def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) 
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
     lost = tuple(one for one in evidence.lost_rows if one is not None)
     if lost and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
-        sentence = f"It cannot be told: rows of this key may be gone. {_capital(str(lost[0]))}."
+        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
         found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
     if evidence.written is None:
         return found
@@ -266,29 +269,3 @@ def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) 
         said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
         return replace(found, disagreements=(*found.disagreements, said))
     return found
-
-
-def why_similar(key: str, near: str) -> str:
-    """How ``near`` differs from ``key``, in words."""
-    if key.lower() == near.lower():
-        return "other capitals"
-    if "".join(key.split()) == "".join(near.split()):
-        return "other blanks"
-    if _digits(key) is not None and _digits(key) == _digits(near):
-        return "the same number, written otherwise"
-    return "other capitals, blanks or punctuation"
-
-
-def _digits(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _quoted(key: str) -> str:
-    return repr("|".join(key_parts(key)))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

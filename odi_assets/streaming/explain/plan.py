@@ -70,8 +70,8 @@ def read_definition(
             place.mkdir()
             frames[view] = _stream(spark, shape, place)
         analyzed = _jvm_plan(transform(frames))
-        plan = spark._jsparkSession.sessionState().optimizer().execute(analyzed)  # type: ignore[attr-defined]
-        return _Reader(spark._jvm, folder, label, output_mode).definition(plan)  # type: ignore[attr-defined]
+        plan = spark._jsparkSession.sessionState().optimizer().execute(analyzed)
+        return _Reader(spark._jvm, folder, label, output_mode).definition(plan)
 
 
 def _stream(spark: SparkSession, shape: InputShape, place: Path) -> DataFrame:
@@ -82,7 +82,7 @@ def _stream(spark: SparkSession, shape: InputShape, place: Path) -> DataFrame:
 
 
 def _jvm_plan(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()  # type: ignore[attr-defined]
+    return frame._jdf.queryExecution().analyzed()
 
 
 def _each(sequence: Any) -> list[Any]:
@@ -109,6 +109,8 @@ class _Reader:
     """By the id of a column that the plan computes, the expression; several of a sliding window."""
     sources: dict[int, tuple[str, str]] = field(default_factory=dict)
     """By the id of a column of an input, the name of the input and of the column."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """By that name of the input, its name in the node."""
 
     def definition(self, plan: Any) -> Definition:
         for node in _below(plan):
@@ -124,7 +126,7 @@ class _Reader:
                 node=self.label,
             )
         if not stateful:
-            return Definition("rows", (self._input(plan),))
+            return self._rows(plan)
         node = stateful[0]
         if node is not plan and any(_class(one) == "Filter" for one in self._above(plan, node)):
             raise ConfigError(
@@ -154,12 +156,12 @@ class _Reader:
         elif kind == "StreamingRelation":
             found = re.search(rf"{re.escape(self.folder)}/(\w+)", node.toString())
             assert found is not None
-            taken = {view for view, _ in self.sources.values()}
             view, number = found.group(1), 2
             name = view
-            while name in taken:
+            while name in self.inputs:
                 # A stream that is joined with itself stands in the plan twice.
                 name, number = f"{view}_{number}", number + 1
+            self.inputs[name] = view
             for item in _each(node.output()):
                 self.sources[item.exprId().id()] = name, item.name()
 
@@ -198,6 +200,15 @@ class _Reader:
             names,
             self._output_key(plan, [one.key for one in inputs]),
         )
+
+    def _rows(self, plan: Any) -> Definition:
+        key = next((item for item in _each(plan.output()) if any(self._columns(item))), None)
+        if key is None:
+            raise ConfigError(
+                f"{self.label} cannot be explained: its rows have no column of its input", node=self.label
+            )
+        found = self._input(plan, [key])
+        return Definition("rows", (found,), key_names=(str(key.name()),), output_key=(str(key.name()),))
 
     def _aggregate(self, plan: Any, node: Any) -> Definition:
         child = node.child()
@@ -246,9 +257,7 @@ class _Reader:
         also: list[Any] | None = None,
     ) -> Input:
         view = next(
-            self.sources[item.exprId().id()][0]
-            for leaf in _each(side.collectLeaves())
-            for item in _each(leaf.output())
+            self.sources[item.exprId().id()][0] for leaf in _each(side.collectLeaves()) for item in _each(leaf.output())
         )
         parts = tuple(self._sql(one) for one in key or ())
         found: dict[str, Condition] = {}
@@ -267,7 +276,7 @@ class _Reader:
         used += [node.condition() for node in _below(side) if _class(node) == "Filter"]
         used += [node.eventTime() for node in _below(side) if _class(node) == "EventTimeWatermark"]
         columns = sorted({column for one in used for name, column in self._columns(one) if name == view})
-        return Input(view, tuple(columns), parts, tuple(ordered), late, range_ms, event_time or late)
+        return Input(view, self.inputs[view], tuple(columns), parts, tuple(ordered), late, range_ms, event_time or late)
 
     def _conjuncts(self, condition: Any) -> Iterator[Any]:
         if _class(condition) == "And":

@@ -31,7 +31,7 @@ def row_fate(given: Input, rows: Rows, fates: RowFates, place: int) -> RowFate:
         return RowFate(fate=Fate.NULL_KEY, text=text, batch=read_in(rows, place), **known)
     if fates.filtered[place]:
         condition = given.conditions[int(rows.failed[place])].text
-        text = f"{what} does not meet `{condition}`, so it was left out before the state"
+        text = f"{what} does not meet `{condition}`, and was left out"
         return RowFate(fate=Fate.FILTERED, text=text, batch=read_in(rows, place), condition=condition, **known)
     if fates.not_read[place]:
         return RowFate(fate=Fate.NOT_READ, text=f"{what} has landed, and no batch has read it yet", **known)
@@ -63,15 +63,16 @@ def _dropped(rows: Rows, fates: RowFates, place: int, what: str, known: dict) ->
 def _kept(rows: Rows, fates: RowFates, place: int, what: str, known: dict) -> RowFate:  # type: ignore[type-arg]
     if fates.needs_ms is None or rows.late_us[place] == NO_TIME:
         return RowFate(fate=Fate.WAITING, text=f"{what} stays in the state for ever: no watermark removes it", **known)
-    until_ms = int(fates.needs_ms[place])
-    until = moment(until_ms)
+    until = moment(int(fates.needs_ms[place]) - given.is_passed)
+    reaches = "passes" if given.is_passed else "reaches"
     if fates.removed_first[place] >= NOT_READ:
-        text = f"{what} waits in the state until the watermark reaches {time_text(until)}"
+        text = f"{what} waits in the state until the watermark {reaches} {time_text(until)}"
         return RowFate(fate=Fate.WAITING, text=text, watermark=until, **known)
     first, last = int(fates.removed_first[place]), int(fates.removed_last[place])
     if first != last:
         text = f"{what} left the state when the watermark reached {time_text(until)}, in a batch no longer known"
         return RowFate(fate=Fate.EXPIRED, text=text, watermark=until, **known)
     reached = int(fates.removed_at_ms[place])
-    text = f"{what} left the state in batch {first}, whose watermark {watermark_text(reached)} had passed it"
+    text = f"{what} left the state in batch {first}: its watermark {watermark_text(reached)} had "
+    text += f"{'passed' if given.is_passed else 'reached'} {time_text(until)}"
     return RowFate(fate=Fate.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)

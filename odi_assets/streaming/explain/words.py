@@ -37,3 +37,8 @@ def distance(time: timedelta) -> str:
 def amount(number: float) -> str:
     """``3``, ``0.5``."""
     return f"{number:,.15g}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
