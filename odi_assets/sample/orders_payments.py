@@ -23,8 +23,10 @@ and by the last two digits, where the last is 5,
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -68,16 +70,32 @@ def batches(orders: int = 1_100, in_file: int = 100) -> Iterator[Batch]:
         yield Batch((*made, *again[file][0], *late[file]), (*paid, *again[file][1]))
 
 
-def write(folder: Path, orders: int = 1_100, in_file: int = 100) -> list[Path]:
-    """Write the files below ``folder``: ``orders/0000.json``, ``payments/0000.json``, and so on. Returns their paths."""
-    written = []
+def json_files(orders: int = 1_100, in_file: int = 100) -> Iterator[tuple[str, str]]:
+    """Names and contents of the files: ``orders/0000.json``, ``payments/0000.json``, and so on, in JSON lines."""
     for number, batch in enumerate(batches(orders, in_file)):
         for name, rows in (("orders", batch.orders), ("payments", batch.payments)):
-            path = folder / name / f"{number:04d}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-            written.append(path)
-    return written
+            yield f"{name}/{number:04d}.json", "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def write(folder: Path, orders: int = 1_100, in_file: int = 100) -> None:
+    """Write the files below ``folder``."""
+    written = []
+    for name, text in json_files(orders, in_file):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    in_order(written)
+
+
+def in_order(files: Iterable[Path]) -> None:
+    """Set the times of files so that each was changed a tenth of a second after the one before it: streams read files
+    in the order of their times."""
+    ordered = list(files)
+    now = time.time()
+    for place, path in enumerate(ordered, start=1):
+        then = now - (len(ordered) - place) / 10
+        os.utime(path, (then, then))
 
 
 def _order(n: int) -> dict[str, Any]:
