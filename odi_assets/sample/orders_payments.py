@@ -1,8 +1,8 @@
 """Orders and payments that arrive file by file: the sample of a join of two streams.
 
-The same numbers always give the same bytes. Order ``n`` is made ``n`` seconds after :data:`START`, and file ``k`` of both
-inputs has the rows of one stretch of numbers. Most payments are made half a minute after their order. By the last digit
-of ``n``, payment ``n``
+The same numbers always give the same bytes. Order ``n`` is made ``n`` seconds after :data:`START`, and file ``k`` of
+both inputs has the rows of one stretch of numbers. Most payments are made half a minute after their order. By the last
+digit of ``n``, payment ``n``
 
 * 0: names ``missing-<n>``, an order that there is not
 * 1: names the order ``n + 5``

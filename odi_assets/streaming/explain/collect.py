@@ -35,7 +35,8 @@ class SourceRows:
 
     Attributes:
         frame: its rows, all that batches have read and all that have landed since; with :data:`FILE`.
-        batches: by the file's ``path_key``, the first and the last batch that may have read it; a file that is not there was not read.
+        batches: by the file's ``path_key``, the first and the last batch that may have read it. A file that is
+            not there was not read.
         shown: a file as people are to see it.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from odi_assets.streaming.explain.definition import Input
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Rows
@@ -19,7 +20,7 @@ def read_in(rows: Rows, place: int) -> int | None:
 def row_fate(given: Input, rows: Rows, fates: RowFates, place: int) -> RowFate:
     """The fate of a row up to the state of the operator: WAITING or EXPIRED is said of every row that reached it."""
     time_us = int(rows.time_us[place])
-    known = {
+    known: dict[str, Any] = {
         "input": given.view,
         "read_in": read_in(rows, place),
         "time": None if time_us == NO_TIME else moment(time_us / 1000),
@@ -40,7 +41,7 @@ def row_fate(given: Input, rows: Rows, fates: RowFates, place: int) -> RowFate:
     if fates.unknown[place]:
         text = f"{what} may have come too late: the watermark it met is no longer known"
         return RowFate(fate=Fate.UNDECIDABLE, text=text, **known)
-    return _kept(rows, fates, place, what, known)
+    return _kept(given, rows, fates, place, what, known)
 
 
 def describe(given: Input, rows: Rows, place: int) -> str:
@@ -50,7 +51,7 @@ def describe(given: Input, rows: Rows, place: int) -> str:
     return f"the row of {given.view}{when}"
 
 
-def _dropped(rows: Rows, fates: RowFates, place: int, what: str, known: dict) -> RowFate:  # type: ignore[type-arg]
+def _dropped(rows: Rows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
     before_ms, batch = int(fates.before_ms[place]), read_in(rows, place)
     behind = timedelta(microseconds=before_ms * 1000 - int(rows.late_us[place]))
     by = "exactly at" if not behind else f"{distance(behind)} behind"
@@ -60,7 +61,7 @@ def _dropped(rows: Rows, fates: RowFates, place: int, what: str, known: dict) ->
     return RowFate(fate=Fate.DROPPED_LATE, text=text, batch=batch, watermark=watermark, late_by=behind, **known)
 
 
-def _kept(rows: Rows, fates: RowFates, place: int, what: str, known: dict) -> RowFate:  # type: ignore[type-arg]
+def _kept(given: Input, rows: Rows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
     if fates.needs_ms is None or rows.late_us[place] == NO_TIME:
         return RowFate(fate=Fate.WAITING, text=f"{what} stays in the state for ever: no watermark removes it", **known)
     until = moment(int(fates.needs_ms[place]) - given.is_passed)
