@@ -63,6 +63,16 @@ def read_definition(
     Raises:
         ConfigError: the query is none that can be explained.
     """
+    return _read(spark, inputs, transform, label, output_mode).definition()
+
+
+def _read(
+    spark: SparkSession,
+    inputs: Mapping[str, InputShape],
+    transform: Callable[[Mapping[str, DataFrame]], DataFrame],
+    label: str,
+    output_mode: str,
+) -> _Reader:
     with TemporaryDirectory(prefix="odi-explain-") as folder:
         frames = {}
         for view, shape in inputs.items():
@@ -71,7 +81,57 @@ def read_definition(
             frames[view] = _stream(spark, shape, place)
         analyzed = _jvm_plan(transform(frames))
         plan = spark._jsparkSession.sessionState().optimizer().execute(analyzed)
-        return _Reader(spark._jvm, folder, label, output_mode).definition(plan)
+        reader = _Reader(spark._jvm, folder, label, output_mode, plan)
+        for node in _below(plan):
+            reader.learn(node)
+        return reader
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Two columns that a join compares.
+
+    Attributes:
+        kind: Spark's name of the join: ``Inner``, ``LeftOuter`` …
+        views: the inputs on the left and on the right.
+        sides: SQL of what is compared, likewise.
+    """
+
+    kind: str
+    views: tuple[str, str]
+    sides: tuple[str, str]
+
+    def other(self, view: str) -> int | None:
+        """The place of the side that a row of ``view`` needs a counterpart on; None if it needs none."""
+        needs = {"Inner": (0, 1), "LeftSemi": (0,), "RightOuter": (0,), "LeftOuter": (1,)}.get(self.kind, ())
+        return next((1 - place for place in needs if self.views[place] == view), None)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a query does with the rows of its inputs, as far as it can be told of any query.
+
+    Attributes:
+        columns: by column of the result, the columns of inputs that it is, unchanged.
+        conditions: by input, what its rows must meet.
+        equalities: what its joins compare.
+        choices: conditions on what is computed of several rows: on ranks, on sums.
+    """
+
+    columns: Mapping[str, tuple[tuple[str, str], ...]]
+    conditions: Mapping[str, tuple[Condition, ...]]
+    equalities: tuple[Equality, ...]
+    choices: tuple[str, ...]
+
+
+def read_outline(
+    spark: SparkSession,
+    schemas: Mapping[str, StructType],
+    transform: Callable[[Mapping[str, DataFrame]], DataFrame],
+    label: str,
+) -> Outline:
+    """What the query of the node ``label`` does with the rows of its inputs, by view. Nothing is read or run."""
+    return _read(spark, {view: InputShape(schema) for view, schema in schemas.items()}, transform, label, "").outline()
 
 
 def _stream(spark: SparkSession, shape: InputShape, place: Path) -> DataFrame:
@@ -105,6 +165,7 @@ class _Reader:
     folder: str
     label: str
     output_mode: str
+    plan: Any
     made_of: dict[int, Any] = field(default_factory=dict)
     """By the id of a column that the plan computes, the expression; several of a sliding window."""
     sources: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -112,9 +173,8 @@ class _Reader:
     inputs: dict[str, str] = field(default_factory=dict)
     """By that name of the input, its name in the node."""
 
-    def definition(self, plan: Any) -> Definition:
-        for node in _below(plan):
-            self._learn(node)
+    def definition(self) -> Definition:
+        plan = self.plan
         stateful = [node for node in _below(plan) if _class(node) in _READERS]
         others = [_class(n) for n in _below(plan) if _class(n) not in _READERS and _class(n) not in _STATELESS]
         if others or len(stateful) > 1:
@@ -142,7 +202,7 @@ class _Reader:
             yield plan
             plan = plan.children().apply(0)
 
-    def _learn(self, node: Any) -> None:
+    def learn(self, node: Any) -> None:
         kind = _class(node)
         if kind in ("Project", "Aggregate"):
             for item in _each(node.projectList() if kind == "Project" else node.aggregateExpressions()):
@@ -150,9 +210,10 @@ class _Reader:
                     self.made_of[item.exprId().id()] = [item.child()]
         elif kind == "Expand":
             for place, item in enumerate(_each(node.output())):
-                choices = [_each(one)[place] for one in _each(node.projections())]
-                self.made_of[item.exprId().id()] = [one for one in choices if not self._is(one, item)] or None
-            self.made_of = {number: made for number, made in self.made_of.items() if made}
+                self._choose(item, [_each(one)[place] for one in _each(node.projections())])
+        elif kind == "Union":
+            for place, item in enumerate(_each(node.output())):
+                self._choose(item, [_each(child.output())[place] for child in _each(node.children())])
         elif kind == "StreamingRelation":
             found = re.search(rf"{re.escape(self.folder)}/(\w+)", node.toString())
             assert found is not None
@@ -165,11 +226,73 @@ class _Reader:
             for item in _each(node.output()):
                 self.sources[item.exprId().id()] = name, item.name()
 
+    def _choose(self, item: Any, choices: list[Any]) -> None:
+        others = [one for one in choices if not self._is(one, item)]
+        if others:
+            self.made_of[item.exprId().id()] = others
+
     @staticmethod
     def _is(one: Any, attribute: Any) -> bool:
         return _class(one) == "AttributeReference" and bool(one.exprId().id() == attribute.exprId().id())
 
-    # -- the kinds of queries
+    # -- any query
+
+    def outline(self) -> Outline:
+        """What the query does with the rows of its inputs."""
+        conditions: dict[str, list[Condition]] = {name: [] for name in self.inputs.values()}
+        choices: list[str] = []
+        equalities: list[Equality] = []
+        for node in _below(self.plan):
+            kind = _class(node)
+            if kind == "Filter":
+                for one in self._conjuncts(node.condition()):
+                    views = {view for view, _ in self._columns(one)}
+                    if len(views) == 1 and not self._is_computed(one):
+                        conditions[self.inputs[views.pop()]].append(self._condition(one))
+                    else:
+                        choices.append(readable_sql(self._sql(one)))
+            elif kind == "Join" and node.condition().isDefined():
+                equalities += self._equalities(node)
+        in_order = {
+            view: tuple(sorted(found, key=lambda one: one.text.endswith("IS NOT NULL")))
+            for view, found in conditions.items()
+        }
+        columns = {str(item.name()): tuple(self._origins(item)) for item in _each(self.plan.output())}
+        return Outline(columns, in_order, tuple(equalities), tuple(choices))
+
+    def _equalities(self, node: Any) -> Iterator[Equality]:
+        kind = str(node.joinType().toString())
+        for one in self._conjuncts(node.condition().get()):
+            pair = self._equality(one, node.left(), node.right())
+            views = [{view for view, _ in self._columns(side)} for side in pair or ()]
+            if pair and all(len(found) == 1 for found in views):
+                left, right = (self.inputs[found.pop()] for found in views)
+                yield Equality(kind, (left, right), (self._sql(pair[0]), self._sql(pair[1])))
+
+    def _is_computed(self, expression: Any) -> bool:
+        """Whether a part of it is no column of an input, nor made of one row's columns."""
+        for item in _each(expression.references().toSeq()):
+            number = item.exprId().id()
+            if number not in self.sources:
+                made = self.made_of.get(number)
+                if made is None or any(self._is_computed(one) or _aggregates(one) for one in made):
+                    return True
+        return False
+
+    def _origins(self, expression: Any) -> Iterator[tuple[str, str]]:
+        """The columns of inputs that an expression is, unchanged but for its type."""
+        while _class(expression) in ("Alias", "Cast"):
+            expression = expression.child()
+        if _class(expression) != "AttributeReference":
+            return
+        number = expression.exprId().id()
+        if number in self.sources:
+            view, column = self.sources[number]
+            yield self.inputs[view], column
+        for made in self.made_of.get(number, ()):
+            yield from self._origins(made)
+
+    # -- the kinds of streaming queries
 
     def _join(self, plan: Any, node: Any) -> Definition:
         sides = node.left(), node.right()
@@ -378,6 +501,10 @@ class _Reader:
 
 def _is_named(expression: Any) -> bool:
     return _class(expression) in ("AttributeReference", "Alias")
+
+
+def _aggregates(expression: Any) -> bool:
+    return any(_class(one) == "AggregateExpression" for one in _below(expression))
 
 
 def _kind_of(expression: Any) -> str:
