@@ -187,7 +187,19 @@ class CursorMark:
         return found
 
 
-Mark = FilesMark | VersionMark | CursorMark
+@dataclass(frozen=True)
+class StreamMark:
+    """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
+
+    offset: Mapping[str, Any] | None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> Any:
+        return self.offset
+
+
+Mark = FilesMark | VersionMark | CursorMark | StreamMark
 
 
 def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
@@ -227,6 +239,10 @@ def hwm_text(value: Any) -> str | None:
         if {"mtime_ns", "path"} <= set(value) <= {"mtime_ns", "path", "ledger"}:
             return str(value["path"])
         if "version" in value and set(value) <= {"version", "table_id"}:
+            return f"version {value['version']}"
+        if value.keys() == {"query", "batch"}:
+            return f"batch {value['batch']}"
+        if {"since", "version", "index"} <= value.keys():
             return f"version {value['version']}"
         return ", ".join(f"{name} {hwm_text(part)}" for name, part in value.items())
     if isinstance(value, datetime):

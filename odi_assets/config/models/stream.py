@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -45,12 +45,14 @@ class StreamInput(Strict):
     max_files_per_batch: int | None = Field(
         default=None, ge=1, description="How many new files one batch takes at most; all there are unless given."
     )
+    on_change: Literal["raise", "ignore"] = Field(
+        default="raise",
+        description="Of a table: versions that change or remove rows stop the run, or are passed over (`ignore`).",
+    )
 
 
 class StreamSettings(Strict):
     """A node that runs as a Structured Streaming query: its checkpoint is its mark, each batch one commit."""
-
-    IGNORED: ClassVar = frozenset()
 
     inputs: dict[str, StreamInput] = Field(
         default_factory=dict, description="By view name: how an input is read. `df` is what `read` gives."
@@ -67,7 +69,7 @@ class StreamSettings(Strict):
         default=None, ge=1, description="Partitions of the state; the first run fixes them. Spark's 200 unless given."
     )
     retain_batches: int | None = Field(
-        default=None, ge=1, description="How many batches the checkpoint keeps; Spark's 100 unless given."
+        default=None, ge=2, description="How many batches the checkpoint keeps; Spark's 100 unless given."
     )
     checkpoint: Text | None = Field(
         default=None,

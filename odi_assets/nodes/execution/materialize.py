@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.retry import raced
@@ -30,6 +30,7 @@ from odi_assets.tables.engine import TableEngine, WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.nodes.execution.stream_run import StreamRows
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
     from odi_assets.state.store.staged import StagedStore
@@ -62,7 +63,8 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Rows | NoRows
+Computed = Union["Rows", NoRows, "StreamRows"]
+"""``StreamRows`` are those of a stream node, whose batches are read and committed one after the other."""
 
 
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
@@ -77,6 +79,10 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     if plan.nothing_new:
         return NoRows(plan)
     node, own = plan.node, None
+    if node.config.stream is not None:
+        from odi_assets.nodes.execution.stream_run import StreamRows
+
+        return StreamRows(plan, spark)
     if node.config.transform or any(spark.conf.get(key, None) != value for key, value in REQUIRED_CONF.items()):
         from odi_assets.spark.own_session import OwnSession
 
@@ -128,6 +134,10 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
     engine = engine or EmbeddedEngine()
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
+    if not isinstance(computed, Rows):
+        from odi_assets.nodes.execution.stream_run import run_stream
+
+        return run_stream(computed, run)
     try:
         return _commit_once(computed, state, run, engine)
     except TableConflictError as conflict:
@@ -145,6 +155,7 @@ def _commit_anew(
     computed = compute(plan_node(plan.node.project, state, plan.node.key, plan.request), spark)
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
+    assert isinstance(computed, Rows)
     return _commit_once(computed, state, run, engine)
 
 
