@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from odi_assets.cli import config, doctor, init, plan, sample, store, system, tables
+from odi_assets.cli.explain import batch as explain_batch
+from odi_assets.cli.explain import stream as explain_stream
 from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
@@ -19,7 +21,17 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 _HELP_TEXT = "Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one."
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "": (_HELP_TEXT, {"init": init.init, "run": run.run, "plan": plan.plan, "doctor": doctor.doctor}),
+    "": (
+        _HELP_TEXT,
+        {
+            "init": init.init,
+            "run": run.run,
+            "plan": plan.plan,
+            "explain": explain_batch.explain,
+            "doctor": doctor.doctor,
+        },
+    ),
+    "stream": ("Stream nodes.", {"explain": explain_stream.explain}),
     "state": (
         "High-water marks: how far each node has read.",
         {

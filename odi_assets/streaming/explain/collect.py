@@ -15,8 +15,8 @@ import numpy as np
 
 from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Pairs, Rows
-from odi_assets.streaming.explain.file_log import path_key
 from odi_assets.streaming.explain.similar import normalized_sql
+from odi_assets.tables.reader import file_uri_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ class SourceRows:
 
     Attributes:
         frame: its rows, all that batches have read and all that have landed since; with :data:`FILE`.
-        batches: by the file's ``path_key``, the first and the last batch that may have read it. A file that is
+        batches: by the file's ``file_uri_key``, the first and the last batch that may have read it. A file that is
             not there was not read.
         shown: a file as people are to see it.
     """
@@ -157,7 +157,7 @@ def _apart(sides: tuple[str, str] | None) -> str:
 def _rows(table: pa.Table, source: SourceRows) -> Rows:
     files = table["file"].combine_chunks().dictionary_encode()
     names = files.dictionary.to_pylist()
-    ranges = np.array([source.batches.get(path_key(name), (NOT_READ, NOT_READ)) for name in names], dtype=np.int64)
+    ranges = np.array([source.batches.get(file_uri_key(name), (NOT_READ, NOT_READ)) for name in names], dtype=np.int64)
     of_row = files.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     ranges = ranges.reshape(-1, 2)[of_row]
     shown = np.array([source.shown(name) for name in names], dtype=object)
