@@ -10,9 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.sample.orders_payments import Batch
+
+if TYPE_CHECKING:
+    from odi_assets.streaming.explain.verdicts import KeyExplanation
 
 DELAY = timedelta(minutes=2)
 RANGE = timedelta(minutes=5)
@@ -76,6 +79,35 @@ def truth(batches: Iterable[Batch]) -> Truth:
         _remove(key, watermarks)
         _judge(key)
     return Truth(dict(keys), watermarks, null_keys)
+
+
+def disagreements(true: Truth, answers: Iterable[KeyExplanation]) -> list[str]:
+    """What answers say otherwise than the truth, verdicts, batches and the fate of every row; empty if they agree.
+
+    An answer that is UNDECIDABLE agrees with everything: whether it had to be, the caller knows.
+    """
+    found = []
+    for one in answers:
+        key = true.keys.get(one.key[0], TrueKey())
+        if one.verdict == "UNDECIDABLE":
+            continue
+        told: tuple[list[TrueRow], list[TrueRow]] = ([], [])
+        for row in one.rows:
+            if row.time is not None and row.read_in is not None:
+                told[("orders", "payments").index(row.input)].append(
+                    TrueRow(row.time, row.read_in, row.fate, row.batch)
+                )
+        same = (one.verdict, one.batch) == (key.verdict, key.batch) and not one.disagreements
+        if not same or any(map(_differ, told, key.rows)):
+            found.append(f"{one.key[0]}: {key} and not {one}")
+    return found
+
+
+def _differ(told: list[TrueRow], true: list[TrueRow]) -> bool:
+    def order(row: TrueRow) -> tuple[datetime, int]:
+        return row.time, row.read_in
+
+    return sorted(told, key=order) != sorted(true, key=order)
 
 
 def _next(current: datetime | None, greatest: list[Any]) -> datetime | None:

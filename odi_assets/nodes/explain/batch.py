@@ -12,10 +12,11 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError, SourceError
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.explain.spans import Stay, stays
-from odi_assets.nodes.node import Node
+from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.delta.source import DeltaTableSource
@@ -420,9 +421,24 @@ class _Absence:
         stateful = [s for s in node.sources if isinstance(s.increment, StatefulIncrement)]
         if stateful:
             return Place(str(node), Finding.LATE, self._late(stateful[0]))
+        changed = self._changed()
+        if changed:
+            text = f"{node} has not read it yet: {changed}. To read it: odi run {node.command}"
+            return Place(str(node), Finding.NOT_READ, text)
         text = f"{node} would have it if it was computed now, and has not: what it reads changed since it was read, or "
         text += f"the node did. To compute it anew: odi run {node.command} --full-refresh"
         return Place(str(node), Finding.UNEXPLAINED, text)
+
+    def _changed(self) -> str | None:
+        """How a source that is read whole has changed since the node's last run, in words."""
+        stamp = self.handle.last_stamp(app_id(self.node.key)) if self.handle.exists else None
+        positions = (CommitFacts.of(stamp).positions if stamp else None) or {}
+        for source in self.node.sources:
+            if source.name in self.followed.sources and not source.follows and source.name in positions:
+                changed = source.change_since(positions[source.name])
+                if changed:
+                    return f"{source.label} changed since the last run ({changed})"
+        return None
 
     def _late(self, source: Source) -> str:
         increment = source.increment

@@ -103,10 +103,8 @@ def collect_pairs(spark: SparkSession, definition: Definition, left: Found, righ
     frames = []
     for given, found in zip(definition.inputs, (left, right), strict=True):
         place = pa.array(range(len(found.table)), pa.int64())
-        columns = {name: f"c_{name}" for name in given.columns}
-        table = pa.table(
-            {"_key": found.table["key"], "_place": place, **{n: found.table[c] for n, c in columns.items()}}
-        )
+        columns = {name: found.table[f"c_{name}"] for name in given.columns}
+        table = pa.table({"_key": found.table["key"], "_place": place, **columns})
         frames.append(spark.createDataFrame(table).alias(given.view))
     names = [given.view for given in definition.inputs]
     holds = [f"coalesce({one.sql}, false) AS h_{place}" for place, one in enumerate(definition.conditions)]
@@ -116,12 +114,13 @@ def collect_pairs(spark: SparkSession, definition: Definition, left: Found, righ
     same = expr(f"{names[0]}._key = {names[1]}._key")
     places = [f"{name}._place AS p_{place}" for place, name in enumerate(names)]
     found = frames[0].join(frames[1], same).selectExpr(*places, *holds, *apart).toArrow()
-    count, conditions = len(found), range(len(definition.conditions))
+    conditions = range(len(definition.conditions))
+    shape = len(conditions), len(found)
     return Pairs(
         _integers(found["p_0"]),
         _integers(found["p_1"]),
-        np.array([found[f"h_{place}"].to_numpy() for place in conditions], dtype=bool).T.reshape(count, -1),
-        np.array([found[f"a_{place}"].to_numpy() for place in conditions], dtype=float).T.reshape(count, -1),
+        np.array([found[f"h_{place}"].to_numpy() for place in conditions], dtype=bool).reshape(shape).T,
+        np.array([found[f"a_{place}"].to_numpy() for place in conditions], dtype=float).reshape(shape).T,
     )
 
 
