@@ -51,6 +51,30 @@ class StreamInput(Strict):
     )
 
 
+class HealthLimits(Strict):
+    """What a stream's state and checkpoint may come to; beyond a limit, the node's asset check fails."""
+
+    max_state_rows: int | None = Field(default=None, ge=0, description="Rows in the state, of all operators.")
+    max_rows_dropped: int | None = Field(default=None, ge=0, description="Rows of one batch that came too late.")
+    max_watermark_lag: Span | None = Field(
+        default=None, description="How far the watermark may be behind the clock: `2h`."
+    )
+    max_stuck_batches: int | None = Field(
+        default=None, ge=0, description="Batches in a row that read something and left the watermark where it was."
+    )
+    max_skew: float | None = Field(
+        default=None, ge=1, description="Rows of the fullest partition of the state over the mean. Reads the state."
+    )
+    max_snapshot_lag: int | None = Field(
+        default=None, ge=0, description="Versions of a state store since its last snapshot: what a restart replays."
+    )
+    max_files: int | None = Field(default=None, ge=0, description="Files in the checkpoint.")
+    max_bytes: int | None = Field(default=None, ge=0, description="Bytes in the checkpoint.")
+    max_commit_ms: int | None = Field(
+        default=None, ge=0, description="Milliseconds of the last batch's state commits, over all partitions."
+    )
+
+
 class StreamSettings(Strict):
     """A node that runs as a Structured Streaming query: its checkpoint is its mark, each batch one commit."""
 
@@ -85,6 +109,10 @@ class StreamSettings(Strict):
     unmatched_rows: Text | None = Field(
         default=None,
         description="Table, on the connection of the node's, that keeps the rows which a join gave up without a match.",
+    )
+
+    health: HealthLimits | None = Field(
+        default=None, description="Limits of an asset check of the stream's state and checkpoint."
     )
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Rows that a stream gives up, kept in tables of their own: those that came too late, and those a join never matched.
 
-Both tables have one shape, whatever the inputs look like: which input the row is of, when its event happened, the batch
-that gave it up, the watermark that decided it, and the row itself as JSON.
+Both tables have one shape, whatever the inputs look like: which input the row is of, when its event happened, query and
+batch that gave it up, the watermark that decided it, and the row itself as JSON.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class KeptRows:
         if self.late is not None and (dropped is None or any(dropped)):
             self._keep_late(spark, self.late, facts, inputs, log)
         # What a batch changed in the state can be read once Spark has committed it.
-        behind = facts.batch - 1 - self._upto(facts.query)
+        behind = facts.batch - 1 - self.upto(facts.query)
         if self.unmatched is not None and behind >= min(self.retained - 1, _MOST_BEHIND):
             self.keep_unmatched(spark, facts.query, inputs, log)
 
@@ -100,7 +100,7 @@ class KeptRows:
         committed = log.committed()
         if self.unmatched is None or not committed:
             return
-        upto, last = self._upto(query), committed[-1]
+        upto, last = self.upto(query), committed[-1]
         if upto >= last:
             return
         if upto >= 0 and upto not in committed:
@@ -122,7 +122,8 @@ class KeptRows:
             self._commit(rows, TableHandle.open(self.unmatched), UNMATCHED, stream_facts(batch, log.location))
         self.unmatched_upto = last
 
-    def _upto(self, query: str) -> int:
+    def upto(self, query: str) -> int:
+        """The last batch of ``query`` whose unmatched rows are kept; -1 if there is none."""
         if self.unmatched is None:
             return -1
         if self.unmatched_upto is None:
@@ -133,6 +134,9 @@ class KeptRows:
     def _commit(self, rows: DataFrame, handle: TableHandle, which: str, facts: StreamFacts) -> None:
         fence = kept_app_id(self.facts.node, which)
         said = replace(self.facts, mode=which, stream=facts).to_json()
+        from pyspark.sql import functions as F
+
+        rows = rows.withColumn("query", F.lit(facts.query))
         write_computed_once(rows, handle, _APPEND, Stamp(fence, handle.transaction_number(fence) + 1, said))
 
 
@@ -164,23 +168,14 @@ def _late_rows(
             continue
         time = F.col(quoted(watermark.column)).cast("timestamp")
         late = rows.where(time <= moment(before.watermark_ms))
-        yield late.select(*kept_columns(F.lit(one.name), time, facts.batch, moment(before.watermark_ms), rows.columns))
-
-
-def kept_columns(
-    name: Column, time: Column, batch: Column | int, watermark: Column, row: Sequence[str]
-) -> list[Column]:
-    """The columns of a table of kept rows, for rows with the columns ``row``."""
-    from pyspark.sql import functions as F
-
-    number = F.lit(batch) if isinstance(batch, int) else batch
-    return [
-        name.alias("input"),
-        time.alias("event_time"),
-        number.cast("bigint").alias("batch"),
-        watermark.alias("watermark"),
-        F.to_json(F.struct(*[F.col(quoted(column)) for column in row])).alias("row"),
-    ]
+        row = F.to_json(F.struct(*[F.col(quoted(column)) for column in rows.columns]))
+        yield late.select(
+            F.lit(one.name).alias("input"),
+            time.alias("event_time"),
+            F.lit(facts.batch).cast("bigint").alias("batch"),
+            moment(before.watermark_ms).alias("watermark"),
+            row.alias("row"),
+        )
 
 
 def moment(ms: int) -> Column:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,12 @@ from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.sources.errors import read_errors_named
 from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
 from odi_assets.state.records import RunStatus
 from odi_assets.streaming.query.progress_log import ProgressLog
-from odi_assets.streaming.query.run import BatchProgress, RunningQuery, query_conf
+from odi_assets.streaming.query.run import BatchProgress, RunningQuery, query_conf, query_error
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.schema import spark_schema
 
@@ -118,7 +120,7 @@ class StreamRun:
         ledger.write()
         own = OwnSession(self.spark)
         try:
-            with own:
+            with own, _errors_named(self.plan):
                 apply_conf(self.spark, query_conf(settings))
                 self._run(settings, ledger)
         finally:
@@ -152,8 +154,16 @@ class StreamRun:
                     written = time.monotonic()
         finally:
             _record(ledger, log.query())
-        if commit.kept is not None:
-            commit.kept.keep_unmatched(spark, str(log.query()), plan.streams, log)
+        if commit.kept is not None and commit.kept.unmatched is not None:
+            self._keep_unmatched(commit.kept, log)
+
+    def _keep_unmatched(self, kept: KeptRows, log: ProgressLog) -> None:
+        """Keep the unmatched rows of the batches since that was last done, if any of them took rows out of the state:
+        to look for them costs several passes of Spark."""
+        node, query = self.plan.node, str(log.query())
+        since = node.project.open_batches().of_node(str(node), query, kept.upto(query) + 1)
+        if any(record.rows_removed != 0 for record in since):
+            kept.keep_unmatched(self.spark, query, self.plan.streams, log)
 
     def _rows_dropped(self) -> tuple[int, ...] | None:
         return self._query.rows_dropped() if self._query is not None else None
@@ -246,6 +256,19 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
 
 def _kept(plan: StreamPlan, path: str | None) -> Location | None:
     return plan.node.project.location(plan.node.config.write.connection, path) if path else None
+
+
+@contextmanager
+def _errors_named(plan: StreamPlan) -> Iterator[None]:
+    """Raise what Spark raises as errors of ours."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
+            yield
+    except (PySparkException, Py4JError) as error:
+        raise query_error(str(plan.node), error) from error
 
 
 def _record(ledger: StreamLedger, query: str | None) -> None:

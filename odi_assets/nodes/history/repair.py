@@ -130,6 +130,8 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
+            # One row for an attempt, although each batch of a stream is a commit: the newest tells how far it came.
+            known.add((attempt.run_id, attempt.attempt))
             found.append(stamp)
     return found[::-1]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, IdentityMismatchError
+from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import other_writer
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
@@ -53,6 +53,9 @@ class StreamSnapshot(Snapshot):
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         return self.source.snapshot().rows(spark, only)
+
+    def read_error(self, text: str) -> SourceError | None:
+        return self.source.snapshot().read_error(text)
 
 
 @dataclass(frozen=True, kw_only=True)

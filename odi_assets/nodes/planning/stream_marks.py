@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, TargetBehindStateError
 from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
@@ -45,7 +45,9 @@ class StreamMarks:
         last: the last batch in its table; None if it has none.
         stamp: of the commit with ``last``; None if the table's log no longer holds it.
         standing: how both stand to each other.
-        why: to complete "the table …" or "the checkpoint …", where it cannot go on.
+        why: where it cannot go on: what does not belong together.
+        held: the batch whose rows the table has: ``last``, unless somebody else put the table back; None if that is not
+            known.
     """
 
     log: ProgressLog
@@ -53,6 +55,7 @@ class StreamMarks:
     stamp: CommittedStamp | None
     standing: Standing
     why: str = ""
+    held: StreamFacts | None = None
 
     @property
     def checkpoint(self) -> Location:
@@ -92,6 +95,12 @@ def checkpoint_named(node: Node, name: str) -> Location:
     """The checkpoint of a node that a commit calls ``name``."""
     base = checkpoint_base(node)
     return replace(base, uri=f"{base.uri.rstrip('/').rpartition('/')[0]}/{name}")
+
+
+def checkpoint_of(node: Node, records: Sequence[BatchRecord]) -> Location | None:
+    """The checkpoint of the last of a node's batches, wherever the project is now; None without a batch."""
+    places = [record.checkpoint for record in records if record.checkpoint]
+    return checkpoint_named(node, places[-1].rstrip("/").rpartition("/")[2]) if places else None
 
 
 def next_checkpoint(node: Node) -> Location:
@@ -150,13 +159,17 @@ def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
     stamp, last = last_batch(node, target)
     place = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
     log = ProgressLog(place)
-    standing, why = _standing(log, last, stamp, target)
-    return StreamMarks(log, last, stamp, standing, why)
+    change = None if stamp is None else rows_removed_since(stamp.version, target)
+    if change is None:
+        standing, why = _standing(log, last, target)
+        return StreamMarks(log, last, stamp, standing, why, last)
+    back = restored_version(change.commit.operation, change.commit.parameters)
+    before = None if back is None else TableHandle.open(target.location, back)
+    held = None if before is None else next((facts for _, facts in stream_stamps(before, app_id(node.key))), None)
+    return StreamMarks(log, last, stamp, Standing.TABLE_BEHIND, f"the table was {change}", held)
 
 
-def _standing(
-    log: ProgressLog, last: StreamFacts | None, stamp: CommittedStamp | None, target: TableHandle
-) -> tuple[Standing, str]:
+def _standing(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> tuple[Standing, str]:
     query = log.query()
     committed, planned = (max(numbers, default=-1) for numbers in (log.committed(), log.planned()))
     if last is None:
@@ -169,9 +182,6 @@ def _standing(
     if query != last.query:
         why = f"the table has batch {last.batch} of query {last.query}, and the checkpoint is of query {query}"
         return Standing.OTHER_QUERY, why
-    removed = _removed_by_others(target, stamp)
-    if removed is not None:
-        return Standing.TABLE_BEHIND, f"the table was {removed}"
     if committed > last.batch:
         why = f"the checkpoint has read up to batch {committed}, and the table has batch {last.batch}"
         return Standing.TABLE_BEHIND, why
@@ -185,11 +195,6 @@ def _standing(
     if planned >= last.batch:
         why += f"; its batch {last.batch} reads other rows"
     return Standing.CHECKPOINT_OLDER, why
-
-
-def _removed_by_others(target: TableHandle, stamp: CommittedStamp | None) -> str | None:
-    change = None if stamp is None else rows_removed_since(stamp.version, target)
-    return None if change is None else str(change)
 
 
 def require_in_step(node: Node, marks: StreamMarks) -> None:
@@ -216,6 +221,7 @@ def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
             f"take the table back to it: odi state rewind {node} --to-batch {committed}; or " if committed >= 0 else ""
         )
         return CheckpointError(text, fix=f"put the newer checkpoint back; or {back}{refresh}", **fields)
-    back = f"take the checkpoint back to it: odi state rewind {node} --to-batch {last.batch}; or " if last else ""
+    held = marks.held
+    back = f"take the checkpoint back to it: odi state rewind {node} --to-batch {held.batch}; or " if held else ""
     fix = f"{back}put the table back to its newest version; or {refresh}"
     return TargetBehindStateError(text, fix=fix, **fields)

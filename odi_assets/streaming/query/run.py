@@ -21,6 +21,7 @@ _STORES = "org.apache.spark.sql.execution.streaming.state"
 _PROVIDERS = {"rocksdb": f"{_STORES}.RocksDBStateStoreProvider", "hdfs": f"{_STORES}.HDFSBackedStateStoreProvider"}
 _LOOK = 0.5
 """Seconds between two looks at the query's progress."""
+_MOST_LINES = 12
 _TWO_RUNS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "already active")
 
 
@@ -169,7 +170,10 @@ class RunningQuery:
                 return True
             if self._error is not None:
                 raise self._error from None
-            raise named_error(error) from error
+            known = known_error(error)
+            if known is None:
+                raise
+            raise known from error
 
     def _new_progress(self, query: StreamingQuery) -> Iterator[BatchProgress]:
         for progress in query.recentProgress:
@@ -205,8 +209,8 @@ def _dropped(plan: Any) -> Iterator[int]:
         yield from _dropped(children.apply(index))
 
 
-def named_error(error: BaseException) -> OdiError:
-    """What ended a query, as an error of ours."""
+def known_error(error: BaseException) -> OdiError | None:
+    """What ended a query, as an error of ours; None if it is one of Spark's that may be about anything."""
     text = str(error)
     if any(sign in text for sign in _TWO_RUNS):
         return FencedError(
@@ -219,9 +223,10 @@ def named_error(error: BaseException) -> OdiError:
         kind, colon, message = line.strip().partition(": ")
         if colon and kind in ("odi_assets.errors.SourceError", "odi_assets.errors.TableError"):
             return SourceError(message)
-    return TransformError(f"the query failed: {_first_lines(text)}")
+    return None
 
 
-def _first_lines(text: str) -> str:
-    kept = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    return "\n".join(kept[:12])
+def query_error(node: str, error: BaseException) -> TransformError:
+    """What ended a query, where nothing more is known than what Spark says."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", node=node)

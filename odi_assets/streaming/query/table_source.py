@@ -2,7 +2,8 @@
 
 An offset is ``{"table_id", "since", "version", "index"}``: of the list of files of ``version``, the first ``index`` are
 read. ``since`` is the version that the stream began with, whose list is all of its files; that of a later version is
-what its commit appended. The lists never change, so a batch that is run again reads the same rows.
+what its commit appended. The lists never change, so a batch that is run again reads the same rows. Versions that were
+undone before a batch came to them, by a rewind of the table, are passed over.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def next_files(
     newest = int(handle.version or 0) if upto is None else upto
     offset, found = dict(start), list[LiveFile]()
     version, index = int(start["version"]), int(start["index"])
+    undone = _undone(handle, version, newest)
     while True:
-        files = _files_of(handle, start, version, label, skip)
+        files = [] if version in undone else _files_of(handle, start, version, label, skip)
         taken = files[index:] if most is None else files[index : index + most - len(found)]
         index += len(taken)
         found += taken
@@ -85,8 +87,9 @@ def files_between(
         start = {**end, "version": end["since"], "index": 0}
     handle = _opened(location, end, label)
     found: list[LiveFile] = []
+    undone = _undone(handle, int(start["version"]), int(end["version"]))
     for version in range(int(start["version"]), int(end["version"]) + 1):
-        files = _files_of(handle, end, version, label, skip)
+        files = [] if version in undone else _files_of(handle, end, version, label, skip)
         low = int(start["index"]) if version == int(start["version"]) else 0
         high = int(end["index"]) if version == int(end["version"]) else len(files)
         found += files[low:high]
@@ -126,6 +129,16 @@ def _files_of(handle: TableHandle, offset: Offset, version: int, label: str, ski
             )
         found += commit.files
     return sorted(found, key=lambda file: file.path)
+
+
+def _undone(handle: TableHandle, after: int, upto: int) -> set[int]:
+    """The versions after ``after`` whose rows a later one took back, up to ``upto``, and those that did so."""
+    found: set[int] = set()
+    for version in range(after + 1, upto + 1):
+        for commit in changes(handle, version - 1, version).commits:
+            if commit.restored is not None and commit.restored >= after:
+                found.update(range(commit.restored + 1, version + 1))
+    return found
 
 
 def _by_age(handle: TableHandle) -> list[LiveFile]:

@@ -9,6 +9,9 @@ from typing import Any
 
 from odi_assets.errors import CheckpointError
 
+NEWEST_VERSION = 2
+"""Of the logs of offsets, of commits and of operators, that Spark 4.2 writes."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -22,7 +25,7 @@ def numbered_files(folder: Path) -> dict[int, Path]:
     return {int(entry.name): entry for entry in folder.iterdir() if entry.name.isascii() and entry.name.isdecimal()}
 
 
-def read_lines(file: Path, newest_version: int) -> tuple[int, list[str]]:
+def read_lines(file: Path, newest_version: int = NEWEST_VERSION) -> tuple[int, list[str]]:
     """The version of a log file and the lines after it.
 
     Raises:
@@ -55,6 +58,14 @@ def read_object(file: Path, text: str | None = None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise torn(file, "its JSON is not an object")
     return value
+
+
+def read_json(text: str) -> Any:
+    """The JSON value that a text is; None if it is none."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
 
 
 def instant(file: Path, milliseconds: Any) -> datetime | None:

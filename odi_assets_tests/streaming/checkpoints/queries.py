@@ -10,12 +10,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 HDFS_BACKED = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 REPORT_LAG = "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag"
 UPLOAD_ON_LAG = "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 STREAMING: Mapping[str, str] = {PROVIDER: ROCKSDB, CHANGELOG: "true", REPORT_LAG: "true", UPLOAD_ON_LAG: "true"}
@@ -75,3 +77,36 @@ def sales_by_hour(spark: SparkSession, root: Path) -> DataFrame:
     """Orders counted by hour."""
     orders = spark.readStream.schema("id INT, shop STRING, ordered TIMESTAMP").json(str(root / "orders"))
     return orders.withWatermark("ordered", "10 minutes").groupBy(F.window("ordered", "1 hour")).count()
+
+
+def visits_of_shops(spark: SparkSession, root: Path) -> DataFrame:
+    """Orders by shop with ``transformWithState``: a variable of each kind, and a timer an hour after the watermark."""
+
+    # Made in here, so that Spark's Python workers get it whole, not by the name of a module that they may not find.
+    class Visits(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.handle = handle
+            self.total = handle.getValueState("total", "n BIGINT")
+            self.seen = handle.getListState("seen", "id INT")
+            self.times = handle.getMapState("times", "id INT", "at TIMESTAMP")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            del key
+            count = self.total.get()[0] if self.total.exists() else 0
+            for row in rows:
+                count += 1
+                self.seen.appendValue((row["id"],))
+                self.times.updateValue((row["id"],), (row["ordered"],))
+            self.total.update((count,))
+            self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 10**15)
+            yield from ()
+
+        def close(self) -> None:
+            pass
+
+    orders = spark.readStream.schema("id INT, shop STRING, ordered TIMESTAMP").json(str(root / "orders"))
+    return (
+        orders.withWatermark("ordered", "10 minutes")
+        .groupBy("shop")
+        .transformWithState(Visits(), "nothing INT", "Append", "EventTime")
+    )
