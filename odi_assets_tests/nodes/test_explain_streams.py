@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +94,17 @@ def test_the_published_case(sandbox: Sandbox) -> None:
     assert found["ord-43"].batch == 0
     assert found["ord-574"].condition == "payments.paid_at <= orders.ordered_at + INTERVAL '5' MINUTE"
     assert found["ord-574"].sentence.endswith("is not met, by 3 min.")
+
+
+def test_the_state_and_its_changes_agree_with_every_answer(sandbox: Sandbox, true: Truth) -> None:
+    explainer = StreamExplainer.of(sandbox.project, PAID, sandbox.spark)
+    found = list(explainer.explain(list(true.keys)))
+    assert explainer.confirmed(found) == found
+    wrong = [replace(one, rows=()) for one in found]
+    said = {one.key[0]: one.disagreements for one in explainer.confirmed(wrong)}
+    waiting = [key for key, one in true.keys.items() if any(row.fate == "WAITING" for row in one.rows[0])]
+    assert all("rows of orders with this key, not 0" in said[key][0] for key in waiting)
+    assert any("the change feed says that batch" in text for texts in said.values() for text in texts)
 
 
 def test_keys_that_are_almost_the_same_are_named(sandbox: Sandbox) -> None:

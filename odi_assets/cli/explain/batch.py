@@ -34,13 +34,15 @@ def explain(
 ) -> None:
     """Follow a key from the landing files through each node to a table: where it is, or where and why it was lost."""
     from odi_assets.cli.explain import stream
+    from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.spark.session import open_session
 
     project = settings.project()
     named = node_named(project, node)
     if project.graph.node(named).stream is not None:
-        stream.explain(settings, node, key, keys_from, as_json)
+        stream.explain(settings, node, key, keys_from, as_json=as_json)
         return
+    quiet_libraries()
     names, known = _columns(project, named)
     wanted = asked(project, key or (), keys_from, names, known)
     traces: list[KeyTrace] = []

@@ -398,9 +398,9 @@ class _Absence:
         lacking = self._lacking(keys)
         given = self._given(keys)
         for key in keys:
-            yield key, self._reason(key, unread.get(key), failing.get(key), lacking.get(key), given.get(key))
+            yield key, self._reason(unread.get(key), failing.get(key), lacking.get(key), given.get(key))
 
-    def _reason(self, key: str, unread: str | None, failing: str | None, lacking: str | None, given: Any) -> Place:
+    def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> Place:
         node = self.node
         if unread:
             return Place(

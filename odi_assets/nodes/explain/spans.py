@@ -63,6 +63,8 @@ def stays(
     Raises:
         TableError: the table cannot be read.
     """
+    from pyspark.sql import functions as F
+
     if not handle.exists:
         return {}
     spans, stamps = _spans(handle, past)
@@ -72,17 +74,11 @@ def stays(
     files = [*handle.live_files, *(file for file in old if file.path not in lost)]
     by_uri = by_file_uri(handle.location, files)
     rows = read_files(spark, handle, files, file_as=_FILE)
-    found = rows.selectExpr(f"{key} AS key", _FILE).where(_is_in(spark, asked))
+    found = rows.selectExpr(f"{key} AS key", _FILE).where(F.col("key").isin(list(asked)))
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for row in found.groupBy("key", _FILE).count().collect():
         counts[row["key"]][by_uri[file_uri_key(row[_FILE])].path] = row["count"]
     return {one: _stay(in_files, live, spans, stamps) for one, in_files in counts.items()}
-
-
-def _is_in(spark: SparkSession, asked: Sequence[str]) -> Any:
-    from pyspark.sql import functions as F
-
-    return F.col("key").isin(list(asked))
 
 
 def _stay(

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,24 @@ class StreamExplainer:
         evidence = collect_evidence(self.spark, self.definition, asked, sources, self._past, table)
         return decide(self.definition, evidence)
 
+    def confirmed(self, answers: Iterable[KeyExplanation]) -> list[KeyExplanation]:
+        """The answers, with what the state of the query and its change feed say otherwise.
+
+        Raises:
+            CheckpointError: the state cannot be read.
+        """
+        from odi_assets.streaming.checkpoints.reader import CheckpointReader
+        from odi_assets.streaming.explain.confirm import confirmed
+
+        found, last = list(answers), max(self._batches, default=-1)
+        committed = self.log.committed()
+        if self.definition.kind == "rows" or not committed or committed[-1] != last:
+            # Before Spark has committed the last batch, there is no state after it.
+            return found
+        reader = CheckpointReader(self.log.location.spark_path, self.spark)
+        with reader.errors():
+            return confirmed(reader, self.definition, found, last)
+
     def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
         """The keys of the rows of any input whose ``column`` is ``value``; and the answers for those of them that have
         no key.
@@ -125,7 +143,7 @@ class StreamExplainer:
         """The columns of the inputs, each once."""
         return sorted({name for one in self.definition.inputs for name in self._columns(one)})
 
-    def to_dataframe(self, answers: Iterator[KeyExplanation]) -> DataFrame:
+    def to_dataframe(self, answers: Iterable[KeyExplanation]) -> DataFrame:
         """Answers as a DataFrame: a row for each key, its rows' fates in an array."""
         rows = [
             (
