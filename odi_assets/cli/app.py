@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import config, doctor, plan, sample, store, system, tables
+from odi_assets.cli import config, doctor, init, plan, sample, store, system, tables
 from odi_assets.cli.checkpoint import explain as explain_key
 from odi_assets.cli.checkpoint import files as checkpoint_files
 from odi_assets.cli.checkpoint import health as checkpoint_health
 from odi_assets.cli.checkpoint import state as checkpoint_state
+from odi_assets.cli.explain import batch as explain_batch
+from odi_assets.cli.explain import stream as explain_stream
 from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
@@ -24,7 +26,16 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 _HELP_TEXT = "Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one."
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "": (_HELP_TEXT, {"run": run.run, "plan": plan.plan, "doctor": doctor.doctor}),
+    "": (
+        _HELP_TEXT,
+        {
+            "init": init.init,
+            "run": run.run,
+            "plan": plan.plan,
+            "explain": explain_batch.explain,
+            "doctor": doctor.doctor,
+        },
+    ),
     "state": (
         "High-water marks: how far each node has read.",
         {
@@ -58,7 +69,10 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "rewind": store.rewind,
         },
     ),
-    "stream": ("Stream nodes: queries that go on from their checkpoints.", {"run": run_stream.run}),
+    "stream": (
+        "Stream nodes: queries that go on from their checkpoints.",
+        {"run": run_stream.run, "explain": explain_stream.explain},
+    ),
     "checkpoint": (
         "Checkpoints of streaming queries: what is in them, what they are good for, how the query is doing.",
         {

@@ -10,19 +10,23 @@ from urllib.parse import quote
 
 from odi_assets.config.models import StreamInput
 from odi_assets.connections.location import Location
-from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, SourceError, TransformError
+from odi_assets.delta.errors import cannot_look
+from odi_assets.delta.restore import missing_files
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.errors import ConfigError, SourceError, TableError, TransformError
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.files.listing import list_files
 from odi_assets.sources.files.source import LandingFiles
 from odi_assets.sources.source import Source
 from odi_assets.streaming.query import table_source
 from odi_assets.streaming.query.progress_log import ProgressLog
-from odi_assets.tables.reader import file_uri_key, read_files
+from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
+from odi_assets.tables.schema import spark_schema
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _FOR_EVER = "36500d"
 
@@ -40,6 +44,24 @@ class News:
     files: int
     mark: Mapping[str, Any]
     summary: str
+
+
+@dataclass(frozen=True)
+class RowsByFile:
+    """Rows of an input as a plain DataFrame, and which batch read each file.
+
+    Attributes:
+        rows: None if there are none.
+        batches: by ``file_uri_key``, the first and the last batch that may have read the file; a file that is not there
+            was not read.
+        gone: files that were read and are gone, or cannot be told apart any more, in words.
+        root: what comes before the names of files that people know.
+    """
+
+    rows: DataFrame | None
+    batches: Mapping[str, tuple[int, int]]
+    gone: str | None
+    root: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +95,21 @@ class StreamedInput(ABC):
         self, spark: SparkSession, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]
     ) -> DataFrame | None:
         """The rows between two offsets, as Spark's offset log has them; None if there are none."""
+
+    @abstractmethod
+    def schema(self, spark: SparkSession) -> StructType:
+        """Its columns."""
+
+    @abstractmethod
+    def rows_by_file(
+        self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
+    ) -> RowsByFile:
+        """All rows that batches have read, as far as they are still there, and those that came since.
+
+        Args:
+            ends: by batch, as far as that is known, the offset up to which the query had read then.
+            file_as: name of the column that tells a row's file.
+        """
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Its rows as a stream: those that meet ``where``, with its watermark.
@@ -161,6 +198,30 @@ class StreamedFiles(StreamedInput):
             return None
         return spark.read.format(self.format).schema(self.schema_ddl).options(**self._reading()).load(files)
 
+    def schema(self, spark: SparkSession) -> StructType:
+        return spark.createDataFrame([], self.schema_ddl).schema
+
+    def rows_by_file(
+        self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
+    ) -> RowsByFile:
+        from pyspark.sql import functions as F
+
+        numbers = {file_uri_key(uri): number for uri, number in log.numbered_files(self.name).items()}
+        offsets = {batch: -1 if end is None else int(end["logOffset"]) for batch, end in ends.items()}
+        root = f"{file_uri_key(quote(self.base.uri, safe='/:@=')).rstrip('/')}/"
+        listed = {
+            file_uri_key(quote(self.base.child(f.path).uri, safe="/:@=")) for f in list_files(self.base, self.path)
+        }
+        gone = sorted(uri.removeprefix(root) for uri in numbers if uri not in listed)
+        text = f"{counted(len(gone), 'file')} that it had read, among them {gone[0]}" if gone else None
+        rows = None
+        if listed:
+            # A line that does not fit has stopped the stream; here it must not hide the others.
+            how = {**self._reading(), "mode": self.options.get("mode", "PERMISSIVE"), **self._recursion()}
+            reader = spark.read.format(self.format).schema(self.schema_ddl).options(**how)
+            rows = reader.load(self._spark_path()).select("*", F.col("_metadata.file_path").alias(file_as))
+        return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
+
     def _reading(self) -> dict[str, str]:
         # A line that does not fit stops the run; Spark would make NULLs of it, and say nothing.
         strict = {"mode": "FAILFAST"} if self.format in ("csv", "json") else {}
@@ -232,6 +293,67 @@ class StreamedTable(StreamedInput):
         skip = self.settings.on_change == "ignore"
         files = table_source.files_between(self.location, start, end, self.label, skip)
         return read_files(spark, TableHandle.open(self.location), files) if files else None
+
+    def schema(self, spark: SparkSession) -> StructType:
+        del spark
+        return spark_schema(TableHandle.open(self.location).schema_json)
+
+    def rows_by_file(
+        self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
+    ) -> RowsByFile:
+        del log
+        handle = TableHandle.open(self.location)
+        skip = self.settings.on_change == "ignore"
+        files: list[LiveFile] = []
+        batches: dict[str, tuple[int, int]] = {}
+        gone = None
+        before, start = -1, None
+        for batch in sorted(ends):
+            end = ends[batch]
+            if end is None or end == start:
+                before = batch
+                continue
+            try:
+                read = table_source.files_between(self.location, start, end, self.label, skip)
+            except (TableError, SourceError) as error:
+                if cannot_look(error):
+                    raise
+                gone = f"what batch {batch} had read: {error.message}"
+                read = []
+            files += read
+            batches |= dict.fromkeys(by_file_uri(self.location, read), (before + 1, batch))
+            before, start = batch, end
+        lost = set(missing_files(self.location, files))
+        if lost:
+            gone = f"{counted(len(lost), 'file')} that it had read, and that left the table and were deleted"
+        since = table_source.next_files(
+            self.location, start or table_source.first_offset(handle), self.label, skip=True
+        )
+        chosen = [*(file for file in files if file.path not in lost), *since[1]]
+        if gone and not batches:
+            # Nothing tells which batch read which file.
+            chosen = list(handle.live_files)
+            batches = dict.fromkeys(by_file_uri(self.location, chosen), (0, max(ends, default=0)))
+        rows = read_files(spark, handle, chosen, file_as=file_as) if chosen else None
+        return RowsByFile(rows, batches, gone, f"{file_uri_key(self.location.uri).rstrip('/')}/")
+
+
+def batches_of_files(numbers: Mapping[str, int], ends: Mapping[int, int]) -> dict[str, tuple[int, int]]:
+    """The first and the last batch that may have read each file; a file that no batch has read is left out.
+
+    Args:
+        numbers: by file, its number in the input's log.
+        ends: by batch, as far as they are known, the number up to which it read; -1 if nothing was read so far.
+    """
+    ordered = sorted(ends)
+    found: dict[int, tuple[int, int]] = {}
+    place = 0
+    for number in sorted(set(numbers.values())):
+        while place < len(ordered) and ends[ordered[place]] < number:
+            place += 1
+        if place < len(ordered):
+            found[number] = ordered[place - 1] + 1 if place else 0, ordered[place]
+    return {path: found[number] for path, number in numbers.items() if number in found}
 
 
 def streamed(source: Source, settings: StreamInput, node: str | None) -> StreamedInput:

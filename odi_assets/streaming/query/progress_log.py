@@ -115,13 +115,18 @@ class ProgressLog:
             )
         return sorted(found)
 
-    def all_files(self, name: str) -> set[str]:
-        """Every file that an input's log lists, as URIs."""
+    def numbered_files(self, name: str) -> dict[str, int]:
+        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with."""
         entries = sorted(filter(lambda entry: _log_number(entry) >= 0, self._names(f"sources/{name}")), key=_log_number)
         compacts = [index for index, entry in enumerate(entries) if entry.endswith(".compact")]
         # A compacted file holds all that was listed before it.
         recent = entries[compacts[-1] :] if compacts else entries
-        return {str(line["path"]) for entry in recent for line in self._entries(f"sources/{name}/{entry}")}
+        lines = (line for entry in recent for line in self._entries(f"sources/{name}/{entry}"))
+        return {str(line["path"]): int(line["batchId"]) for line in lines}
+
+    def all_files(self, name: str) -> set[str]:
+        """Every file that an input's log lists, as URIs."""
+        return set(self.numbered_files(name))
 
     def _offset(self, name: str, start: Any, end: Any) -> dict[str, Any]:
         if not _is_log_offset(end):
