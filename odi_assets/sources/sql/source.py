@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import ReadConfig, SqlConnection, StatefulIncrement
-from odi_assets.errors import SourceError
+from odi_assets.config.models import CursorsIncrement, ReadConfig, SqlConnection, StatefulIncrement
+from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.cursor_reads import reads_again
-from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
+from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, SnapshotMark, Unresolved
+from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Position, Snapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from odi_assets.sources.snapshot import Partitions
     from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.snapshots import CursorTable
 
 _UNKNOWN = "what it holds is not known without reading it"
 
@@ -34,7 +36,8 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
     """The source that a ``read`` of a database names."""
     dialect = dialect_of(connection)
     what = dialect.table(read.table) if read.table is not None else _in_brackets(read.query or "")
-    return SqlSource(
+    kind = CursorTableSource if isinstance(read.incremental, CursorsIncrement) else SqlSource
+    return kind(
         name=name,
         label=label,
         target=target,
@@ -153,11 +156,83 @@ class SqlSource(Source):
                 return Look(types, None)
             shown = {name: kind or "of another type" for name, kind in types.items()}
             cursor_type(increment, shown, self.label)
-            row = session.row(self.relation.bound(window, types))
+            (row,) = session.rows(self.relation.bound(window, types))
             return Look(types, self.relation.found(row, window, types))
 
         found: Look = plain.ask(self.dialect, driver, self.label, question)
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class CursorTableSource(SqlSource):
+    """A table that is read in chunks first, and by its cursor columns then."""
+
+    @property
+    def identity(self) -> Identity:
+        return replace(super().identity, cursor=", ".join(self._increment.columns), increment=self._increment.mode)
+
+    @property
+    def watchable(self) -> bool:
+        return plain.driver_of(self.dialect) is not None
+
+    def snapshot(self) -> CursorTable:  # type: ignore[override]
+        return self._table().looked_at()
+
+    def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
+        del remembered
+        return SnapshotMark.of(value, self.label, typed=typed)
+
+    def plan(self, mark: Mark | None) -> PlannedRead:
+        from odi_assets.sources.sql.snapshots import plan_snapshot
+
+        above = mark if isinstance(mark, SnapshotMark) else None
+        return plan_snapshot(self._table(), above)
+
+    def change_since(self, then: Position | None) -> str | None:
+        if not self.watchable or self._increment.watermark_lag:
+            return _UNKNOWN
+        now = self.position()
+        return (
+            None
+            if then and then == now
+            else f"its cursors were at {then or 'an unknown place'} then, and are at {now} now"
+        )
+
+    def loaded(self, mark: Mark) -> PlannedRead:
+        from odi_assets.sources.sql.snapshots import Loaded
+
+        if not isinstance(mark, SnapshotMark):
+            return self.whole()
+        if mark.chunks is not None:
+            raise ConfigError(
+                f"{len(mark.chunks.left):,} chunks of the snapshot of {self.label} are left, so what is loaded of a "
+                "range cannot be told",
+                fix="let a run complete the snapshot first",
+                node=self.target.node,
+            )
+        return Loaded(snapshot=self._table(), summary="what is loaded", mark=mark)
+
+    def _table(self) -> CursorTable:
+        from odi_assets.sources.sql.snapshots import CursorTable
+
+        return CursorTable(
+            name=self.name,
+            label=self.label,
+            format="sql",
+            identity=self.identity,
+            relation=self.relation,
+            table=self.table,
+            increment=self._increment,
+            partition_column=self.partition_column,
+            pieces=self.pieces,
+            options=self.options,
+        )
+
+    @property
+    def _increment(self) -> CursorsIncrement:
+        if not isinstance(self.increment, CursorsIncrement):
+            raise AssertionError("a source of another increment")
+        return self.increment
 
 
 @dataclass(frozen=True, kw_only=True)
