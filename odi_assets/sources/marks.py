@@ -361,6 +361,15 @@ def hwm_text(value: Any) -> str | None:
     return str(value)
 
 
+def snapshot_left(value: Any) -> str | None:
+    """What a stored HWM says is left of snapshots, in a few words; None if all that began are complete."""
+    if not isinstance(value, Mapping):
+        return None
+    if isinstance(value.get("cursors"), Mapping):
+        return hwm_text(value) if value.get("snapshot") else None
+    return next((text for part in value.values() if (text := snapshot_left(part)) is not None), None)
+
+
 def _snapshot_text(cursors: Mapping[str, Any], chunks: Mapping[str, Any] | None) -> str:
     upto = ", ".join(f"{name} {hwm_text(value) or 'none'}" for name, value in cursors.items())
     return upto if chunks is None else f"snapshot: {len(chunks['left']):,} of {chunks['of']:,} chunks left, {upto}"

@@ -90,20 +90,19 @@ class Cutter:
         rows = int(found[0][0] or 0) if found else 0
         gaps = (high - low + 1) / rows if rows > 0 else 1
         step = int(self.config.rows * min(max(gaps, 1), _SPARSE))
-        cuts = range(low + step, high + 1, step)
-        return cuts if len(cuts) < MOST_CHUNKS else None
+        return range(low + step, high + 1, step) if (high - low) // step < MOST_CHUNKS else None
 
     def _walk(self, keys: Sequence[KeyColumn]) -> list[tuple[str, ...]]:
         """Cuts with as many rows between them."""
-        shown = ", ".join(f"{self._keys.text(key)} AS k{number}" for number, key in enumerate(keys))
+        shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
         order = ", ".join(key.sql for key in keys)
         filled = " AND ".join(f"{key.sql} IS NOT NULL" for key in keys)
         cuts: list[tuple[str, ...]] = []
         while True:
-            above = self._keys.above(keys, cuts[-1]) if cuts else filled
+            above = f" AND {self._keys.above(keys, cuts[-1])}" if cuts else ""
             # The last cut is the first row of its chunk.
             skipped = self.config.rows - 1 if cuts else self.config.rows
-            where = f"FROM {self.relation.sql} odi WHERE {above}"
+            where = f"FROM {self.relation.sql} odi WHERE {filled}{above}"
             found = self.ask(f"SELECT {shown} {where} ORDER BY {order} LIMIT 1 OFFSET {skipped}")
             if not found:
                 return cuts

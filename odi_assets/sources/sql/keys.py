@@ -120,7 +120,7 @@ class PostgresKeys(Keys):
         return (
             "SELECT CAST(CAST(SUM(GREATEST(c.reltuples, 0)) AS numeric(38,0)) AS text) AS rows, "
             "CAST(SUM(c.relpages) AS text) AS pages "
-            f"FROM {self._parts(table)} JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf"
+            f"FROM {self._parts(table)} JOIN pg_class c ON c.oid = p.relid WHERE c.relkind <> 'p'"
         )
 
     def storage(self, table: str) -> str:
@@ -128,11 +128,13 @@ class PostgresKeys(Keys):
         pages = "pg_relation_size(p.relid) / CAST(current_setting('block_size') AS bigint)"
         return (
             "SELECT string_agg(CAST(pg_relation_filenode(p.relid) AS text), ',' ORDER BY p.relid) AS storage, "
-            f"CAST(MAX({pages}) AS text) AS pages FROM {self._parts(table)} WHERE p.isleaf"
+            f"CAST(MAX({pages}) AS text) AS pages FROM {self._parts(table)}"
         )
 
     def _parts(self, table: str) -> str:
-        return f"pg_partition_tree(CAST({self._name(table)} AS regclass)) p"
+        # A partitioned table has no rows and no file of its own; one without partitions has no tree.
+        itself = f"CAST({self._name(table)} AS regclass)"
+        return f"(SELECT relid FROM pg_partition_tree({itself}) UNION SELECT {itself}) p"
 
     def _name(self, table: str) -> str:
         return self.constant(self.dialect.table(table), None)
