@@ -127,6 +127,8 @@ def commits_without_row(
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
     """The commits of ``key`` that have no row among ``rows``, its history; oldest first.
 
+    Of an attempt that made several, it is the last.
+
     Commits from before the oldest row are left out: the retention of run history has dropped their rows.
     """
     known = {(row.run_id, row.attempt) for row in rows}
@@ -137,6 +139,7 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
+            known.add((attempt.run_id, attempt.attempt))
             found.append(stamp)
     return found[::-1]
 

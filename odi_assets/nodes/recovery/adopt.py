@@ -274,7 +274,7 @@ def _require_all_loaded(node: Node, source: Source, then: Identity, value: Any, 
     """Raises IdentityMismatchError if the former definition of a source would still read something of it."""
     if not same_source(then, source.identity, moved=True):
         return
-    former = replace(source, increment=_increment_of(then))
+    former = source.followed_by(_increment_of(then))
     read = _resolved(former.plan(former.mark(value, {})), spark)
     if not read.nothing_new:
         raise IdentityMismatchError(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import CursorsIncrement, ReadConfig, SqlConnection, StatefulIncrement
+from odi_assets.config.models import CursorsIncrement, Increment, ReadConfig, SqlConnection, StatefulIncrement
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
@@ -91,6 +91,11 @@ class SqlSource(Source):
         digest = hashlib.sha256(" ".join(self.relation.sql.split()).encode()).hexdigest()[:12]
         what = self.table if self.table is not None else f"query {digest}"
         return self.identified("sql", f"{self.dialect.database}:{what}", "", f"{self.dialect.uri}/{what}")
+
+    def followed_by(self, increment: Increment) -> SqlSource:
+        kind = CursorTableSource if isinstance(increment, CursorsIncrement) else SqlSource
+        same = {item.name: getattr(self, item.name) for item in fields(SqlSource)}
+        return kind(**{**same, "increment": increment})
 
     @property
     def dialect(self) -> Dialect:
