@@ -53,7 +53,7 @@ class Cutter:
         """
         if not self.ask(f"SELECT 1 AS odi_row FROM {self.relation.sql} odi LIMIT 1"):
             return None
-        primary = self._primary_key()
+        primary = self.primary_key()
         by = self.config.by or primary or self._default()
         if by == (CTID,) and CTID not in self.types:
             return self._by_pages()
@@ -66,7 +66,8 @@ class Cutter:
     def _keys(self) -> Keys:
         return keys_of(self.relation.dialect)
 
-    def _primary_key(self) -> tuple[str, ...]:
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key, in its order; none if it has none, or is a query."""
         if self.table is None:
             return ()
         return tuple(str(row[0]) for row in self.ask(self._keys.primary_key(self.table)))

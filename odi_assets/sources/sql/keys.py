@@ -16,6 +16,9 @@ from odi_assets.config.models import CTID
 from odi_assets.sources.marks import Chunk
 from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, Dialect, Mysql
 
+HEX = "0x"
+"""What a bound of bytes begins with, as MySQL's keys are written out."""
+
 
 @dataclass(frozen=True)
 class KeyColumn:
@@ -144,7 +147,7 @@ class MysqlKeys(Keys):
     """Keys of MySQL and MariaDB."""
 
     def text(self, key: KeyColumn) -> str:
-        return f"HEX({key.sql})" if key.kind == BYTES else f"CAST({key.sql} AS CHAR)"
+        return f"CONCAT('{HEX}', HEX({key.sql}))" if key.kind == BYTES else f"CAST({key.sql} AS CHAR)"
 
     def constant(self, text: str, kind: str | None) -> str:
         if kind in (INT, DECIMAL):
@@ -152,7 +155,7 @@ class MysqlKeys(Keys):
         if kind == FLOAT:
             return f"({float(text)!r})"
         # A constant with a character set of its own takes the collation of what it is compared with.
-        return f"X'{text}'" if kind == BYTES else f"_utf8mb4 X'{text.encode().hex()}'"
+        return f"X'{text.removeprefix(HEX)}'" if kind == BYTES else f"_utf8mb4 X'{text.encode().hex()}'"
 
     def primary_key(self, table: str) -> str:
         return (

@@ -217,6 +217,45 @@ class CursorTableSource(SqlSource):
             )
         return Loaded(snapshot=self._table(), summary="what is loaded", mark=mark)
 
+    def stream_state(self, mark: SnapshotMark) -> dict[str, Any]:
+        """The state of a stream of OLake that says what ``mark`` says, JSON-ready.
+
+        Raises:
+            CursorDocumentError: OLake would read rows twice or never.
+        """
+        from odi_assets.sources.sql.olake import stream_state
+
+        return stream_state(mark, self.dialect, self.label)
+
+    def taken_over(self, state: Mapping[str, Any]) -> SnapshotMark:
+        """The mark that goes on where OLake stopped.
+
+        Args:
+            state: that of the stream, as OLake's document has it.
+
+        Raises:
+            CursorDocumentError: it does not fit how the table is followed here.
+            ConfigError: the plain driver that tells the types of the cursors is not installed.
+            SourceError: the database does not answer.
+        """
+        from odi_assets.sources.sql.olake import mark_of_stream
+
+        driver = plain.driver_of(self.dialect)
+        if driver is None:
+            raise ConfigError(
+                f"{self.label}: the types of its cursors tell how OLake's values are meant, and nothing asks for them",
+                fix=f"install the plain driver ({install_command(str(self.dialect.extra))}), and let it look "
+                "(`look_timeout` of the connection)",
+                node=self.target.node,
+            )
+
+        def question(session: plain.Session) -> SnapshotMark:
+            types = session.columns(self.relation.sql)
+            return mark_of_stream(state, self.relation, self.table, self._increment, types, session.rows)
+
+        found: SnapshotMark = plain.ask(self.dialect, driver, self.label, question)
+        return replace(found, measures=self.identity)
+
     def _table(self) -> CursorTable:
         from odi_assets.sources.sql.snapshots import CursorTable
 
