@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from odi_assets.cli import config, doctor, plan, sample, store, system, tables
+from odi_assets.cli.cursors import change as change_cursors
+from odi_assets.cli.cursors import inspect as inspect_cursors
+from odi_assets.cli.cursors import transfer as transfer_cursors
 from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
@@ -51,6 +54,20 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "scan": store.scan,
             "check": store.check,
             "rewind": store.rewind,
+        },
+    ),
+    "cursors": (
+        "Cursor documents: how far OLake, Airbyte, Singer and dlt have read.",
+        {
+            "check": inspect_cursors.check,
+            "show": inspect_cursors.show,
+            "diff": inspect_cursors.diff,
+            "fingerprint": inspect_cursors.fingerprint,
+            "convert": change_cursors.convert,
+            "import": transfer_cursors.import_,
+            "export": transfer_cursors.export,
+            "set": change_cursors.set_,
+            "reset": change_cursors.reset,
         },
     ),
     "system": (

@@ -349,6 +349,9 @@ def hwm_text(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
+        if isinstance(value.get("shown"), str):
+            # Values with more parts than a table has room for say how they are to be shown.
+            return str(value["shown"])
         if {"mtime_ns", "path"} <= set(value) <= {"mtime_ns", "path", "ledger"}:
             return str(value["path"])
         if "version" in value and set(value) <= {"version", "table_id"}:
