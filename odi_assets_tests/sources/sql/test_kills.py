@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pkgutil import resolve_name
 from typing import Any
 
@@ -84,10 +84,8 @@ def test_runs_killed_at_every_step_lose_and_repeat_no_row(make: Make, server: Se
         with pytest.MonkeyPatch.context() as patched, ExitStack() as stack:
             kill_at(patched, function, moment, draw.choice((1, 1, 2)))
             stack.callback(life.go_on, draw.randint(0, 3))
-            try:
+            with suppress(Killed):
                 box.run("events", full_refresh=number == 4)
-            except Killed:
-                pass
         if number % 3 == 2:
             box.run("events")
             assert dict(box.rows("events")) == life.rows, (function, moment)
