@@ -115,11 +115,20 @@ def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[],
     return open_store
 
 
-def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableEngine | None = None) -> NodeResult:
+def commit(
+    computed: Computed,
+    state: StateBackend,
+    run: RunInfo,
+    engine: TableEngine | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> NodeResult:
     """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state. After a conflict with
     another commit, plan, compute and write once more.
 
     The rows of a snapshot that is read in chunks take a commit for each step, and are one result.
+
+    Args:
+        progress: is told in words how far such a snapshot has come.
 
     Raises:
         FencedError: another run committed this increment first; nothing was written.
@@ -133,7 +142,7 @@ def commit(computed: Computed, state: StateBackend, run: RunInfo, engine: TableE
     if any(read.goes_on for read in computed.plan.reads):
         from odi_assets.nodes.execution.steps import commit_steps
 
-        return commit_steps(computed, state, run, engine)
+        return commit_steps(computed, state, run, engine, progress)
     try:
         return commit_once(computed, state, run, engine)
     except TableConflictError as conflict:

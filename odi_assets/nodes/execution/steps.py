@@ -7,7 +7,7 @@ one goes on with the chunks left.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from odi_assets.errors import TableConflictError
@@ -23,7 +23,9 @@ STEPS = "commits"
 """Key of the metrics of a run that made several commits: how many."""
 
 
-def commit_steps(first: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:
+def commit_steps(
+    first: Rows, state: StateBackend, run: RunInfo, engine: TableEngine, progress: Callable[[str], None] | None = None
+) -> NodeResult:
     """Commit ``first``, and then what the sources have beyond it, step by step, until a step is not of a snapshot.
 
     Raises:
@@ -37,7 +39,8 @@ def commit_steps(first: Rows, state: StateBackend, run: RunInfo, engine: TableEn
         except TableConflictError as conflict:
             _log.info("%s: %s; the step is planned anew", computed.plan.node.key, conflict.message)
             results.append(commit_anew(computed, state, run, engine))
-        _log.info("%s: %s", computed.plan.node.key, hwm_text(results[-1].hwm_after))
+        if progress is not None:
+            progress(hwm_text(results[-1].hwm_after) or "")
         if not any(read.goes_on for read in computed.plan.reads):
             break
         # A full refresh has replaced the table with its first step.

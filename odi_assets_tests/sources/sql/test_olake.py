@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from odi_assets.cli.cursors.nodes import export_nodes, import_to_node
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
-from odi_assets.errors import CursorDocumentError
+from odi_assets.cursors import CursorDocument, Tool, parse
+from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.identity import origin_now
+from odi_assets.nodes.recovery.olake import given_out, stream_of
+from odi_assets.nodes.recovery.olake import take_over as adopt_position
 from odi_assets.sources.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.dialects import dialect_of
 from odi_assets.sources.sql.olake import stream_state
 from odi_assets.sources.sql.source import CursorTableSource
-from odi_assets.state.records import NO_TABLE
+from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.sql.conftest import Make
 from odi_assets_tests.sources.sql.servers import Server
@@ -80,15 +85,29 @@ def test_cursors_are_written_as_olake_writes_them(value: Any, written: Any) -> N
     assert stream_state(SnapshotMark({"at": value}), of("mysql"), "t") == {"chunks": [], "at": written}
 
 
+KEY = NodeKey("p", "events")
+
+
+def document(name: str, state: dict[str, Any]) -> CursorDocument:
+    """A document of OLake with the state of one stream, and that of another one."""
+    namespace, _, table = name.partition(".")
+    streams = [
+        {"stream": table, "namespace": namespace, "sync_mode": "", "state": state},
+        {"stream": "other", "namespace": namespace, "sync_mode": "", "state": {"chunks": [], "n": 1}},
+    ]
+    return parse(json.dumps({"type": "STREAM", "version": 7, "streams": streams}), tool=Tool.OLAKE)
+
+
 def take_over(box: Sandbox, state: dict[str, Any]) -> None:
-    """Put a stream's state of OLake into that of the node, whose table holds nothing yet."""
-    node = Node.of(box.project, NodeKey("p", "events"))
-    (source,) = node.sources
+    """Let the node go on where OLake stopped."""
+    name = stream_of(Node.of(box.project, KEY))
+    adopt_position(box.project, box.state, KEY, document(name, state))
+
+
+def source_of(box: Sandbox) -> CursorTableSource:
+    (source,) = Node.of(box.project, KEY).sources
     assert isinstance(source, CursorTableSource)
-    mark = source.taken_over(state)
-    box.state.compare_and_set(
-        "p.events", mark.value, expected_revision=None, target_commit=NO_TABLE, origin=origin_now(node).to_json()
-    )
+    return source
 
 
 @both
@@ -135,8 +154,7 @@ def test_a_finished_snapshot_of_olake_is_followed_by_its_cursors(make: Make, ser
     take_over(box, {"chunks": [], "at": at, "made": "2024-03-02T00:00:00.000000000Z"})
     box.run("events")
     assert ids(box) == [2, 4]
-    (source,) = Node.of(box.project, NodeKey("p", "events")).sources
-    assert isinstance(source, CursorTableSource)
+    source = source_of(box)
     state = source.stream_state(SnapshotMark.of(box.hwm("events"), ""))
     assert state["chunks"] == []
     assert state["made"] == "2024-03-03T00:00:00.000000000Z"
@@ -150,8 +168,7 @@ def test_what_is_left_of_a_snapshot_goes_to_olake_and_back(
     filled(server, 11)
     box = make(cursors("by: id, rows: 4"))
     step(box, monkeypatch)
-    (source,) = Node.of(box.project, NodeKey("p", "events")).sources
-    assert isinstance(source, CursorTableSource)
+    source = source_of(box)
     mark = SnapshotMark.of(box.hwm("events"), "")
     back = source.taken_over(source.stream_state(mark))
     assert (back.cursors, back.chunks and back.chunks.left) == (mark.cursors, mark.chunks and mark.chunks.left)
@@ -164,3 +181,42 @@ def test_a_stream_that_olake_follows_by_its_log_cannot_be_taken_over(make: Make,
         take_over(box, {"chunks": [{"min": "'(0,0)'", "max": "'(4294967295,0)'"}]})
     with pytest.raises(CursorDocumentError, match="has no `chunks` and no `at`"):
         take_over(box, {})
+
+
+def test_a_document_keeps_its_other_streams_and_goes_round(
+    make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    filled(server, 11)
+    box = make(cursors("by: id, rows: 4"))
+    file = tmp_path / "state.json"
+    file.write_text(document("public.things", {"at": 1, "chunks": []}).text, encoding="utf-8")
+    before = file.read_text(encoding="utf-8")
+    with pytest.raises(StateError, match="has no position yet"):
+        export_nodes(box.project, str(file), ["p.events"], force=False)
+    step(box, monkeypatch)
+    export_nodes(box.project, str(file), ["p.events"], force=False)
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith(before[: before.index("]}", before.index("other"))])
+    assert [one["stream"] for one in json.loads(text)["streams"]] == ["things", "other", "events"]
+    box.run("events")
+    export_nodes(box.project, str(file), ["p.events"], force=False)
+    assert json.loads(file.read_text(encoding="utf-8"))["streams"][2]["state"] == {"at": 110, "chunks": []}
+    # Back to where it was a moment ago: asked for, and told.
+    known = parse(text, tool=Tool.OLAKE)
+    with pytest.raises(StateError, match="has a position of its own"):
+        import_to_node(box.project, known, "p.events", None, force=False, dry_run=False)
+    import_to_node(box.project, known, "p.events", None, force=True, dry_run=True)
+    assert "p.events: at 110 → snapshot: 2 of 2 chunks left, at 110: nothing was written" in capfd.readouterr().err
+    with pytest.raises(CursorDocumentError, match="has no state of public"):
+        import_to_node(box.project, known, "p.events", "public.nothing", force=True, dry_run=False)
+
+
+def test_nodes_that_do_not_follow_tables_as_olake_does_are_told_apart(make: Make, server: Server) -> None:
+    filled(server, 1)
+    box = make("table: events, incremental: {mode: stateful, column: at}")
+    with pytest.raises(ConfigError, match="does not read a table of a database by cursors"):
+        given_out(box.project, box.state, [KEY], None)
+    box = make('query: "SELECT * FROM events", incremental: {mode: cursors, columns: at, snapshot: {by: id}}')
+    assert box.run("events").status is RunStatus.SUCCESS
+    with pytest.raises(ConfigError, match="reads a query"):
+        given_out(box.project, box.state, [KEY], None)

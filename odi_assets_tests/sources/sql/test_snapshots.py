@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from odi_assets.errors import IncrementError
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import IdentityMismatchError, IncrementError
+from odi_assets.nodes.history.repair import attempt_of, row_of, stamps_without_row
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.doctor import unfinished
 from odi_assets.sources.marks import SnapshotMark
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -253,3 +257,62 @@ def test_a_full_refresh_begins_a_snapshot_and_goes_on_when_it_is_killed(
     assert ids(box) == [2, 3]
     assert box.run("events").rows_written == 2
     assert ids(box) == [2, 3, 4, 5]
+
+
+def test_other_chunks_cursors_or_tables_stop_a_snapshot_in_its_middle(
+    make: Make, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(server, 9)
+    server.execute("CREATE TABLE IF NOT EXISTS others AS SELECT * FROM events")
+    step(make(cursors("rows: 4")), monkeypatch)
+    for read in (
+        cursors("rows: 4, by: at"),
+        cursors("rows: 4", "columns: id"),
+        cursors("rows: 4", "columns: [at, id]"),
+        cursors("rows: 4").replace("events", "others"),
+        "table: events, incremental: {mode: stateful, column: at}",
+    ):
+        with pytest.raises(IdentityMismatchError, match="full-refresh"):
+            make(read).run("events")
+    box = make(cursors("rows: 4, by: id, chunks_per_commit: 2"))
+    assert (box.run("events").rows_written, ids(box)) == (5, list(range(1, 10)))
+    # Once it is complete, the chunks mean nothing any more, and what follows by the same column can be adopted.
+    assert make(cursors("by: note")).plan("events").nothing_new
+    box = make("table: events, incremental: {mode: stateful, column: at}")
+    adoption = plan_adoption(box.project, box.state, NodeKey("p", "events"), lambda: box.spark)
+    assert adoption is not None
+    apply_adoption(box.state, adoption)
+    add(server, 10, 10)
+    assert (box.run("events").rows_written, box.hwm("events")) == (1, 100)
+    box = make(cursors())
+    adoption = plan_adoption(box.project, box.state, NodeKey("p", "events"), lambda: box.spark)
+    assert adoption is not None
+    apply_adoption(box.state, adoption)
+    assert box.hwm("events") == {"cursors": {"at": 100}}
+    add(server, 11, 11)
+    assert (box.run("events").rows_written, ids(box)) == (1, list(range(1, 12)))
+
+
+def test_a_run_that_vanished_in_a_snapshot_has_one_row_of_history(
+    make: Make, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(server, 9)
+    box = make(cursors("rows: 3"))
+    step(box, monkeypatch, 2)
+    key = NodeKey("p", "events")
+    (stamp,) = stamps_without_row(box.project, key, [])
+    row = row_of(box.project, attempt_of(key, stamp))
+    assert (row.status, row.rows_processed) == (RunStatus.LOST, 6)
+    assert "in the middle of a snapshot: 1 of 3 chunks left" in str(row.error)
+    assert unfinished(box.project, box.state, [key]) == {key: "snapshot: 1 of 3 chunks left, at 90"}
+    box.run("events")
+    assert unfinished(box.project, box.state, [key]) == {}
+
+
+def test_rows_that_were_committed_late_are_read_with_a_lag(make: Make, server: Server) -> None:
+    filled(server, 4)
+    box = make(cursors(more="columns: at, watermark_lag: 20"), "mode: append, keys: [id]")
+    box.run("events")
+    server.execute("INSERT INTO events VALUES (99, 25, 'late'), (98, 15, 'too late'), (5, 50, 'new')")
+    assert box.run("events").rows_written == 2
+    assert ids(box) == [1, 2, 3, 4, 5, 99]
