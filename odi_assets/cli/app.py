@@ -12,6 +12,9 @@ from odi_assets.cli.checkpoint import explain as explain_key
 from odi_assets.cli.checkpoint import files as checkpoint_files
 from odi_assets.cli.checkpoint import health as checkpoint_health
 from odi_assets.cli.checkpoint import state as checkpoint_state
+from odi_assets.cli.cursors import change as change_cursors
+from odi_assets.cli.cursors import inspect as inspect_cursors
+from odi_assets.cli.cursors import transfer as transfer_cursors
 from odi_assets.cli.explain import batch as explain_batch
 from odi_assets.cli.explain import stream as explain_stream
 from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
@@ -83,6 +86,20 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "files": checkpoint_files.files,
             "health": checkpoint_health.health,
             "explain": explain_key.explain,
+        },
+    ),
+    "cursors": (
+        "Cursor documents: how far OLake, Airbyte, Singer and dlt have read.",
+        {
+            "check": inspect_cursors.check,
+            "show": inspect_cursors.show,
+            "diff": inspect_cursors.diff,
+            "fingerprint": inspect_cursors.fingerprint,
+            "convert": change_cursors.convert,
+            "import": transfer_cursors.import_,
+            "export": transfer_cursors.export,
+            "set": change_cursors.set_,
+            "reset": change_cursors.reset,
         },
     ),
     "system": (

@@ -18,8 +18,11 @@ from odi_assets.config.models.databases import (
 )
 from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
+    CTID,
     Boundary,
+    ChunksConfig,
     CursorIncrement,
+    CursorsIncrement,
     DateFormat,
     FilesIncrement,
     Increment,
@@ -45,12 +48,15 @@ from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
+    "CTID",
     "AccountKeyAuth",
     "AzureAuth",
     "AzureBlobConnection",
     "Boundary",
+    "ChunksConfig",
     "Connection",
     "CursorIncrement",
+    "CursorsIncrement",
     "DateFormat",
     "FileFormat",
     "FilesIncrement",

@@ -47,7 +47,7 @@ class FileFormat(StrEnum):
 _INCREMENTS: dict[FileFormat, frozenset[str]] = {
     **dict.fromkeys(FileFormat, frozenset({"stateful", "rolling_window", "files"})),
     FileFormat.DELTA: frozenset({"stateful", "rolling_window", "version"}),
-    FileFormat.SQL: frozenset({"stateful", "rolling_window"}),
+    FileFormat.SQL: frozenset({"stateful", "cursors", "rolling_window"}),
 }
 
 
@@ -139,7 +139,7 @@ class ReadConfig(Strict):
             found.append(Mistake("a database has a schema of its own", at=("schema",), where="key"))
         if self.rescued is not None:
             found.append(Mistake("is for files: a database has a schema of its own", at=("rescued",), where="key"))
-        cursor = getattr(self.incremental, "column", None)
+        cursor = getattr(self.incremental, "column", None) or getattr(self.incremental, "columns", None)
         if self.pieces > 1 and self.partition_column is None and cursor is None:
             found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
         return found

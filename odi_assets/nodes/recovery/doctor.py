@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from odi_assets.config.graph import NodeKey
+from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.restore import missing_files
 from odi_assets.delta.table import TableHandle
@@ -21,7 +21,7 @@ from odi_assets.nodes.planning.start import marks_of, start_of
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.recover import find_recovery
-from odi_assets.sources.marks import hwm_text
+from odi_assets.sources.marks import hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
@@ -73,6 +73,18 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
             found.append(Disagreement(key, Kind.UNREADABLE, error.message, error.fix or "see the message"))
         except OSError as error:
             found.append(Disagreement(key, Kind.UNREADABLE, str(error), "look at its permissions and its storage"))
+    return found
+
+
+def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
+    """What is left of the snapshots of ``keys``, in words. It is no disagreement: their next run goes on with it."""
+    entries = {entry.key: entry for entry in state.list_hwms()}
+    found = {}
+    for key in keys:
+        entry = entries.get(state_key(key, project.graph.node(key)))
+        text = snapshot_left(entry.value) if entry is not None else None
+        if text is not None:
+            found[key] = text
     return found
 
 
