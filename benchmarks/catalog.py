@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import change_sweep, exactly_once, kill_sweep, state, write
+from benchmarks import change_sweep, cursors, exactly_once, kill_sweep, state, write
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -10,6 +10,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     for benchmark in (
         write.BENCHMARK,
         state.BENCHMARK,
+        cursors.BENCHMARK,
         exactly_once.BENCHMARK,
         kill_sweep.BENCHMARK,
         change_sweep.BENCHMARK,

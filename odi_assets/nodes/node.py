@@ -97,7 +97,12 @@ class Node:
         found: list[Source] = []
         if config.read is not None:
             connection = project.config.connections[config.read.connection]
-            found.append(source_of(config.read, self.target, connection, project.location))
+            source = source_of(config.read, self.target, connection, project.location)
+            if config.cursor is not None:
+                from odi_assets.sources.documents.source import driven
+
+                source = driven(source, config.cursor, project.place)
+            found.append(source)
         for name, given in config.inputs.items():
             if given.read is not None:
                 connection = project.config.connections[given.read.connection]
@@ -139,6 +144,9 @@ class Node:
             name = source.name if names is None else names.get(source.name)
             if source.follows and name is not None:
                 value = value_of_source(hwm, name, kept, str(self.key))
+                if isinstance(value, dict) and {"cursor", "rows"} <= value.keys() and self.config.cursor is None:
+                    # A cursor document drove the source once.
+                    value = value["rows"]
                 if value is not None:
                     mark = source.mark(value, (remembered or {}).get(name) or {}, typed=typed)
                     found[source.name] = replace(mark, measures=(measures or {}).get(name))

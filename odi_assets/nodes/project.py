@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
 from odi_assets.config.models import ProjectConfig
+from odi_assets.config.models.connections import SCHEME
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
@@ -98,6 +99,12 @@ class Project:
     def location(self, connection: str, path: str) -> Location:
         """A path on a connection of the project file."""
         return resolve(self.config.connections[connection], path, self.root, name=connection, retry=self.config.retry)
+
+    def place(self, connection: str | None, path: str) -> Location:
+        """A path on a connection; without one a URI, or a path from the project file's folder."""
+        if connection is not None:
+            return self.location(connection, path)
+        return Location(path if SCHEME.match(path) else str(self.root / path))
 
     @property
     def stores(self) -> Location:

@@ -18,6 +18,8 @@ def unknown_connections(project: ProjectView) -> Iterator[Mistake]:
     for node in project.nodes:
         named |= {(*node.path, *at, "connection"): read.connection for at, read in node.config.reads.items()}
         named[*node.path, "write", "connection"] = node.config.write.connection
+        cursor = node.config.cursor
+        named[*node.path, "cursor", "connection"] = (cursor.connection or "") if cursor else ""
     for path, name in named.items():
         if name and name not in project.connections:
             yield _unknown("connection", name, path, project.connections)
@@ -95,6 +97,8 @@ def nothing_to_read(project: ProjectView) -> Iterator[Mistake]:
         elif sources > 1 and node.config.transform is None:
             message = "reads more than one source: say with `transform` what becomes of them"
             yield Mistake(message, at=node.path, absence=True)
+        if node.config.cursor is not None and node.config.read is None:
+            yield Mistake("tells when to `read`, and the node has no `read`", at=(*node.path, "cursor"), where="key")
 
 
 def wrong_queries(project: ProjectView) -> Iterator[Mistake]:

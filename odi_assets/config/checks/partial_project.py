@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from odi_assets.config.models import (
     Connection,
+    DrivingCursor,
     InputConfig,
     NodeConfig,
     PartitionConfig,
@@ -52,6 +53,7 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 _SECTIONS: dict[str, type[BaseModel]] = {
     "read": ReadConfig, "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
     "stream": StreamSettings,
+    "cursor": DrivingCursor,
 }  # fmt: skip
 
 

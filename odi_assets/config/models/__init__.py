@@ -11,6 +11,7 @@ from odi_assets.config.models.connections import (
     SasAuth,
     StoreConnection,
 )
+from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.databases import (
     JdbcConnection,
     ServerConnection,
@@ -58,6 +59,7 @@ __all__ = [
     "CursorIncrement",
     "CursorsIncrement",
     "DateFormat",
+    "DrivingCursor",
     "FileFormat",
     "FilesIncrement",
     "GcsConnection",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
+from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -314,6 +315,9 @@ class NodeConfig(Strict):
     stream: StreamSettings | None = Field(
         default=None,
         description="Run the node as a Structured Streaming query: `stream: {}` reads its inputs as streams.",
+    )
+    cursor: DrivingCursor | None = Field(
+        default=None, description="Stream of a cursor document that tells when there is something to `read`."
     )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")

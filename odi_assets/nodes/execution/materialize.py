@@ -201,6 +201,8 @@ def commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngi
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
+            if read.keep is not None:
+                read.keep()
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]),
@@ -252,11 +254,15 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     If that HWM is lost, the target's log has a lower one, and the same changes are found above it.
     """
     hwm, entry = plan.start.hwm, plan.start.entry
+    for warning in filter(None, (read.warning for read in plan.reads)):
+        _log.warning(warning)
     if plan.start.repaired and plan.moves_hwm:
         advance(plan, state, hwm, plan.start.log_version, run.run_id, plan.start.origin)
     elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
         for read in plan.reads:
             read.before_commit()
+            if read.keep is not None:
+                read.keep()
         hwm = plan.marked()
         advance(plan, state, hwm, entry.target_commit, run.run_id, plan.origin(plan.target.table_id))
     result = nothing_new(plan, run, hwm)

@@ -29,7 +29,7 @@ class Positions:
     Attributes:
         ahead: nodes whose source is ahead, with what is new in words.
         current: nodes whose source is not ahead, with their HWM in words.
-        errors: nodes whose source could not be examined, and why.
+        errors: nodes whose source could not be examined, or has moved in a way that starts nothing, and why.
         unseen: nodes that there was no time for.
         fingerprint: a hash of the positions of the sources that are ahead.
     """
@@ -67,6 +67,9 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
             logger.exception("%s: its source cannot be looked at", key)
             found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
             continue
+        if warnings := [read.warning for read in plan.reads if read.warning]:
+            logger.warning("; ".join(warnings))
+            found.errors[key] = "; ".join(warnings)
         if not _is_ahead(plan):
             found.current[key] = hwm_text(plan.start.hwm) or "nothing to read"
         else:
