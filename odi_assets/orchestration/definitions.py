@@ -72,18 +72,17 @@ def build_job(
     nodes = [node_asset(project, key) for key in project.graph.order(pipeline)]
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     shared = resources(project, listener)
-    checks = _checks(project, pipeline)
+    has_limits = any(node.stream and node.stream.health for node in config.nodes)
+    checks = _checks(project, pipeline) if has_limits else []
     return pipeline_jobs(project, [config], nodes, shared, loggers, described=False, checks=checks)[pipeline]
 
 
 def _checks(project: Project, pipeline: str | None = None) -> list[dg.AssetChecksDefinition]:
     """The checks of the nodes whose stream has limits."""
-    limited = [key for key in project.graph.order(pipeline) if (s := project.graph.node(key).stream) and s.health]
-    if not limited:
-        return []
     from odi_assets.orchestration.assets.stream_health import health_check
 
-    return [health_check(project, key) for key in limited]
+    streams = {key: project.graph.node(key).stream for key in project.graph.order(pipeline)}
+    return [health_check(project, key) for key, stream in streams.items() if stream and stream.health]
 
 
 def resources(project: Project, listener: Listener = nobody) -> dict[str, object]:
