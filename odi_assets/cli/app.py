@@ -58,7 +58,6 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "rewind": store.rewind,
         },
     ),
-    "stream": ("Stream nodes: queries that go on from their checkpoints.", {"run": run_stream.run}),
     "checkpoint": (
         "Checkpoints of streaming queries: what is in them, what they are good for, how the query is doing.",
         {
@@ -71,6 +70,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "explain": explain_key.explain,
         },
     ),
+    "stream": ("Stream nodes: queries that go on from their checkpoints.", {"run": run_stream.run}),
     "system": (
         "The system tables: high-water marks and run history.",
         {"maintain": system.maintain, "share": system.share},
