@@ -363,8 +363,8 @@ def _stores(store: str | None, side: str | None) -> tuple[str, ...]:
 def _with_declared_columns(frame: DataFrame) -> DataFrame:
     """The rows of a join's side with the columns that their schema has.
 
-    Spark 4.2 leaves the flag ``matched`` in the rows although the schema lacks it, so that ``to_json`` of them, and what
-    else takes a row's own number of columns, fails with ArrayIndexOutOfBoundsException.
+    Spark 4.2 leaves the flag ``matched`` in the rows although the schema lacks it, so that ``to_json`` of them, and
+    what else takes a row's own number of columns, fails with ArrayIndexOutOfBoundsException.
     """
     from pyspark.sql import functions as F
 
