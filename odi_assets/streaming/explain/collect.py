@@ -190,9 +190,8 @@ def _integers(column: Any) -> Any:
 
 
 def _similar(table: pa.Table, source: SourceRows) -> dict[str, tuple[tuple[str, str], ...]]:
-    found: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     columns = (table[name].to_pylist() for name in ("asked", "key", "file"))
     for asked, key, file in zip(*columns, strict=True):
-        if len(found[asked]) < _MOST_SIMILAR:
-            found[asked][key, source.shown(file)] = None
-    return {asked: tuple(each) for asked, each in found.items()}
+        found[asked].add((key, source.shown(file)))
+    return {asked: tuple(sorted(each)[:_MOST_SIMILAR]) for asked, each in found.items()}

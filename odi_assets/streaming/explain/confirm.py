@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SIDES: tuple[JoinSide, JoinSide] = ("left", "right")
-_IN_STATE = {"aggregation": Fate.PENDING, "deduplication": Fate.KEPT}
 
 
 def confirmed(
@@ -38,12 +37,19 @@ def confirmed(
         held = [_counts(reader.read(side=side, batch=batch), len(definition.key_names), keys) for side in _SIDES]
         removed = [_removed(reader, side, len(definition.key_names), keys, batch) for side in _SIDES]
         return [_joined(definition, one, key, held, removed, batch) for one, key in zip(found, keys, strict=True)]
-    fate = _IN_STATE.get(definition.kind)
-    if fate is None or (fate is Fate.KEPT and definition.inputs[0].state_range_ms is not None):
+    fate = _in_state(definition)
+    if fate is None:
         return found
     names = [f"key.{quoted(name)}" for name in definition.key_names]
     state = _counted(reader.read(batch=batch).selectExpr(f"{key_sql(names)} AS key"), keys)
     return [_single(one, fate, state.get(key, 0), batch) for one, key in zip(found, keys, strict=True)]
+
+
+def _in_state(definition: Definition) -> Fate | None:
+    """The fate of rows whose key has to be in the state, and is not there otherwise; None if there is none such."""
+    if definition.inputs[0].state_range_ms is None:
+        return {"aggregation": Fate.COUNTED, "deduplication": Fate.KEPT}.get(definition.kind)
+    return Fate.PENDING if definition.waits_for_watermark else None
 
 
 def _counts(state: DataFrame, parts: int, keys: Sequence[str]) -> Mapping[str, int]:

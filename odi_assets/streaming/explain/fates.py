@@ -4,7 +4,7 @@ They were compared with Spark 4.2.1 in every batch of long runs, for both state 
 
 * A row that comes in batch b is dropped as late if its time is at or below the watermark of the batch **before** b.
 * It leaves the state in the first batch, from b on, whose watermark has passed its time by the range of the join (or
-  the end of its window, or the delay of a deduplication). If that is b itself, it is joined and never stored.
+  the end of its window, or the delay of a deduplication). If that is b itself, it is joined before.
 """
 
 from __future__ import annotations

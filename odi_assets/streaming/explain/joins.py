@@ -84,34 +84,17 @@ def _ends(sides: _Sides, left: Integers, right: Integers, in_window: Booleans) -
             getattr(sides.fates[0], name)[places[0]] | getattr(sides.fates[1], name)[places[1]], dtype=bool
         )
 
-    stored, perhaps = _met_in_state(sides, left, right)
     choices = [
         (~in_window, _Pair.OUT_OF_WINDOW),
         (either("filtered") | either("null_key"), _Pair.FILTERED),
         (either("late"), _Pair.LATE),
         (either("not_read"), _Pair.NOT_READ),
         (either("unknown"), _Pair.UNKNOWN),
-        (stored, _Pair.MATCHED),
-        (perhaps, _Pair.UNKNOWN),
     ]
+    # Two rows that were not late, and that the condition allows, always meet: one comes before the watermark has
+    # removed the other, and a row that the batch's own watermark removes is joined first.
     conditions, ends = zip(*choices, strict=True)
-    return np.select(list(conditions), [int(end) for end in ends], int(_Pair.LATE)).astype(np.int64)
-
-
-def _met_in_state(sides: _Sides, left: Integers, right: Integers) -> tuple[Booleans, Booleans]:
-    """Whether the row that came first was still in the state when the other came: surely, and perhaps.
-
-    Of different batches it always was: a row that was not late, and that the condition allows, comes before the
-    watermark has removed the other. In one batch the rows of the left side come first, and a row that the batch's own
-    watermark removes is joined to what is there and never stored.
-    """
-    rows, fates = sides.rows, sides.fates
-    first, last = (rows[0].first[left], rows[1].first[right]), (rows[0].last[left], rows[1].last[right])
-    apart = (last[0] < first[1]) | (last[1] < first[0])
-    together = (first[0] == last[0]) & (first[1] == last[1]) & (first[0] == first[1])
-    surely = apart | (fates[0].removed_first[left] > np.maximum(*last))
-    never = together & (fates[0].removed_last[left] <= first[0])
-    return np.asarray(surely, dtype=bool), np.asarray(~surely & ~never, dtype=bool)
+    return np.select(list(conditions), [int(end) for end in ends], int(_Pair.MATCHED)).astype(np.int64)
 
 
 def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[str, int]:
@@ -188,7 +171,7 @@ def _with_pair(
     elif end is _Pair.OUT_OF_WINDOW:
         sentence, facts = _out_of_window(definition, evidence, sides, places, place)
     elif end is _Pair.LATE:
-        sentence = _late(definition, sides, places)
+        sentence = _told(definition, sides, places, (Fate.DROPPED_LATE,))
     elif end is _Pair.FILTERED:
         sentence = _told(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
     elif end is _Pair.NOT_READ:
@@ -227,16 +210,6 @@ def _out_of_window(
         by = timedelta(microseconds=abs(apart)) if condition.kind == "time" else abs(apart)
         sentence += f", by {distance(by) if isinstance(by, timedelta) else amount(by)}"
     return sentence, {"condition": condition.text, "misses_by": by}
-
-
-def _late(definition: Definition, sides: _Sides, places: tuple[int, int]) -> str:
-    if any(sides.fates[side].late[places[side]] for side in (0, 1)):
-        return _told(definition, sides, places, (Fate.DROPPED_LATE,))
-    # Both were accepted: one had left the state, or was never stored, when the other came.
-    left, right = (row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1))
-    gone = left if left.fate is Fate.EXPIRED else right
-    other = right if gone is left else left
-    return f"{capital(gone.text)}, before the row of {other.input} could meet it"
 
 
 def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:

@@ -479,7 +479,7 @@ class _Reader:
                 view, column = self.sources[number]
                 return expression.withName(column).withQualifier(to_seq([view]))
             made = self.made_of.get(number)
-            return self._over_sources(made[0]) if made else expression
+            return self._over_sources(made[0]) if made else expression.withQualifier(to_seq([]))
         if kind in ("KnownNullable", "KnownNotNull", "Alias"):
             return self._over_sources(expression.child())
         if kind == "PreciseTimestampConversion":
