@@ -72,7 +72,7 @@ def snapshots(project: ProjectView) -> Iterator[Mistake]:
     for node in project.nodes:
         read = node.config.read
         increment = read.incremental if read is not None else None
-        if read is None or not isinstance(increment, CursorsIncrement):
+        if read is None or not isinstance(increment, CursorsIncrement) or read.format is not FileFormat.SQL:
             continue
         path, mode = (*node.path, "read", "incremental"), node.config.write.mode
         connection = project.connection(read.connection)
