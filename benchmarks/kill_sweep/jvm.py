@@ -1,9 +1,9 @@
 """A JVM with Spark that outlives the runs which use it: starting one for each of thousands of runs would take hours.
 
-``python -m benchmarks.kill_sweep.jvm [JAR…]`` starts it, prints how to reach it as one line of JSON, and ends it with its
-own stdin. A child :func:`adopt`\\ s its SparkContext in a tenth of a second, with a session of its own. When the child is
-killed, the JVM goes on with what it was told: files may still appear in the table's folder after the next run began,
-which a driver that takes its JVM along never does.
+``python -m benchmarks.kill_sweep.jvm [JAR…]`` starts it, prints how to reach it as one line of JSON, and ends it with
+its own stdin. A child :func:`adopt`\\ s its SparkContext in a tenth of a second, with a session of its own. When the
+child is killed, the JVM goes on with what it was told: files may still appear in the table's folder after the next run
+began, which a driver that takes its JVM along never does.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ CURSORS = "incremental: {mode: cursors, columns: [a, b], snapshot: {by: id}}"
         ("columns: [a, b]", "columns: [a, a]", "`a` is there twice"),
         ("columns: [a, b]", "colum: a", "unknown key `colum`, did you mean `columns`?"),
         ("columns: [a, b]", "columns: a, watermark_lag: 1h", "a lag reads rows again, and `append` would repeat them"),
-        ("by: id", "by: [ctid, id]", "`ctid` is a key by itself"),
+        ("by: id", "by: [ctid, id]", "`ctid` is a key of a table, and the only one"),
         ("by: id", "rows: 0", "greater than or equal to 1"),
     ],
 )

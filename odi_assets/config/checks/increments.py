@@ -85,10 +85,8 @@ def snapshots(project: ProjectView) -> Iterator[Mistake]:
             text = f"`cursors` writes a table in parts, and `{mode}` replaces what is there: write with {others}"
             yield Mistake(text, at=(*path, "mode"))
         by = increment.snapshot.by or ()
-        if CTID in by and (len(by) > 1 or kind == "mysql"):
-            text = (
-                "of PostgreSQL alone" if kind == "mysql" else "by itself: it has an order that no other column adds to"
-            )
+        if CTID in by and (len(by) > 1 or kind == "mysql" or read.table is None):
+            text = "of PostgreSQL alone" if kind == "mysql" else "of a table, and the only one"
             yield Mistake(f"`{CTID}` is a key {text}", at=(*path, "snapshot", "by"))
         for name in sorted({name for name in increment.columns if increment.columns.count(name) > 1}):
             yield Mistake(f"`{name}` is there twice", at=(*path, "columns"))
