@@ -72,7 +72,7 @@ class CursorTable(SqlSnapshot):
         return replace(self, seen=_look(self.cursors, reader.types, reader.texts))
 
     def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark]:
-        """It with its maxima, and the mark of a snapshot of which nothing is read yet; it has no chunks if there is no row.
+        """It with its maxima, and the mark of a snapshot of which nothing is read yet; without rows, it has no chunks.
 
         Raises:
             IncrementError: its cursors, or what it is to be cut by, do not fit it.
