@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.harness import Benchmark
+from benchmarks.snapshots.kills import kills
 from benchmarks.snapshots.read import read
 
 BENCHMARK = Benchmark(
     "snapshots",
-    "a table of a database read in chunks, against one partitioned JDBC read",
-    {"read": read},
+    "tables of databases read in chunks, against one partitioned JDBC read; and runs of them that are killed",
+    {"read": read, "kills": kills},
+    in_all=False,
 )

@@ -214,11 +214,9 @@ class Chunk:
     @property
     def value(self) -> list[Any]:
         """It as marks store it: the two bounds, those of a single column as plain text."""
-        return [bound[0] if bound is not None and len(bound) == 1 else bound and list(bound) for bound in self._bounds]
-
-    @property
-    def _bounds(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        return self.low, self.high
+        return [
+            bound if bound is None else bound[0] if len(bound) == 1 else [*bound] for bound in (self.low, self.high)
+        ]
 
     @classmethod
     def of(cls, value: Any) -> Chunk:

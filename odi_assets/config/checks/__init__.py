@@ -19,7 +19,6 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     increments.shared_state_keys,
     increments.several_increments,
     increments.formats,
-    increments.snapshots,
     increments.repeated_rows,
     nodes.nothing_to_read,
     nodes.wrong_queries,

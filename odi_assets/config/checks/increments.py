@@ -10,6 +10,7 @@ from odi_assets.config.models import (
     CTID,
     CursorsIncrement,
     FileFormat,
+    ReadConfig,
     RollingWindowIncrement,
     SqlConnection,
     StatefulIncrement,
@@ -48,9 +49,11 @@ def several_increments(project: ProjectView) -> Iterator[Mistake]:
 
 
 def formats(project: ProjectView) -> Iterator[Mistake]:
-    """Find increments that the format of the source does not have."""
+    """Find increments that the format of the source, or what is read, does not have."""
     for node in project.nodes:
         read = node.config.read
+        if read is not None and read.format is FileFormat.SQL and isinstance(read.incremental, CursorsIncrement):
+            yield from _snapshot(project, node, read, read.incremental)
         if read is None or read.incremental is None or read.incremental.mode in read.format.increments:
             continue
         mode, kind = read.incremental.mode, read.format
@@ -67,31 +70,24 @@ _NOT_OF_THIS_FORMAT = {
 }
 
 
-def snapshots(project: ProjectView) -> Iterator[Mistake]:
-    """Find snapshots in chunks that their database or their write mode does not have."""
-    for node in project.nodes:
-        read = node.config.read
-        increment = read.incremental if read is not None else None
-        if read is None or not isinstance(increment, CursorsIncrement):
-            continue
-        path, mode = (*node.path, "read", "incremental"), node.config.write.mode
-        connection = project.connection(read.connection)
-        kind = getattr(connection, "type", None)
-        if isinstance(connection, SqlConnection) and kind not in _SNAPSHOTS:
-            text = f"`cursors` is for postgres and mysql, and this is a connection of type {kind}: use `stateful`"
-            yield Mistake(text, at=(*path, "mode"))
-        if mode.traits.increment != "rows":
-            others = one_of(other for other in WriteMode if other.traits.increment == "rows")
-            text = f"`cursors` writes a table in parts, and `{mode}` replaces what is there: write with {others}"
-            yield Mistake(text, at=(*path, "mode"))
-        by = increment.snapshot.by or ()
-        if CTID in by and (len(by) > 1 or kind == "mysql"):
-            text = (
-                "of PostgreSQL alone" if kind == "mysql" else "by itself: it has an order that no other column adds to"
-            )
-            yield Mistake(f"`{CTID}` is a key {text}", at=(*path, "snapshot", "by"))
-        for name in sorted({name for name in increment.columns if increment.columns.count(name) > 1}):
-            yield Mistake(f"`{name}` is there twice", at=(*path, "columns"))
+def _snapshot(project: ProjectView, node: NodeView, read: ReadConfig, increment: CursorsIncrement) -> Iterator[Mistake]:
+    """Find what a snapshot in chunks cannot have: another database, another write mode, other columns."""
+    path, mode = (*node.path, "read", "incremental"), node.config.write.mode
+    connection = project.connection(read.connection)
+    kind = getattr(connection, "type", None)
+    if isinstance(connection, SqlConnection) and kind not in _SNAPSHOTS:
+        text = f"`cursors` is for postgres and mysql, and this is a connection of type {kind}: use `stateful`"
+        yield Mistake(text, at=(*path, "mode"))
+    if mode.traits.increment != "rows":
+        others = one_of(other for other in WriteMode if other.traits.increment == "rows")
+        text = f"`cursors` writes a table in parts, and `{mode}` replaces what is there: write with {others}"
+        yield Mistake(text, at=(*path, "mode"))
+    by = increment.snapshot.by or ()
+    if CTID in by and (len(by) > 1 or kind == "mysql" or read.table is None):
+        text = "of PostgreSQL alone" if kind == "mysql" else "of a table, and the only one"
+        yield Mistake(f"`{CTID}` is a key {text}", at=(*path, "snapshot", "by"))
+    for name in sorted({name for name in increment.columns if increment.columns.count(name) > 1}):
+        yield Mistake(f"`{name}` is there twice", at=(*path, "columns"))
 
 
 _SNAPSHOTS = ("postgres", "mysql")

@@ -17,6 +17,7 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.engine import TableEngine
+from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
 STEPS = "commits"
@@ -32,6 +33,24 @@ def commit_steps(
         FencedError: another run committed a step first; the steps before it stay.
     """
     results: list[NodeResult] = []
+    try:
+        _commit_all(first, results, state, run, engine, progress)
+    except BaseException as error:
+        if results:
+            reached = hwm_text(results[-1].hwm_after)
+            error.add_note(f"{counted(len(results), 'commit')} were made before; the next run goes on there: {reached}")
+        raise
+    return _as_one(results)
+
+
+def _commit_all(
+    first: Rows,
+    results: list[NodeResult],
+    state: StateBackend,
+    run: RunInfo,
+    engine: TableEngine,
+    progress: Callable[[str], None] | None,
+) -> None:
     computed: Computed = first
     while isinstance(computed, Rows):
         try:
@@ -49,7 +68,6 @@ def commit_steps(
     if isinstance(computed, NoRows):
         ended = no_data(computed.plan, state, run)
         results[-1] = replace(results[-1], metrics={**results[-1].metrics, "inputs": ended.metrics["inputs"]})
-    return _as_one(results)
 
 
 def _as_one(results: Sequence[NodeResult]) -> NodeResult:

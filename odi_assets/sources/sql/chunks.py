@@ -107,7 +107,11 @@ class Cutter:
             found = self.ask(f"SELECT {shown} {where} ORDER BY {order} LIMIT 1 OFFSET {skipped}")
             if not found:
                 return cuts
-            cuts.append(tuple(str(text) for text in found[0]))
+            cut = tuple(str(text) for text in found[0])
+            if cuts and cut == cuts[-1]:
+                # Written out, it is rounded: what is above it has itself in it. The rest is one chunk.
+                return cuts
+            cuts.append(cut)
             if len(cuts) >= MOST_CHUNKS:
                 raise IncrementError(
                     f"{self.relation.label} has more than {MOST_CHUNKS:,} chunks of {self.config.rows:,} rows",

@@ -7,32 +7,30 @@ maxima were taken is read by the increments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.sources.cursor.bounds import is_ahead
 from odi_assets.sources.cursor.window import Overlap
-from odi_assets.sources.marks import UNRESOLVED, Chunk, Chunks, SnapshotMark
+from odi_assets.sources.cursor.window import shown as shown_value
+from odi_assets.sources.marks import UNRESOLVED, Chunk, Chunks, SnapshotMark, hwm_text
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.chunks import Ask, Cutter, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
-from odi_assets.sources.sql.statements import Relation
+from odi_assets.sources.sql.source import SqlSnapshot
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.errors import SourceError
-    from odi_assets.sources.sql.reader import Reader
-
 
 @dataclass(frozen=True, kw_only=True)
-class CursorTable(Snapshot):
+class CursorTable(SqlSnapshot):
     """A table that is followed by cursors, and what was known of it when the run was planned.
 
     Attributes:
@@ -40,13 +38,9 @@ class CursorTable(Snapshot):
         seen: its columns' types and the maxima of its cursors; None if nobody looked.
     """
 
-    relation: Relation
     table: str | None
     increment: CursorsIncrement
     seen: tuple[Types, Maxima] | None = None
-    partition_column: str | None = None
-    pieces: int = 1
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def cursors(self) -> Cursors:
@@ -56,20 +50,9 @@ class CursorTable(Snapshot):
     def position(self) -> Position:
         if self.seen is None:
             return {}
-        values = self.seen[1].values
-        shown = {name: one.hex() if isinstance(one, bytes) else one and str(one) for name, one in values.items()}
-        return {"cursors": shown, "without_cursor": self.seen[1].without_cursor}
-
-    @property
-    def summary(self) -> str:
-        return "whole"
-
-    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        rows = self.reader(spark).rows(None)
-        return rows if only is None else rows.where(only.condition(rows))
-
-    def read_error(self, text: str) -> SourceError | None:
-        return self.relation.read_error(text)
+        maxima = self.seen[1]
+        shown = {name: None if one is None else shown_value(one) for name, one in maxima.values.items()}
+        return {"cursors": shown, "without_cursor": maxima.without_cursor}
 
     def looked_at(self) -> CursorTable:
         """It with the maxima of its cursors, if a plain driver tells them."""
@@ -88,13 +71,18 @@ class CursorTable(Snapshot):
         reader = self.reader(spark)
         return replace(self, seen=_look(self.cursors, reader.types, reader.texts))
 
-    def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark | None]:
-        """It with its maxima, and the mark of a snapshot of which nothing is read yet; None: it has no rows."""
+    def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark]:
+        """It with its maxima, and the mark of a snapshot of which nothing is read yet; without rows, it has no chunks.
+
+        Raises:
+            IncrementError: its cursors, or what it is to be cut by, do not fit it.
+            SourceError: the database does not answer.
+        """
         driver = plain.driver_of(self.relation.dialect)
         found = None
         if driver is not None:
 
-            def question(session: plain.Session) -> tuple[CursorTable, SnapshotMark | None] | None:
+            def question(session: plain.Session) -> tuple[CursorTable, SnapshotMark] | None:
                 types = session.columns(self.relation.sql)
                 return self._begun(types, session.rows) if _are_known(types, self.cursors) else None
 
@@ -104,19 +92,11 @@ class CursorTable(Snapshot):
             found = self._begun(reader.types, reader.texts)
         return found
 
-    def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark | None]:
+    def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
         # In this order: what comes after the maxima were taken is above them, wherever the chunks are cut.
-        looked = replace(self, seen=_look(self.cursors, types, ask))
+        seen = _look(self.cursors, types, ask)
         chunks = Cutter(self.relation, self.table, self.increment.snapshot, types, ask).chunks()
-        maxima = looked.seen[1].values if looked.seen else {}
-        return looked, None if chunks is None else SnapshotMark(maxima, chunks, measures=self.identity)
-
-    def reader(self, spark: SparkSession) -> Reader:
-        """What Spark reads of it."""
-        from odi_assets.sources.sql.reader import Reader
-
-        column = self.partition_column or self.increment.columns[0]
-        return Reader(spark, self.relation, column, self.pieces, self.options)
+        return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
 
     def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
         """Raises IncrementError if the table's rows were stored anew since its chunks were cut by their places."""
@@ -165,12 +145,8 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
         _require_same_key(table, mark.chunks)
         return next_chunks(table, mark, mark.chunks, before=mark)
     looked = table.looked_at()
-    read = UnresolvedRows(
-        snapshot=looked,
-        summary=f"{looked.cursors.text({}, mark.cursors)} < what is new, {UNRESOLVED}",
-        before=mark,
-        follows=True,
-    )
+    summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
+    read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
     return read if looked.seen is None else read.bounded(looked)
 
 
@@ -205,7 +181,9 @@ def next_chunks(table: CursorTable, mark: SnapshotMark, chunks: Chunks, before: 
     upto = table.cursors.text({}, mark.cursors)
     return SnapshotChunks(
         snapshot=table,
-        summary=f"{which} of {chunks.count:,} by {', '.join(chunks.by)}{f', {upto}' if upto else ''}",
+        summary=f"{which} of {chunks.count:,} by {', '.join(chunks.by)}{f', {upto}' if upto else ''}"
+        if chunks.by
+        else "the whole of a table without rows",
         before=before,
         after=replace(mark, chunks=chunks.without(taken), measures=table.identity),
         follows=True,
@@ -241,13 +219,24 @@ class _OfCursorTable(PlannedRead):
 
 @dataclass(frozen=True, kw_only=True)
 class NewSnapshot(_OfCursorTable, UnresolvedRead):
-    """A snapshot that begins: its maxima are not taken, and its chunks not cut yet."""
+    """A snapshot that begins: its maxima are not taken, and its chunks not cut yet.
+
+    Attributes:
+        replaces: it replaces what is in the target, even if the source has no row.
+    """
+
+    replaces: bool = False
+
+    def whole(self) -> PlannedRead:
+        return replace(self, replaces=True)
 
     def resolve(self, spark: SparkSession) -> Read:
         looked, mark = self.table.begun(spark)
-        if mark is None or mark.chunks is None:
-            return NothingNew.of(replace(self, snapshot=looked), "nothing to read", None)
-        return next_chunks(looked, mark, mark.chunks)
+        if mark.chunks is not None:
+            return next_chunks(looked, mark, mark.chunks)
+        if self.replaces:
+            return next_chunks(looked, mark, Chunks((), (Chunk(None, None),), 1))
+        return NothingNew.of(replace(self, snapshot=looked), "nothing to read", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,9 +312,7 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
         after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
         if not ahead and not looked.increment.watermark_lag:
-            nothing = NothingNew.of(
-                replace(self, snapshot=looked), f"nothing after {looked.cursors.text({}, lower)}", after
-            )
+            nothing = NothingNew.of(replace(self, snapshot=looked), f"nothing above {hwm_text(after.value)}", after)
             return replace(nothing, excluded=excluded)
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         return NewRows(

@@ -180,7 +180,7 @@ class CursorTableSource(SqlSource):
     def watchable(self) -> bool:
         return plain.driver_of(self.dialect) is not None
 
-    def snapshot(self) -> CursorTable:  # type: ignore[override]
+    def snapshot(self) -> CursorTable:
         return self._table().looked_at()
 
     def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
@@ -267,7 +267,7 @@ class CursorTableSource(SqlSource):
             relation=self.relation,
             table=self.table,
             increment=self._increment,
-            partition_column=self.partition_column,
+            partition_column=self.partition_column or self._increment.columns[0],
             pieces=self.pieces,
             options=self.options,
         )
@@ -312,27 +312,28 @@ class SqlSnapshot(Snapshot):
         return str(kind), self.look.bound
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        rows = self._reader(spark).rows(None)
+        rows = self.reader(spark).rows(None)
         return rows if only is None else rows.where(only.condition(rows))
 
     def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
         if window.date_format is not None:
             return super().rows_in_window(spark, window, only)
-        reader = self._reader(spark)
+        reader = self.reader(spark)
         rows = reader.rows(self.relation.condition(window, reader.types))
         return rows if only is None else rows.where(only.condition(rows))
 
     def bound(self, spark: SparkSession, window: Window) -> Bound:
         if window.date_format is not None:
             return super().bound(spark, window)
-        reader = self._reader(spark)
+        reader = self.reader(spark)
         row = reader.texts(self.relation.bound(window, reader.types))[0]
         return self.relation.found(row, window, reader.types)
 
     def read_error(self, text: str) -> SourceError | None:
         return self.relation.read_error(text)
 
-    def _reader(self, spark: SparkSession) -> Reader:
+    def reader(self, spark: SparkSession) -> Reader:
+        """What Spark reads of it."""
         from odi_assets.sources.sql.reader import Reader
 
         return Reader(spark, self.relation, self.partition_column, self.pieces, self.options)

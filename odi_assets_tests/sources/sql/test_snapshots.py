@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IdentityMismatchError, IncrementError
+from odi_assets.errors import IdentityMismatchError, IncrementError, SourceError
+from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.repair import attempt_of, row_of, stamps_without_row
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import unfinished
+from odi_assets.nodes.result import RunInfo
 from odi_assets.sources.marks import SnapshotMark
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -257,6 +259,25 @@ def test_a_full_refresh_begins_a_snapshot_and_goes_on_when_it_is_killed(
     assert ids(box) == [2, 3]
     assert box.run("events").rows_written == 2
     assert ids(box) == [2, 3, 4, 5]
+    server.execute("DELETE FROM events")
+    assert box.run("events").status is RunStatus.NO_DATA
+    assert box.run("events", full_refresh=True).status is RunStatus.SUCCESS
+    assert ids(box) == []
+    add(server, 1, 2)
+    assert (box.run("events").rows_written, ids(box)) == (2, [1, 2])
+
+
+def test_a_snapshot_that_fails_says_how_far_it_came(make: Make, server: Server) -> None:
+    filled(server, 6)
+    server.execute("ALTER TABLE events ADD day date", "UPDATE events SET day = 'infinity' WHERE id = 5")
+    box = make(cursors("rows: 2"))
+    plan = box.plan("events")
+    with pytest.raises(SourceError, match="`day` holds infinity") as caught:
+        box.finish(plan)
+    failed = failure(plan, RunInfo("r"), caught.value)
+    assert "2 commits were made before; the next run goes on there: snapshot: 1 of 3 chunks left" in str(failed.error)
+    server.execute("UPDATE events SET day = NULL")
+    assert (box.run("events").rows_written, ids(box)) == (2, list(range(1, 7)))
 
 
 def test_other_chunks_cursors_or_tables_stop_a_snapshot_in_its_middle(
