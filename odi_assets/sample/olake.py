@@ -57,7 +57,7 @@ def current_rows(
     ]
     is_row = F.col(_OPERATION) != "d"
     known = [
-        F.max_by(name, "_order").filter((F.col(name) != UNAVAILABLE) & is_row).alias(f"_known_{place}")
+        F.max_by(name, F.when((F.col(name) != UNAVAILABLE) & is_row, F.col("_order"))).alias(f"_known_{place}")
         for place, name in enumerate(texts)
     ]
     last = ordered.groupBy(*keys).agg(F.max_by(F.struct("*"), "_order").alias("_last"), *known)
