@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
@@ -16,6 +17,9 @@ from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import create_state_backend
+
+if TYPE_CHECKING:
+    from odi_assets.state.delta.batches import BatchLog
 
 DEFAULT_PROJECT_FILE = "odibi.yaml"
 PROJECT_VARIABLE = "ODI_PROJECT"
@@ -114,6 +118,19 @@ class Project:
             return Location(str(self.root / ".odibi")).child(inside)
         folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
         return self.location(system.connection, str(folder / inside))
+
+    def open_batches(self) -> BatchLog:
+        """The batches of the project's stream nodes: ``meta_batches`` beside ``meta_state``, or below ``.odibi``."""
+        from odi_assets.delta.retry import Retry
+        from odi_assets.state.delta.batches import BatchLog
+
+        system = self.config.system
+        if system is None:
+            location = Location(str(self.root / ".odibi")).child("meta_batches")
+        else:
+            folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
+            location = self.location(system.connection, str(folder / "meta_batches"))
+        return BatchLog(location, self.environment, Retry(self.config.retry))
 
     def store(self, key: NodeKey) -> Location:
         """The state store of a node, which its function may ask for."""

@@ -42,10 +42,12 @@ def build_definitions(
         *(node_asset(project, key, sources) for key in project.graph.order(None)),
     ]
     shared = resources(project, listener)
-    jobs = pipeline_jobs(project, project.config.pipelines, assets, shared, loggers)
+    checks = _checks(project)
+    jobs = pipeline_jobs(project, project.config.pipelines, assets, shared, loggers, checks=checks)
     sensors = [new_data_sensor(project, name, job) for name, job in jobs.items()]
     return dg.Definitions(
         assets=assets,
+        asset_checks=checks,
         jobs=list(jobs.values()),
         schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in project.config.pipelines if p.schedule],
         sensors=[sensor for sensor in sensors if sensor is not None],
@@ -70,7 +72,19 @@ def build_job(
     nodes = [node_asset(project, key) for key in project.graph.order(pipeline)]
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     shared = resources(project, listener)
-    return pipeline_jobs(project, [config], nodes, shared, loggers, described=False)[pipeline]
+    has_limits = any(node.stream and node.stream.health for node in config.nodes)
+    checks = _checks(project, pipeline) if has_limits else []
+    return pipeline_jobs(project, [config], nodes, shared, loggers, described=False, checks=checks)[pipeline]
+
+
+def _checks(project: Project, pipeline: str | None = None) -> list[dg.AssetChecksDefinition]:
+    """The checks of stream nodes: on the rows that they give up, and on their health where it has limits."""
+    from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
+    from odi_assets.orchestration.assets.stream_health import health_check
+
+    streams = {key: s for key in project.graph.order(pipeline) if (s := project.graph.node(key).stream)}
+    kept = [check for key in streams for check in kept_rows_checks(project, key)]
+    return kept + [health_check(project, key) for key, stream in streams.items() if stream.health]
 
 
 def resources(project: Project, listener: Listener = nobody) -> dict[str, object]:

@@ -8,7 +8,7 @@ commits store beside the value; None in a mark that was set by hand or by an ear
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -42,7 +42,8 @@ class Identity:
         kind: ``files``, ``delta`` or ``sql``.
         source: which source of that kind: a path below its connection, a table's id, a table of a database.
         cursor: what orders it: ``file``, ``version``, or the name of a column.
-        increment: how it is followed: ``files``, ``version`` or ``stateful``; empty if that was not stored.
+        increment: how it is followed: ``files``, ``version``, ``stateful`` or ``cursors``; empty if that was not
+            stored.
         connection: the name of its connection; empty if that was not stored.
         place: where it is: an absolute path, links resolved, or a URI; empty if that was not stored.
     """
@@ -190,7 +191,141 @@ class CursorMark:
         return found
 
 
-Mark: TypeAlias = "FilesMark | VersionMark | CursorMark | DrivenMark"
+@dataclass(frozen=True)
+class StreamMark:
+    """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
+
+    offset: Mapping[str, Any] | None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> Any:
+        return self.offset
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The rows of a table with ``low <= key < high``.
+
+    A bound has a text for each key column, as the database writes its value; None is open. The chunk that is open below
+    has the rows without a key too.
+    """
+
+    low: tuple[str, ...] | None
+    high: tuple[str, ...] | None
+
+    @property
+    def value(self) -> list[Any]:
+        """It as marks store it: the two bounds, those of a single column as plain text."""
+        return [
+            bound if bound is None else bound[0] if len(bound) == 1 else [*bound] for bound in (self.low, self.high)
+        ]
+
+    @classmethod
+    def of(cls, value: Any) -> Chunk:
+        """The chunk that ``value`` stores.
+
+        Raises:
+            ValueError, TypeError: it stores none.
+        """
+        low, high = value
+        return cls(_bound(low), _bound(high))
+
+
+def _bound(value: Any) -> tuple[str, ...] | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else (value,)
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    raise TypeError(f"{value!r} is no bound")
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """What is left of a snapshot that is read in chunks.
+
+    Attributes:
+        by: the key columns.
+        left: the chunks that are not in the target yet, in the order of their keys.
+        count: how many chunks the snapshot has.
+        storage: what names the table's rows as they are stored; for chunks of storage places, which mean nothing once
+            the table is rewritten.
+    """
+
+    by: tuple[str, ...]
+    left: tuple[Chunk, ...]
+    count: int
+    storage: str | None = None
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"by": list(self.by), "left": [chunk.value for chunk in self.left], "of": self.count}
+        return found if self.storage is None else {**found, "storage": self.storage}
+
+    @classmethod
+    def of(cls, value: Any) -> Chunks:
+        """The chunks that ``value`` stores.
+
+        Raises:
+            ValueError, TypeError, KeyError: it stores none.
+        """
+        by, left = tuple(value["by"]), tuple(Chunk.of(one) for one in value["left"])
+        bounds = [bound for chunk in left for bound in (chunk.low, chunk.high) if bound is not None]
+        if not by or any(not isinstance(name, str) for name in by) or any(len(bound) > len(by) for bound in bounds):
+            raise ValueError("the bounds have more values than there are key columns")
+        return cls(by, left, int(value.get("of", len(left))), value.get("storage"))
+
+    def without(self, taken: Sequence[Chunk]) -> Chunks | None:
+        """What is left once ``taken`` are in the target; None: nothing."""
+        left = tuple(chunk for chunk in self.left if chunk not in taken)
+        return replace(self, left=left) if left else None
+
+
+@dataclass(frozen=True)
+class SnapshotMark:
+    """A table of a database that is read in chunks first, and by its cursor columns then.
+
+    Attributes:
+        cursors: by column, the greatest value, taken before the snapshot; None where there was none.
+        chunks: what is left of the snapshot; None once all of it is in the target.
+        typed: False for values that another tool stored without their types.
+    """
+
+    cursors: Mapping[str, Any]
+    chunks: Chunks | None = None
+    typed: bool = field(default=True, compare=False)
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"cursors": dict(self.cursors)}
+        return found if self.chunks is None else {**found, "snapshot": self.chunks.value}
+
+    @property
+    def completed(self) -> SnapshotMark:
+        """The mark once all of the snapshot is in the target."""
+        return replace(self, chunks=None)
+
+    @classmethod
+    def of(cls, value: Any, label: str, *, typed: bool = True) -> SnapshotMark:
+        """The mark that ``value`` stores.
+
+        Raises:
+            IncrementError: it stores no cursors, or chunks that cannot be read.
+        """
+        try:
+            cursors, left = dict(value["cursors"]), value.get("snapshot")
+            return cls(cursors, Chunks.of(left) if left and left["left"] else None, typed)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise IncrementError(
+                f"the HWM of {label} is {str(value)[:200]}, and that of a snapshot needs `cursors`, a value by column; "
+                "and as long as chunks are left, `snapshot`, with `by`, `left` and `of`",
+                fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+                label=label,
+            ) from error
+
+
+Mark: TypeAlias = "FilesMark | VersionMark | CursorMark | SnapshotMark | StreamMark | DrivenMark"
 
 
 def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
@@ -234,7 +369,27 @@ def hwm_text(value: Any) -> str | None:
             return str(value["path"])
         if "version" in value and set(value) <= {"version", "table_id"}:
             return f"version {value['version']}"
+        if value.keys() == {"query", "batch"}:
+            return f"batch {value['batch']}"
+        if {"since", "version", "index"} <= value.keys():
+            return f"version {value['version']}"
+        if isinstance(value.get("cursors"), Mapping) and set(value) <= {"cursors", "snapshot"}:
+            return _snapshot_text(value["cursors"], value.get("snapshot"))
         return ", ".join(f"{name} {hwm_text(part)}" for name, part in value.items())
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
     return str(value)
+
+
+def snapshot_left(value: Any) -> str | None:
+    """What a stored HWM says is left of snapshots, in a few words; None if all that began are complete."""
+    if not isinstance(value, Mapping):
+        return None
+    if isinstance(value.get("cursors"), Mapping):
+        return hwm_text(value) if value.get("snapshot") else None
+    return next((text for part in value.values() if (text := snapshot_left(part)) is not None), None)
+
+
+def _snapshot_text(cursors: Mapping[str, Any], chunks: Mapping[str, Any] | None) -> str:
+    upto = ", ".join(f"{name} {hwm_text(value) or 'none'}" for name, value in cursors.items())
+    return upto if chunks is None else f"snapshot: {len(chunks['left']):,} of {chunks['of']:,} chunks left, {upto}"

@@ -1,7 +1,8 @@
 """Reads: what a run takes of one source, fixed before it reads.
 
-``Read`` is one of five: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
-``delta.source.NewVersions`` and ``cursor_reads.CursorWindow``. An :class:`UnresolvedRead` becomes one of them in a pass
+``Read`` is one of seven: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
+``delta.source.NewVersions``, ``cursor_reads.CursorWindow``, ``sql.snapshots.SnapshotChunks`` and
+``sql.snapshots.NewRows``. An :class:`UnresolvedRead` becomes one of them in a pass
 of Spark. Callers use the methods of the base class, and never ask which one they have.
 """
 
@@ -71,6 +72,8 @@ class PlannedRead(ABC):
     """The source is not ahead of its mark."""
     is_part: ClassVar[bool] = True
     """Only a part of the source is read: what it gained, or a window."""
+    goes_on: ClassVar[bool] = False
+    """Once it is in the target, the same run reads on: it is a part of a snapshot."""
 
     @property
     def name(self) -> str:

@@ -18,6 +18,12 @@ NameOption = Annotated[
         "--name", metavar="NAME", help="Its name in state: keys cursors/NAME/…; that of the file unless given."
     ),
 ]
+NodeOption = Annotated[
+    str | None, typer.Option("--node", metavar="NODE", help="PIPELINE.NODE that follows the table by cursors.")
+]
+NodesOption = Annotated[
+    list[str] | None, typer.Option("--node", metavar="NODE", help="PIPELINE.NODE; may be given more than once.")
+]
 
 
 def import_(
@@ -27,9 +33,21 @@ def import_(
     tool: ToolOption = None,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
+    node: NodeOption = None,
+    stream: Annotated[
+        str | None, typer.Option("--stream", metavar="STREAM", help="With --node: which one; its table unless given.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put the position of every stream of a document into state: typed, with history, a key for each."""
+    """Put the position of every stream of a document into state: typed, with history, a key for each.
+
+    With --node, that node goes on where OLake stopped: with the chunks left of a snapshot, then above its cursors.
+    """
+    if node is not None:
+        from odi_assets.cli.cursors.nodes import import_to_node
+
+        import_to_node(settings.project(), document_of(file, tool), node, stream, force=force, dry_run=dry_run)
+        return
     from odi_assets.cursors import Move
     from odi_assets.cursors.kept import key_of, take_in
 
@@ -50,11 +68,18 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where the document goes; - for standard output.")],
     name: NameOption = None,
     force: ForceOption = False,
+    node: NodesOption = None,
 ) -> None:
     """Write the document that state has: as it was imported, with each stream where its key is now.
 
-    It is written in one step, and not over a file that is further, unless --force says so.
+    With --node, write where these nodes are as OLake's state: into FILE, if it holds a document; its other streams stay
+    as they are. It is written in one step, and not over a file that is further, unless --force says so.
     """
+    if node:
+        from odi_assets.cli.cursors.nodes import export_nodes
+
+        export_nodes(settings.project(), file, node, force=force)
+        return
     from odi_assets.cursors.kept import give_out, names
 
     state = settings.project().open_state()

@@ -17,6 +17,7 @@ from odi_assets.config.models import (
     PipelineConfig,
     ProjectConfig,
     ReadConfig,
+    StreamSettings,
     SystemConfig,
     TransformConfig,
     WriteConfig,
@@ -51,6 +52,7 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "read": ReadConfig, "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
+    "stream": StreamSettings,
     "cursor": DrivingCursor,
 }  # fmt: skip
 

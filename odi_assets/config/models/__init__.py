@@ -19,8 +19,11 @@ from odi_assets.config.models.databases import (
 )
 from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
+    CTID,
     Boundary,
+    ChunksConfig,
     CursorIncrement,
+    CursorsIncrement,
     DateFormat,
     FilesIncrement,
     Increment,
@@ -41,16 +44,20 @@ from odi_assets.config.models.nodes import (
     TransformConfig,
 )
 from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
+    "CTID",
     "AccountKeyAuth",
     "AzureAuth",
     "AzureBlobConnection",
     "Boundary",
+    "ChunksConfig",
     "Connection",
     "CursorIncrement",
+    "CursorsIncrement",
     "DateFormat",
     "DrivingCursor",
     "FileFormat",
@@ -64,6 +71,7 @@ __all__ = [
     "NodeConfig",
     "OnChange",
     "OnNull",
+    "OutputMode",
     "PartitionConfig",
     "PipelineConfig",
     "ProjectConfig",
@@ -76,12 +84,16 @@ __all__ = [
     "ServerConnection",
     "SparkConfig",
     "SqlConnection",
+    "StateStoreKind",
     "StatefulIncrement",
     "StoreConnection",
+    "StreamInput",
+    "StreamSettings",
     "Strict",
     "SystemConfig",
     "TransformConfig",
     "VersionIncrement",
+    "Watermark",
     "WriteConfig",
     "WriteMode",
 ]

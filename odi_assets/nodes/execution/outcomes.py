@@ -114,7 +114,7 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
         uri=target,
         hwm_before=before,
         hwm_after=before,
-        error=f"{type(error).__name__}: {error}",
+        error="; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]),
     )
 
 

@@ -61,7 +61,8 @@ class DeltaIOManager(dg.IOManager):
         history: RunHistory = getattr(context.resources, HISTORY)
         plan = obj.computed.plan
         try:
-            result = commit(obj.computed, getattr(context.resources, STATE).backend, obj.run)
+            state = getattr(context.resources, STATE).backend
+            result = commit(obj.computed, state, obj.run, progress=lambda text: history.progress(plan.node.key, text))
         except BaseException as error:
             skipped = skipped_with(plan.node.key, self.project.graph, context.step_context.job_def)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)

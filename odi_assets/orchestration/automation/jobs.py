@@ -21,12 +21,14 @@ def pipeline_jobs(
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
     *,
     described: bool = True,
+    checks: Iterable[dg.AssetChecksDefinition] = (),
 ) -> dict[str, dg.JobDefinition]:
     """The job of each of ``pipelines``, by its name: all nodes of the pipeline in one process, so with one JVM.
 
     Args:
         assets: the nodes of these pipelines, and the sources to show beside them.
         described: False for jobs that nobody looks at.
+        checks: run in the jobs after the nodes that they are of.
 
     In these jobs, the nodes' assets have no partitions. A run of a pipeline reads what is new and writes to whichever
     partitions that belongs to, and Dagster 1.13 runs a partitioned asset downstream of another one only if the run
@@ -37,6 +39,7 @@ def pipeline_jobs(
     keys = {p.pipeline: [asset_key(NodeKey(p.pipeline, node.name)) for node in p.nodes] for p in pipelines}
     definitions = dg.Definitions(
         assets=dg.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=None), list(assets)),
+        asset_checks=list(checks),
         jobs=[
             dg.define_asset_job(
                 pipeline.pipeline,

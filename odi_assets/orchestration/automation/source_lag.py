@@ -44,7 +44,7 @@ class Positions:
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
     """The nodes of a pipeline with a source that tells its position without being read."""
     nodes = [Node.of(project, key) for key in project.graph.order(pipeline)]
-    return tuple(node.key for node in nodes if any(source.watchable for source in node.sources))
+    return tuple(node.key for node in nodes if node.config.stream or any(source.watchable for source in node.sources))
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:
@@ -79,8 +79,9 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
 
 
 def _is_ahead(plan: NodePlan) -> bool:
-    # A source that is read again behind its mark is not ahead of it.
-    return not plan.nothing_new and any(read.moves for read in plan.reads)
+    # A source that is read again behind its mark is not ahead of it. A batch that was planned and not committed is
+    # reason enough to run a stream.
+    return not plan.nothing_new and (plan.node.config.stream is not None or any(read.moves for read in plan.reads))
 
 
 def _exists(project: Project, key: NodeKey) -> bool:
