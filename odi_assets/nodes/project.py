@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.models import ProjectConfig
+from odi_assets.config.models import PipelineConfig, ProjectConfig
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
@@ -33,6 +34,8 @@ class Project:
         graph: its nodes, and which of them need which.
         environment: the environment of the state keys: that of ``system``, else that of the project.
         warnings: what is valid in the file but looks like a mistake.
+        key_prefix: what other systems put before pipeline and node, so that several projects have different names.
+        resource_prefix: what they put before the names of what its nodes share: Spark, state.
     """
 
     config: ProjectConfig
@@ -41,6 +44,8 @@ class Project:
     graph: Graph
     environment: str | None
     warnings: tuple[str, ...] = ()
+    key_prefix: tuple[str, ...] = ()
+    resource_prefix: str = ""
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Project:
@@ -67,6 +72,11 @@ class Project:
         """Make this the project of the process for its path, and return it."""
         _shared[self.path] = self
         return self
+
+    @cached_property
+    def pipelines(self) -> Mapping[str, PipelineConfig]:
+        """The pipelines by their names."""
+        return {pipeline.pipeline: pipeline for pipeline in self.config.pipelines}
 
     def pipeline_nodes(self, pipeline: str | None = None, nodes: Sequence[str] = ()) -> tuple[NodeKey, ...]:
         """Nodes of a pipeline (of all, if None) in the order they run; if ``nodes`` names any, only those.

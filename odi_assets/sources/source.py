@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import (
@@ -95,6 +95,11 @@ class Source(ABC):
     def watchable(self) -> bool:
         """Whether it tells, without being read, that it is ahead of its mark."""
         return False
+
+    @property
+    def settles_within(self) -> timedelta:
+        """How long after its position changed, at most, a plan may find more though the position stays."""
+        return timedelta()
 
     @property
     def cursor(self) -> str | None:

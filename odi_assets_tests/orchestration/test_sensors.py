@@ -9,13 +9,17 @@ import uuid
 import dagster as dg
 import pytest
 
+from odi_assets.config.models import AutomationConfig
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.automation.sensors import FIRST_WAIT, LONGEST_WAIT, POSITION_TAG, evaluate
+from odi_assets.orchestration.automation.sensors import POSITION_TAG, evaluate
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import run_pipeline
-from odi_assets.orchestration.runs.reconcile import PROCESS_TAG
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG
 from odi_assets.util.process import process_name
-from odi_assets_tests.orchestration.small_project import land
+from odi_assets_tests.orchestration.small_project import NODES, land
+
+_AUTOMATION = AutomationConfig()
+FIRST_WAIT, LONGEST_WAIT = _AUTOMATION.first_pause.total_seconds(), _AUTOMATION.longest_pause.total_seconds()
 
 
 def _tick(
@@ -50,6 +54,22 @@ def _add_run(
             dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, job_name=job), run_id=run.run_id
         )
     return run
+
+
+def _pick(instance: dg.DagsterInstance, *nodes: str, tags: dict[str, str] | None = None) -> dg.DagsterRun:
+    """A run of assets that were picked in the UI."""
+    run = dg.DagsterRun(
+        job_name="__ASSET_JOB",
+        run_id=str(uuid.uuid4()),
+        asset_selection=frozenset(dg.AssetKey(["shop", node]) for node in nodes),
+        status=dg.DagsterRunStatus.NOT_STARTED,
+        tags=tags or {},
+    )
+    return instance.add_run(run)
+
+
+def _nodes(request: dg.RunRequest) -> set[str]:
+    return {key.path[-1] for key in request.asset_selection or ()}
 
 
 def test_a_run_is_requested_while_nothing_has_been_loaded(project: Project, instance: dg.DagsterInstance) -> None:
@@ -117,14 +137,35 @@ class TestWhileARunIsInFlight:
     def test_assets_of_the_pipeline_that_were_picked_in_the_ui_count(
         self, project: Project, instance: dg.DagsterInstance
     ) -> None:
-        run = dg.DagsterRun(
-            job_name="__ASSET_JOB",
-            run_id=str(uuid.uuid4()),
-            asset_selection=frozenset({dg.AssetKey(["shop", "sales"])}),
-            status=dg.DagsterRunStatus.NOT_STARTED,
-        )
-        instance.add_run(run)
+        run = _pick(instance, *NODES)
         assert run.run_id in _skipped(project, instance)
+
+    def test_only_the_nodes_it_holds_are_left_out_with_those_below_them(
+        self, project: Project, instance: dg.DagsterInstance
+    ) -> None:
+        _pick(instance, "sales")
+        assert _nodes(_requested(project, instance)) == {"raw_sales"}
+
+    def test_a_run_of_a_job_of_somebody_else_counts_by_the_assets_it_holds(
+        self, project: Project, instance: dg.DagsterInstance
+    ) -> None:
+        own = dg.define_asset_job("nightly", selection=[dg.AssetKey(["shop", node]) for node in NODES])
+        definitions = dg.Definitions.merge(build_definitions(project), dg.Definitions(jobs=[own]))
+        run = instance.create_run_for_job(definitions.resolve_job_def("nightly"))
+        assert run.asset_selection is None
+        assert run.run_id in _skipped(project, instance)
+
+    @pytest.mark.parametrize(
+        "tags",
+        [
+            {"dagster/partition": "2024-01-01"},
+            {"dagster/asset_partition_range_start": "2024-01-01", "dagster/asset_partition_range_end": "2024-01-02"},
+            {"odi/from": "2024-01-01", "odi/to": "2024-01-02"},
+        ],
+    )
+    def test_backfills_do_not_count(self, project: Project, instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
+        _pick(instance, "sales_by_day", "revenue", tags=tags)
+        assert _nodes(_requested(project, instance)) == set(NODES)
 
     def test_a_run_whose_process_was_killed_does_not_count(
         self, project: Project, instance: dg.DagsterInstance

@@ -39,12 +39,13 @@ from odi_assets.config.models.nodes import (
     ReadConfig,
     TransformConfig,
 )
-from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
     "AccountKeyAuth",
+    "AutomationConfig",
     "AzureAuth",
     "AzureBlobConnection",
     "Boundary",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -88,6 +89,26 @@ class SparkConfig(Strict):
     )
 
 
+class AutomationConfig(Strict):
+    """How the sensors of pipelines look for new data, and how often they request a run that does not take it in."""
+
+    interval: Duration = Field(default=timedelta(seconds=30), description="Time between two looks, at least.")
+    look_timeout: Duration = Field(
+        default=timedelta(seconds=10), description="How long one source may take to say where it stands."
+    )
+    looks_at_once: int = Field(default=8, ge=1, le=64, description="Sources that are asked at the same time.")
+    max_attempts: int = Field(
+        default=10,
+        ge=1,
+        description="Runs that are requested for a node while its sources stand where they are. After that, it waits "
+        "until they move or somebody runs it.",
+    )
+    first_pause: Duration = Field(
+        default=timedelta(minutes=1), description="Pause after the first failed run; doubled after each further one."
+    )
+    longest_pause: Duration = Field(default=timedelta(hours=1), description="The longest pause.")
+
+
 class ProjectConfig(Strict):
     """The whole project file."""
 
@@ -122,6 +143,9 @@ class ProjectConfig(Strict):
         default=RetryConfig(), description="How often, and after what waits, stores and conflicts are tried again."
     )
     spark: SparkConfig = Field(default=SparkConfig(), description="Spark settings.")
+    automation: AutomationConfig = Field(
+        default=AutomationConfig(), description="How sensors look for new data and request runs."
+    )
 
     @model_validator(mode="after")
     def _one_retry_policy(self) -> ProjectConfig:

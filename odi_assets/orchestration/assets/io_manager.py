@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.metadata import materialization_metadata, observation_metadata
-from odi_assets.orchestration.naming import node_key
+from odi_assets.orchestration.naming import Names, node_key
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
 from odi_assets.state.records import RunStatus
@@ -25,6 +26,8 @@ from odi_assets.tables.reader import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from odi_assets.orchestration.resources import StateResource
 
 IO_MANAGER = "delta_io_manager"
 ROW_COUNT = "dagster/partition_row_count"
@@ -58,16 +61,20 @@ class DeltaIOManager(dg.IOManager):
         if obj.computed is None:
             suppress_materialization(context)
             return
-        history: RunHistory = getattr(context.resources, HISTORY)
+        names = Names.of(self.project)
+        history: RunHistory = getattr(context.resources, names.resource(HISTORY))
+        state: StateResource = getattr(context.resources, names.resource(STATE))
         plan = obj.computed.plan
         try:
-            result = commit(obj.computed, getattr(context.resources, STATE).backend, obj.run)
+            result = commit(obj.computed, state.backend, obj.run)
         except BaseException as error:
-            skipped = skipped_with(plan.node.key, self.project.graph, context.step_context.job_def)
+            skipped = skipped_with(self.project, plan.node.key, context.step_context.job_def, error)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)
+            show_idle_nodes(self.project, history, context.log_event)
             raise
         history.finish(result, obj.run, obj.partition_key)
         self._report(context, result, obj.run)
+        show_idle_nodes(self.project, history, context.log_event)
 
     def _report(self, context: dg.OutputContext, result: NodeResult, run: RunInfo) -> None:
         if result.status is RunStatus.NO_DATA:
@@ -101,7 +108,7 @@ class DeltaIOManager(dg.IOManager):
         It is a Spark DataFrame, unless the argument is annotated with ``pandas.DataFrame`` or ``pyarrow.Table``. An
         asset that runs for partitions gets the rows of those.
         """
-        spark = getattr(context.resources, SPARK).spark_session
+        spark = getattr(context.resources, Names.of(self.project).resource(SPARK)).spark_session
         key = node_key(context.asset_key)
         rows = read_table(spark, TableHandle.open(self.project.target(key)))
         if context.has_asset_partitions:
@@ -122,6 +129,25 @@ class DeltaIOManager(dg.IOManager):
         kind = "timestamp" if partition.every == "hour" else "date"
         column = F.col(partition.column).cast(kind)
         return rows.where((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
+
+
+def show_idle_nodes(
+    project: Project, history: RunHistory, log_event: Callable[[dg.AssetMaterialization], None]
+) -> None:
+    """In a run in which a node failed, report nodes that had nothing to do as materialized, as they were before.
+
+    Dagster paints each asset red that a failed run was to materialize and did not. The data version stays as it was.
+    """
+    results = history.results.values()
+    if not any(result.status in (RunStatus.FAILURE, RunStatus.CANCELLED) for result in results):
+        return
+    for result in results:
+        partitioned = project.graph.node(result.key).partition is not None
+        if result.status is not RunStatus.NO_DATA or partitioned or result.key in history.shown_idle:
+            continue
+        history.shown_idle.add(result.key)
+        key, tags = Names.of(project).asset(result.key), {"dagster/data_version": str(result.table_version)}
+        log_event(dg.AssetMaterialization(key, metadata=observation_metadata(result), tags=tags))
 
 
 def _report_nothing_new(context: dg.OutputContext, result: NodeResult) -> None:

@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import SOURCES_GROUP, asset_key, source_key
+from odi_assets.orchestration.naming import SOURCES_GROUP, Names
 
 
 class Sources:
@@ -20,7 +20,9 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
-        self._taken = {asset_key(key) for key in project.graph.nodes}
+        self._names = Names.of(project)
+        self._uris: dict[NodeKey, str] = {}
+        self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[NodeKey, ReadConfig]]] = defaultdict(list)
         for key, node in project.graph.nodes.items():
             if node.read is not None and not self._written_by(key):
@@ -34,7 +36,7 @@ class Sources:
         writer = self._written_by(key)
         if writer is None:
             return [self._key(node.read)]
-        return [] if writer in {key, *self._project.graph.upstream(key)} else [asset_key(writer)]
+        return [] if writer in {key, *self._project.graph.upstream(key)} else [self._names.asset(writer)]
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source."""
@@ -56,9 +58,11 @@ class Sources:
         return self._nodes.get(self._uri(key))
 
     def _uri(self, key: NodeKey) -> str:
-        return Node.of(self._project, key).sources[0].uri
+        if key not in self._uris:
+            self._uris[key] = Node.of(self._project, key).sources[0].uri
+        return self._uris[key]
 
     def _key(self, read: ReadConfig) -> dg.AssetKey:
-        found = source_key(read.connection, read.path)
+        found = self._names.source(read.connection, read.path)
         # A connection and a path may be named like a pipeline and a node.
         return found.with_prefix(SOURCES_GROUP) if found in self._taken else found
