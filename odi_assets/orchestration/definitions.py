@@ -55,7 +55,7 @@ def build_definitions(
     shared = resources(project, listener)
     pipelines = project.config.pipelines
     jobs = pipeline_jobs(project, pipelines, shared, loggers, nodes)
-    sensors = [new_data_sensor(project, name, job) for name, job in jobs.items()]
+    sensors = [new_data_sensor(project, name, job, sources.watched(name)) for name, job in jobs.items()]
     return dg.Definitions(
         assets=[*sources.specs(), *nodes.values()],
         jobs=list(jobs.values()),

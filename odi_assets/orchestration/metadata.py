@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
@@ -120,15 +122,20 @@ def _increments(node: NodeConfig) -> str:
     return ", ".join(f"{name}: {increment.mode}" for name, increment in {**reads, **inputs}.items() if increment)
 
 
-def _declared_columns(node: NodeConfig) -> list[tuple[str, str]]:
+def _declared_columns(node: NodeConfig) -> Sequence[tuple[str, str]]:
     """The columns of a node that stores what it reads, if the project file declares them."""
     if node.read is None or node.read.schema_ddl is None or node.transform is not None or node.inputs:
-        return []
+        return ()
+    return _columns_of(node.read.schema_ddl)
+
+
+@lru_cache(maxsize=1024)
+def _columns_of(ddl: str) -> Sequence[tuple[str, str]]:
     import sqlglot
 
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({node.read.schema_ddl})", dialect="spark")
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
     except sqlglot.errors.ParseError:
         # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.
-        return []
+        return ()
     return [(column.name, column.kind.sql("spark").lower()) for column in table.this.expressions]

@@ -21,7 +21,7 @@ class Sources:
         self._project = project
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
         self._names = Names.of(project)
-        self._uris: dict[NodeKey, str] = {}
+        self._made: dict[NodeKey, Node] = {}
         self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[NodeKey, ReadConfig]]] = defaultdict(list)
         for key, node in project.graph.nodes.items():
@@ -37,6 +37,11 @@ class Sources:
         if writer is None:
             return [self._key(node.read)]
         return [] if writer in {key, *self._project.graph.upstream(key)} else [self._names.asset(writer)]
+
+    def watched(self, pipeline: str) -> tuple[NodeKey, ...]:
+        """The nodes of a pipeline with a source that tells its position without being read."""
+        keys = self._project.graph.order(pipeline)
+        return tuple(key for key in keys if any(source.watchable for source in self._node(key).sources))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source."""
@@ -58,9 +63,12 @@ class Sources:
         return self._nodes.get(self._uri(key))
 
     def _uri(self, key: NodeKey) -> str:
-        if key not in self._uris:
-            self._uris[key] = Node.of(self._project, key).sources[0].uri
-        return self._uris[key]
+        return self._node(key).sources[0].uri
+
+    def _node(self, key: NodeKey) -> Node:
+        if key not in self._made:
+            self._made[key] = Node.of(self._project, key)
+        return self._made[key]
 
     def _key(self, read: ReadConfig) -> dg.AssetKey:
         found = self._names.source(read.connection, read.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -30,11 +30,13 @@ _MOST_REMEMBERED = 2_000
 """Nodes in the cursor: databases hold 64 KiB of it."""
 
 
-def new_data_sensor(project: Project, pipeline: str, job: Job) -> dg.SensorDefinition | None:
-    """``<pipeline>_new_data``; None if the pipeline has no source whose position is known without reading it."""
-    watch = Watch(project, pipeline)
-    if not watch.nodes:
+def new_data_sensor(
+    project: Project, pipeline: str, job: Job, watched: Sequence[NodeKey]
+) -> dg.SensorDefinition | None:
+    """``<pipeline>_new_data``, for the nodes whose sources tell their position without being read; None for none."""
+    if not watched:
         return None
+    watch = Watch(project, pipeline, watched)
 
     @dg.sensor(
         name=f"{Names.of(project).pipeline(pipeline)}_new_data",

@@ -21,6 +21,7 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
+from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.looks import Looks
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import HwmEntry
@@ -86,23 +87,18 @@ class _State:
 class Watch:
     """Looks at the sources of one pipeline, again and again.
 
-    Args:
-        pipeline: its name.
+    Attributes:
+        nodes: the nodes with a source that tells its position without being read.
     """
 
-    def __init__(self, project: Project, pipeline: str) -> None:
-        self.project, self.pipeline = project, pipeline
+    def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
+        self.project = project
+        self.nodes = Sources(project).watched(pipeline) if nodes is None else tuple(nodes)
         automation = project.config.automation
         self._looks: Looks[NodeKey, _Seen] = Looks(automation.looks_at_once, automation.look_timeout.total_seconds())
         self._seen: dict[NodeKey, _Seen] = {}
         self._first: dict[NodeKey, tuple[str, float]] = {}
         self._next = 0
-
-    @cached_property
-    def nodes(self) -> tuple[NodeKey, ...]:
-        """The nodes with a source that tells its position without being read."""
-        nodes = [Node.of(self.project, key) for key in self.project.graph.order(self.pipeline)]
-        return tuple(node.key for node in nodes if any(source.watchable for source in node.sources))
 
     @cached_property
     def _state_keys(self) -> dict[NodeKey, str]:
