@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from odi_assets.cli import config, doctor, plan, sample, store, system, tables
-from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
+from odi_assets.cli.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.run import command as run
 from odi_assets.cli.runs import list as list_runs
@@ -87,13 +87,14 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     config: ConfigOption = None,
+    env: EnvOption = None,
     debug: DebugOption = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
-    read_settings(context, config, debug)
+    read_settings(context, config, env, debug)
 
 
 for _name, (_text, _commands) in _GROUPS.items():

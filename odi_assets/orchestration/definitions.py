@@ -103,8 +103,8 @@ def resources(project: Project, listener: Listener = nobody) -> dict[str, object
         return RunHistory(project, state.backend, run, listener)
 
     found = {
-        SPARK: SparkResource(project_file=str(project.path)),
-        STATE: StateResource(project_file=str(project.path)),
+        SPARK: SparkResource(project_file=str(project.path), environment=project.chosen),
+        STATE: StateResource(project_file=str(project.path), environment=project.chosen),
         HISTORY: run_history,
         IO_MANAGER: dg.IOManagerDefinition(
             lambda _: DeltaIOManager(project),

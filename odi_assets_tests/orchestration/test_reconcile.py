@@ -71,7 +71,7 @@ def test_a_run_that_was_cancelled_while_it_waited_has_a_row_for_each_node_it_was
     picked = build_definitions(project).resolve_job_def("__ASSET_JOB")
     shops = {dg.AssetKey(["shop", "shops"])}
     runs = [
-        instance.create_run_for_job(whole),
+        instance.create_run_for_job(whole, tags=whole.run_tags),
         instance.create_run_for_job(picked.get_subset(asset_selection=shops), asset_selection=shops),
     ]
     for run in runs:

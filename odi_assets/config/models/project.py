@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -109,13 +109,30 @@ class AutomationConfig(Strict):
     longest_pause: Duration = Field(default=timedelta(hours=1), description="The longest pause.")
 
 
+class EnvironmentConfig(Strict):
+    """What differs in one environment. Mappings are merged with those of the file, key by key."""
+
+    connections: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Connections; one with a `type` replaces the file's as a whole, another one changes keys of it.",
+    )
+    system: dict[str, Any] = Field(default_factory=dict, repr=False, description="Keys of `system`.")
+    variables: dict[str, Option] = Field(default_factory=dict, repr=False, description="What `${NAME}` means here.")
+    environment: Text | None = Field(
+        default=None, description="Whose state this is; the name of the environment unless given."
+    )
+    spark: dict[str, Any] = Field(default_factory=dict, repr=False, description="Keys of `spark`.")
+    retry: dict[str, Any] = Field(default_factory=dict, description="Keys of `retry`.")
+    automation: dict[str, Any] = Field(default_factory=dict, description="Keys of `automation`.")
+
+
 class ProjectConfig(Strict):
     """The whole project file."""
 
     IGNORED: ClassVar = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
     DEFAULTS: ClassVar = {
         "vars": {},
-        "environments": None,
         "performance": {
             "use_arrow": True,
             "spark_config": {},
@@ -143,6 +160,17 @@ class ProjectConfig(Strict):
         default=RetryConfig(), description="How often, and after what waits, stores and conflicts are tried again."
     )
     spark: SparkConfig = Field(default=SparkConfig(), description="Spark settings.")
+    python: Names = Field(
+        default=(), description="Modules with nodes written in Python; those beside this file are found first."
+    )
+    variables: dict[str, Option] = Field(
+        default_factory=dict,
+        repr=False,
+        description="What `${NAME}` means where the process's environment does not set NAME.",
+    )
+    environments: dict[str, EnvironmentConfig] = Field(
+        default_factory=dict, description="What differs in each environment; `--env NAME` or ODI_ENV chooses one."
+    )
     automation: AutomationConfig = Field(
         default=AutomationConfig(), description="How sensors look for new data and request runs."
     )

@@ -88,7 +88,11 @@ class RunHistory:
             partial=is_partial(self.run, self.project, key.pipeline),
         )
         begin(self.project, key, info, partition_key)
-        self.listener(NodeEvent("started", key))
+        try:
+            self.listener(NodeEvent("started", key))
+        except BaseException as error:
+            self.fail(key, info, error, (), partition_key)
+            raise
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
