@@ -74,8 +74,8 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
     """
     from odi_assets.config.python_nodes import decorated
 
-    if (known := decorated(reference)) is not None:
-        return known
+    if (made := decorated(reference)) is not None:
+        return made
     module_name, _, name = reference.partition(":")
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
