@@ -28,6 +28,14 @@ def node_key(key: dg.AssetKey) -> NodeKey:
     return NodeKey(pipeline, node)
 
 
+def node_of(project: Project, key: dg.AssetKey) -> NodeKey | None:
+    """The node of an asset; None if it is the asset of somebody else."""
+    if len(key.path) < 2:
+        return None
+    found = node_key(key)
+    return found if found in project.graph.nodes and Names.of(project).asset(found) == key else None
+
+
 @dataclass(frozen=True)
 class Names:
     """What a project's parts are called in Dagster. Two projects in one code location need different prefixes.
