@@ -10,16 +10,28 @@ import typer
 from odi_assets.cli import config, doctor, plan, sample, store, system, tables
 from odi_assets.cli.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
 from odi_assets.cli.output import data
+from odi_assets.cli.project import nodes, show
 from odi_assets.cli.run import command as run
 from odi_assets.cli.runs import list as list_runs
 from odi_assets.cli.runs import show as show_runs
+from odi_assets.cli.runs import stats as run_stats
 from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 _HELP_TEXT = "Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one."
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "": (_HELP_TEXT, {"run": run.run, "plan": plan.plan, "doctor": doctor.doctor}),
+    "": (
+        _HELP_TEXT,
+        {
+            "run": run.run,
+            "plan": plan.plan,
+            "ls": nodes.ls,
+            "graph": nodes.graph,
+            "show": show.show,
+            "doctor": doctor.doctor,
+        },
+    ),
     "state": (
         "High-water marks: how far each node has read.",
         {
@@ -40,7 +52,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     ),
     "runs": (
         "What ran, and how it ended.",
-        {"list": list_runs.list_, "show": show_runs.show, "last": show_runs.last},
+        {"list": list_runs.list_, "stats": run_stats.stats, "show": show_runs.show, "last": show_runs.last},
     ),
     "store": (
         "State stores: versioned keys and values, of nodes and of programs.",
@@ -57,7 +69,10 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "The system tables: high-water marks and run history.",
         {"maintain": system.maintain, "share": system.share},
     ),
-    "catalog": ("Commands as Odibi has them.", {"state": odibi.state}),
+    "catalog": (
+        "Commands as Odibi has them.",
+        {"state": odibi.state, "runs": odibi.runs, "nodes": odibi.nodes, "tables": odibi.tables, "stats": odibi.stats},
+    ),
     "tables": ("The nodes' Delta tables.", {"maintain": tables.maintain}),
     "config": ("The project file.", {"check": config.check, "schema": config.schema}),
     "sample": (
@@ -70,7 +85,7 @@ app = typer.Typer(
     name="odi",
     help=_HELP_TEXT,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     context_settings=_HELP,
 )
 

@@ -11,9 +11,10 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
+from odi_assets.config.diagnostics.mistakes import Path
 from odi_assets.config.yaml.document import Document, Place
 from odi_assets.errors import ConfigError, TransformError
 
@@ -101,7 +102,7 @@ def decorated(reference: str) -> Callable[..., Any] | None:
     return _functions.get(reference)
 
 
-def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root: Path) -> None:
+def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root: FilePath) -> None:
     """Put the nodes of ``functions``, and of the modules that the document's ``python`` names, into its pipelines.
 
     Raises:
@@ -119,23 +120,26 @@ def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root:
         place = _pipeline(document, pipelines, made.pipeline)
         nodes = pipelines[place].setdefault("nodes", [])
         if isinstance(nodes, list):
-            path = ("pipelines", place, "nodes", len(nodes))
-            mark = document.places.get(("python",), document.places[()]).mark
-            document.places[path] = Place(mark, None)
-            document.places[*path, "name"] = Place(mark, None, made.name)
             nodes.append(made.to_node())
+            _place(document, ("pipelines", place, "nodes", len(nodes) - 1), nodes[-1])
 
 
 def _pipeline(document: Document, pipelines: list[Any], name: str) -> int:
     for place, pipeline in enumerate(pipelines):
         if isinstance(pipeline, dict) and pipeline.get("pipeline") == name:
             return place
-    path = ("pipelines", len(pipelines))
-    mark = document.places.get(("python",), document.places[()]).mark
-    document.places[path] = Place(mark, None)
-    document.places[*path, "pipeline"] = Place(mark, None, name)
     pipelines.append({"pipeline": name, "nodes": []})
+    _place(document, ("pipelines", len(pipelines) - 1), pipelines[-1])
     return len(pipelines) - 1
+
+
+def _place(document: Document, path: Path, value: Any) -> None:
+    """Say of what Python made that it stands where the file names its modules."""
+    mark = document.places.get(("python",), document.places[()]).mark
+    nested = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    document.places[path] = Place(mark, None, str(value) if nested is None else None)
+    for key, inner in nested or ():
+        _place(document, (*path, key), inner)
 
 
 def nodes_among(functions: Iterable[Callable[..., Any]]) -> list[PythonNode]:
@@ -153,7 +157,7 @@ def nodes_among(functions: Iterable[Callable[..., Any]]) -> list[PythonNode]:
     return found
 
 
-def nodes_of_modules(modules: Sequence[str], root: Path) -> list[PythonNode]:
+def nodes_of_modules(modules: Sequence[str], root: FilePath) -> list[PythonNode]:
     """The nodes of all decorated functions of modules, in the order of the modules; those beside the project file are
     found first.
 
@@ -171,7 +175,7 @@ def nodes_of_modules(modules: Sequence[str], root: Path) -> list[PythonNode]:
     return found
 
 
-def _imported(name: str, root: Path) -> Any:
+def _imported(name: str, root: FilePath) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -91,7 +91,7 @@ def write_arrow(
     Raises:
         FencedError, TableConflictError, TableError: as of ``TableEngine.write``.
     """
-    rows = storable(rows, handle.location.uri)
+    rows = storable(_with_types(rows, handle), handle.location.uri)
     try:
         if spec.mode not in _BY_ARROW or (handle.exists and _has_rules(handle)):
             raise _NeedsSpark
@@ -100,6 +100,17 @@ def write_arrow(
         # The files of a write that was given up have a folder of their own; no version names them.
         anew = replace(stamp, write_id=uuid.uuid4().hex)
         return EmbeddedEngine().write(open_spark().createDataFrame(rows), handle, spec, anew)
+
+
+def _with_types(rows: pa.Table, handle: TableHandle) -> pa.Table:
+    """``rows`` with the table's types for columns that have none, as those of an empty frame of pandas."""
+    if not handle.exists or pa.null() not in rows.schema.types:
+        return rows
+    known = {field.name: field.type for field in pa.schema(Schema.from_json(handle.schema_json).to_arrow())}
+    for place, field in enumerate(rows.schema):
+        if field.type == pa.null() and field.name in known:
+            rows = rows.set_column(place, field.name, rows[field.name].cast(known[field.name]))
+    return rows
 
 
 def storable(rows: pa.Table, uri: str) -> pa.Table:

@@ -163,7 +163,7 @@ class TestExactlyOnce:
         assert (_rows(project, "prices"), _versions(project, "prices")) == ([{"id": 1}], 0)
 
     def test_a_run_that_failed_after_its_commit_is_executed_anew_without_a_second_one(
-        self, project: Project, run: Run, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+        self, project: Project, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         real = module.DeltaIOManager._write_frame
 
@@ -171,39 +171,28 @@ class TestExactlyOnce:
             real(manager, context, frame)
             raise StateError("the network went away after the commit")
 
-        prices = _asset(lambda: pa.table({"id": [1]}), mode="append")
+        monkeypatch.setenv("ODI_PROJECT", str(project.path))
+        job = dg.reconstructable(job_of_prices)
         with monkeypatch.context() as patch:
             patch.setattr(module.DeltaIOManager, "_write_frame", fails)
-            first = run(prices, raise_on_error=False)
+            first = dg.execute_job(job, instance=instance, raise_on_error=False)
         assert not first.success
-        again = _rerun(project, instance, prices, first.run_id)
+        options = dg.ReexecutionOptions.from_failure(first.run_id, instance)
+        again = dg.execute_job(job, instance=instance, reexecution_options=options)
         assert again.success
         assert _rows(project, "prices") == [{"id": 1}]
         # That was reported, so who executes it once more wants it once more.
-        assert _rerun(project, instance, prices, again.run_id).success
+        options = dg.ReexecutionOptions(parent_run_id=again.run_id)
+        assert dg.execute_job(job, instance=instance, reexecution_options=options).success
         assert _rows(project, "prices") == [{"id": 1}, {"id": 1}]
 
 
-def _rerun(project: Project, instance: dg.DagsterInstance, asset: Any, parent: str) -> dg.ExecuteInProcessResult:
-    definitions = dg.Definitions.merge(build_definitions(project), dg.Definitions(assets=[asset]))
-    job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={asset.key})
-    root = instance.get_run_by_id(parent)
-    assert root is not None
-    run = instance.create_run_for_job(job, root_run_id=root.root_run_id or parent, parent_run_id=parent)
-    tags = {"dagster/root_run_id": run.root_run_id or "", "dagster/parent_run_id": parent}
-    del tags
-    from dagster._core.execution.api import execute_run_iterator
-
-    events = list(execute_run_iterator(dg._core.definitions.job_base.InMemoryJob(job), run, instance))  # type: ignore[attr-defined]
-    del events
-    found = instance.get_run_by_id(run.run_id)
-    assert found is not None
-
-    class Ended:
-        run_id = run.run_id
-        success = found.status is dg.DagsterRunStatus.SUCCESS
-
-    return Ended()  # type: ignore[return-value]
+def job_of_prices() -> dg.JobDefinition:
+    """A job of an asset beside the nodes of the project that ``$ODI_PROJECT`` names."""
+    prices = _asset(lambda: pa.table({"id": [1]}), mode="append")
+    job = dg.define_asset_job("prices_alone", selection=[prices.key], executor_def=dg.in_process_executor)
+    own = dg.Definitions(assets=[prices], jobs=[job])
+    return dg.Definitions.merge(build_definitions(Project.load()), own).resolve_job_def("prices_alone")
 
 
 class TestWhatAnArgumentGets:

@@ -34,10 +34,12 @@ def choose(document: Document, name: str | None) -> list[Mistake]:
             _put(document, (ENVIRONMENTS, name, key), (key,), value)
     own = found if isinstance(found, Mapping) else {}
     system = own.get("system")
-    if own.get("environment") is None and not (isinstance(system, Mapping) and system.get("environment")):
+    if own.get("environment") is None:
         data["environment"] = name
-        if isinstance(data.get("system"), dict):
-            data["system"].pop("environment", None)
+    names_its_own = isinstance(system, Mapping) and system.get("environment")
+    if isinstance(data.get("system"), dict) and not names_its_own:
+        # That of the file goes before `environment`, and is another one.
+        data["system"].pop("environment", None)
     return []
 
 

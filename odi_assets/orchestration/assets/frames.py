@@ -132,13 +132,13 @@ class Attempt:
         identity: the same for all attempts at one materialization: retries of the step, and executions anew of a run
             that failed.
         run_id: of this attempt.
-        reported: whether Dagster knows that the run with this id materialized the asset.
+        reported: whether an attempt reported to Dagster, after this moment, that the asset is materialized.
         reads: by asset, the version of the table that its increment was read up to.
     """
 
     identity: str
     run_id: str
-    reported: Callable[[str], bool]
+    reported: Callable[[datetime], bool]
     partitions: tuple[str, ...] | None = None
     full_refresh: bool = False
     reads: Mapping[str, Mapping[str, Any]] | None = None
@@ -190,9 +190,9 @@ def _earlier(table: AssetTable, handle: TableHandle, attempt: Attempt) -> Commit
         return None
     for number, stamp in enumerate(handle.stamps()):
         if stamp.app_id == fence and stamp.facts.get("attempt_of") == attempt.identity:
-            made_by = str(stamp.facts.get("run_id"))
+            own = stamp.facts.get("run_id") == attempt.run_id
             # A run that reported its materialization and is executed anew is meant to write anew.
-            return None if made_by != attempt.run_id and attempt.reported(made_by) else stamp
+            return None if not own and attempt.reported(stamp.committed_at) else stamp
         if number >= _MOST_STAMPS:
             break
     return None
@@ -300,10 +300,12 @@ def attempt_of(context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]]
     partitions = partition_values(context, table)
     root = run.root_run_id or run.run_id
 
-    def reported(run_id: str) -> bool:
-        kind = dg.DagsterEventType.ASSET_MATERIALIZATION
-        records = step.instance.get_records_for_run(run_id, of_type=kind).records
-        return any(record.asset_key == context.asset_key for record in records)
+    def reported(after: datetime) -> bool:
+        wanted = dg.AssetRecordsFilter(asset_key=context.asset_key, after_timestamp=after.timestamp())
+        records = step.instance.fetch_materializations(wanted, limit=_MOST_STAMPS).records
+        runs = {record.run_id for record in records} - {run.run_id}
+        found = step.instance.get_runs(dg.RunsFilter(run_ids=list(runs))) if runs else []
+        return any((other.root_run_id or other.run_id) == root for other in found)
 
     return Attempt(
         "/".join([root, step.step.key, *([partitions[0], partitions[-1]] if partitions else [])]),
