@@ -88,7 +88,8 @@ def node(
         }
         code = getattr(function, "__code__", None)
         where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else function.__module__
-        reference = f"{function.__module__}:{function.__qualname__}"
+        # A function within another one is found among those that were decorated, not in its module.
+        reference = f"{function.__module__}:{function.__qualname__.replace('.<locals>.', '__').replace('.', '__')}"
         made = PythonNode(pipeline, name or function.__name__, reference, _plain(options), where)
         setattr(function, _MARK, made)
         _functions[reference] = function
