@@ -161,7 +161,9 @@ def tick(root: str) -> dict[str, Any]:
                 context = dg.build_sensor_context(instance=instance, cursor=cursors[name])
                 answer = sensors.evaluate(context, project, name, watch=watched[name])
                 cursors[name] = context.cursor
-                due += sum("odi/due/" in tag for tag in answer.tags) if isinstance(answer, dg.RunRequest) else 0
+                due += (
+                    sum(tag.startswith("odi.due/") for tag in answer.tags) if isinstance(answer, dg.RunRequest) else 0
+                )
             return due
 
         assert all_ticks(watches) == 0, cursors

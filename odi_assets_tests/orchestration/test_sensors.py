@@ -7,6 +7,7 @@ import textwrap
 import threading
 import time
 import uuid
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.automation import source_lag
+from odi_assets.orchestration.automation.attempts import due_tags
 from odi_assets.orchestration.automation.sensors import POSITION_TAG, evaluate
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.definitions import build_definitions
@@ -89,6 +91,10 @@ def test_a_run_is_requested_while_nothing_has_been_loaded(project: Project, inst
     request = _requested(project, instance)
     assert request.run_key is None, "Dagster would never request a run of a key whose run failed again"
     assert request.tags[POSITION_TAG]
+    with warnings.catch_warnings():
+        # Dagster's, of tags that it will not take any more.
+        warnings.simplefilter("error")
+        dg.RunRequest(tags={**request.tags, **due_tags({NodeKey("shop", "n" * 200): "position"})})
 
 
 def test_the_sensor_of_the_definitions_requests_runs_of_the_pipelines_job(
@@ -208,7 +214,7 @@ class TestWhichNodesAreRequested:
         land(project.root, "2024-01-03")
         found = _requested(project, instance)
         assert _nodes(found) == {"logs", "log_count", "raw_sales", "sales", "sales_by_day", "revenue"}
-        assert {tag for tag in found.tags if tag.startswith("odi/due/")} == {"odi/due/logs", "odi/due/raw_sales"}
+        assert {tag for tag in found.tags if tag.startswith("odi.due/")} == {"odi.due/logs", "odi.due/raw_sales"}
         definitions = build_definitions(project)
         job = definitions.resolve_job_def("shop").get_subset(asset_selection=set(found.asset_selection or ()))
         assert job.execute_in_process(instance=instance, tags=dict(found.tags)).success

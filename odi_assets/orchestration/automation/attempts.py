@@ -5,6 +5,7 @@ Dagster's own record of runs counts, not the sensor's cursor: that may be lost, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,12 @@ from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunStatus
 from odi_assets.util.words import counted
 
-DUE_TAG = "odi/due/"
+DUE_TAG = "odi.due/"
 """Run tag, followed by a node's name: its value says where the node's sources stood when the run was requested."""
+
+
+_LONGEST_NAME = 63
+"""Characters that Dagster takes in a tag's name."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,14 @@ class Verdict:
 
 def due_tags(marks: dict[NodeKey, str]) -> dict[str, str]:
     """The tags of a run that is requested for nodes whose sources stand at these positions."""
-    return {f"{DUE_TAG}{key.node}": mark for key, mark in marks.items()}
+    return {_due_tag(key): mark for key, mark in marks.items()}
+
+
+def _due_tag(key: NodeKey) -> str:
+    name = key.node
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return f"{DUE_TAG}{name}"
 
 
 def verdict(
@@ -53,7 +65,7 @@ def verdict(
         project_tags: tags that the runs of this pipeline's sensor have.
         now: the time, in seconds.
     """
-    tags = {**project_tags, f"{DUE_TAG}{key.node}": mark}
+    tags = {**project_tags, _due_tag(key): mark}
     records = instance.get_run_records(dg.RunsFilter(tags=tags), limit=automation.max_attempts + 1)
     if records and records[0].dagster_run.status is dg.DagsterRunStatus.CANCELED:
         run_id = records[0].dagster_run.run_id
