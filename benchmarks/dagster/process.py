@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,13 @@ def load(root: str) -> dict[str, Any]:
     import pyarrow as pa
 
     from odi_assets.nodes.execution.materialize import advance
+    from odi_assets.nodes.history.attempts import run_record
     from odi_assets.nodes.planning.plan import ResolvedPlan
     from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.result import RunInfo
     from odi_assets.sources.reads import Read
+    from odi_assets.state.records import RunStatus
     from odi_assets.tables.arrow import write_arrow
     from odi_assets.tables.engine import WriteSpec
 
@@ -112,6 +115,7 @@ def load(root: str) -> dict[str, Any]:
 
     project = Project.load(Path(root) / "odibi.yaml")
     state, run = project.open_state(), RunInfo("first")
+    rows_of_history = []
     for key in project.graph.order(None):
         node = project.graph.node(key)
         if node.read is not None:
@@ -126,6 +130,8 @@ def load(root: str) -> dict[str, Any]:
         written = write_arrow(rows, plan.target, WriteSpec(plan.write.mode), stamp, no_spark)
         table = plan.target.refreshed()
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+        rows_of_history.append(run_record(project, key, run, RunStatus.SUCCESS, datetime.now(UTC)))
+    state.record_runs(rows_of_history)
     return {}
 
 

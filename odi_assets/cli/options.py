@@ -125,7 +125,7 @@ class Settings:
         """
         from odi_assets.nodes.project import Project
 
-        project = Project.load(self.project_file, self.environment)
+        project = Project.load(self.project_file, self.env)
         for warning in project.warnings:
             note(warning)
         return project

@@ -51,7 +51,7 @@ def build_definitions(
     prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
     project = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
     sources = Sources(project)
-    nodes = {key: node_asset(project, key, sources) for key in project.graph.order(None)}
+    nodes = {key: node_asset(project, key, sources, checked=True) for key in project.graph.order(None)}
     shared = resources(project, listener)
     pipelines = project.config.pipelines
     jobs = pipeline_jobs(project, pipelines, shared, loggers, nodes)
@@ -78,7 +78,8 @@ def build_job(
 
     Args as of :func:`build_definitions`.
     """
-    jobs = pipeline_jobs(project, [project.pipelines[pipeline]], resources(project, listener), loggers)
+    config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
+    jobs = pipeline_jobs(project, [config], resources(project, listener), loggers)
     found = jobs[pipeline]
     assert isinstance(found, dg.JobDefinition)
     return found
@@ -90,7 +91,7 @@ def resources(project: Project, listener: Listener = nobody) -> dict[str, object
     names = Names.of(project)
 
     @dg.resource(
-        required_resource_keys={names.resource(STATE)},
+        required_resource_keys={names.resources + STATE},
         description="Writes a row of run history for each node of a run.",
     )
     def run_history(context: dg.InitResourceContext) -> RunHistory:
@@ -98,7 +99,7 @@ def resources(project: Project, listener: Listener = nobody) -> dict[str, object
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
         instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), PROJECT_TAG: project.config.project})
-        state: StateResource = getattr(context.resources, names.resource(STATE))
+        state: StateResource = getattr(context.resources, names.resources + STATE)
         repair_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener)
 
@@ -108,8 +109,8 @@ def resources(project: Project, listener: Listener = nobody) -> dict[str, object
         HISTORY: run_history,
         IO_MANAGER: dg.IOManagerDefinition(
             lambda _: DeltaIOManager(project),
-            required_resource_keys={names.resource(name) for name in (SPARK, STATE, HISTORY)},
+            required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},
             description="Commits a node's rows to its Delta table, advances the HWM, reads tables for other assets.",
         ),
     }
-    return {names.resource(name): resource for name, resource in found.items()}
+    return {names.resources + name: resource for name, resource in found.items()}

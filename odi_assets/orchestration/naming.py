@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -17,9 +16,9 @@ _GLOB = re.compile(r"[*?\[{]")
 _EXTENSIONS = re.compile(r"(\.[A-Za-z0-9]{1,7}){1,2}$")
 
 
-def asset_key(key: NodeKey, prefix: Sequence[str] = ()) -> dg.AssetKey:
-    """``[pipeline, node]``, after the prefix of its project."""
-    return dg.AssetKey([*prefix, key.pipeline, key.node])
+def asset_key(key: NodeKey) -> dg.AssetKey:
+    """``[pipeline, node]``: the asset of a node of a project without a prefix."""
+    return Names().asset(key)
 
 
 def node_key(key: dg.AssetKey) -> NodeKey:
@@ -55,27 +54,20 @@ class Names:
 
     def asset(self, key: NodeKey) -> dg.AssetKey:
         """The asset of a node."""
-        return asset_key(key, self.prefix)
+        return dg.AssetKey([*self.prefix, key.pipeline, key.node])
 
     def source(self, connection: str, path: str) -> dg.AssetKey:
         """The asset of a source."""
         return source_key(connection, path).with_prefix(self.prefix) if self.prefix else source_key(connection, path)
 
     def step(self, key: NodeKey, *, of_ranges: bool = False) -> str:
-        """The step that takes in what is new of a node, as run configuration names it; or that of its backfills."""
+        """The step that takes in what is new of a node, as run configuration names it, and its pool; or the step and
+        the pool of its backfills, which may run beside increments."""
         return "__".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
 
     def pipeline(self, pipeline: str) -> str:
         """The job of a pipeline, and its group of assets."""
         return "_".join([*self.prefix, pipeline])
-
-    def pool(self, key: NodeKey, *, of_ranges: bool = False) -> str:
-        """The pool of a node's increments, or of its backfills: these may run beside each other."""
-        return "/".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
-
-    def resource(self, name: str) -> str:
-        """The key of a resource."""
-        return f"{self.resources}{name}"
 
 
 def source_key(connection: str, path: str) -> dg.AssetKey:

@@ -398,7 +398,7 @@ def test_each_node_has_a_pool_so_that_two_runs_of_it_wait_for_each_other(
     run = instance.get_run_by_id(summary.run_id)
     assert run is not None
     assert run.run_op_concurrency is not None
-    assert run.run_op_concurrency.all_pools == {"shop/shops"}
+    assert run.run_op_concurrency.all_pools == {"shop__shops"}
 
 
 def test_increments_and_backfills_of_a_node_have_different_pools_because_both_may_run_at_once(
@@ -410,7 +410,7 @@ def test_increments_and_backfills_of_a_node_have_different_pools_because_both_ma
         run = instance.create_run_for_job(one, tags=tags)
         assert run.run_op_concurrency is not None
         pools.append(run.run_op_concurrency.all_pools)
-    assert pools == [{"shop/sales_by_day"}, {"shop/sales_by_day/ranges"}]
+    assert pools == [{"shop__sales_by_day"}, {"shop__sales_by_day__ranges"}]
 
 
 def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:

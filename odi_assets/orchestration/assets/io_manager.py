@@ -68,8 +68,8 @@ class DeltaIOManager(dg.IOManager):
             suppress_materialization(context)
             return
         names = Names.of(self.project)
-        history: RunHistory = getattr(context.resources, names.resource(HISTORY))
-        state: StateResource = getattr(context.resources, names.resource(STATE))
+        history: RunHistory = getattr(context.resources, names.resources + HISTORY)
+        state: StateResource = getattr(context.resources, names.resources + STATE)
         plan = obj.computed.plan
         try:
             result = commit(obj.computed, state.backend, obj.run)
@@ -80,7 +80,8 @@ class DeltaIOManager(dg.IOManager):
             raise
         history.finish(result, obj.run, obj.partition_key)
         self._report(context, result, obj.run)
-        show_idle_nodes(self.project, history, context.log_event)
+        if history.failed:
+            show_idle_nodes(self.project, history, context.log_event)
 
     def _report(self, context: dg.OutputContext, result: NodeResult, run: RunInfo) -> None:
         if result.status is RunStatus.NO_DATA:
@@ -133,7 +134,7 @@ class DeltaIOManager(dg.IOManager):
         return increment.rows
 
     def _spark(self, context: dg.InputContext | dg.OutputContext) -> SparkSession:
-        resource: SparkResource = getattr(context.resources, Names.of(self.project).resource(SPARK))
+        resource: SparkResource = getattr(context.resources, self.project.resource_prefix + SPARK)
         found: SparkSession = resource.spark_session
         return found
 
@@ -190,7 +191,7 @@ class DeltaIOManager(dg.IOManager):
 
 
 def _manager_key(project: Project) -> str:
-    return Names.of(project).resource(IO_MANAGER)
+    return project.resource_prefix + IO_MANAGER
 
 
 def _step(context: Any) -> tuple[str, str]:
@@ -204,10 +205,7 @@ def show_idle_nodes(
 
     Dagster paints each asset red that a failed run was to materialize and did not. The data version stays as it was.
     """
-    results = history.results.values()
-    if not any(result.status in (RunStatus.FAILURE, RunStatus.CANCELLED) for result in results):
-        return
-    for result in results:
+    for result in history.results.values():
         partitioned = project.graph.node(result.key).partition is not None
         if result.status is not RunStatus.NO_DATA or partitioned or result.key in history.shown_idle:
             continue

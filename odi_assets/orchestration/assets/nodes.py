@@ -7,7 +7,6 @@ of its configuration anew, which takes longer than all the rest.
 
 import warnings
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -35,19 +34,11 @@ from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
     from odi_assets.orchestration.assets.sources import Sources
-    from odi_assets.orchestration.resources import SparkResource, StateResource
+    from odi_assets.orchestration.resources import SparkResource
     from odi_assets.orchestration.runs.history import RunHistory
+    from odi_assets.state.backend import StateBackend
 
 _TABLE = "result"
-
-
-class NodeResources:
-    """The resources that a node's step asks for."""
-
-    def __init__(self, resources: Any, names: Names) -> None:
-        self.spark: SparkResource = getattr(resources, names.resource(SPARK))
-        self.state: StateResource = getattr(resources, names.resource(STATE))
-        self.run_history: RunHistory = getattr(resources, names.resource(HISTORY))
 
 
 class NodeRunConfig(dg.Config):
@@ -66,13 +57,16 @@ class NodeRunConfig(dg.Config):
     )
 
 
-@cache
-def _config_schema() -> Any:
-    return NodeRunConfig.to_config_schema()
+_CONFIG = NodeRunConfig.to_config_schema()
 
 
 def node_asset(
-    project: Project, key: NodeKey, sources: "Sources | None" = None, *, partitioned: bool = True
+    project: Project,
+    key: NodeKey,
+    sources: "Sources | None" = None,
+    *,
+    partitioned: bool = True,
+    checked: bool = False,
 ) -> dg.AssetsDefinition:
     """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline.
 
@@ -80,6 +74,7 @@ def node_asset(
         sources: the project's sources, for an asset that Dagster shows: with its lineage, owner, tags and description.
             None makes one that is only run.
         partitioned: False for one without the node's partitions: its runs take in what is new.
+        checked: with the asset check ``up_to_date``.
     """
     names, node = Names.of(project), project.graph.node(key)
     deps = [names.asset(above) for above in project.graph.upstream(key)]
@@ -97,16 +92,16 @@ def node_asset(
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         op = dg.OpDefinition(
-            _step(project, key),
+            _step(project, key, checked=checked),
             names.step(key, of_ranges=partition is not None),
             ins={name: dg.In(dg.Nothing) for name in inputs},
             outs={
-                _TABLE: dg.Out(dg.Any, io_manager_key=names.resource(IO_MANAGER), code_version=version),
-                UP_TO_DATE: dg.Out(dg.Nothing),
+                _TABLE: dg.Out(dg.Any, io_manager_key=names.resources + IO_MANAGER, code_version=version),
+                **({UP_TO_DATE: dg.Out(dg.Nothing)} if checked else {}),
             },
-            config_schema=_config_schema(),
-            required_resource_keys={names.resource(name) for name in (SPARK, STATE, HISTORY)},
-            pool=names.pool(key, of_ranges=partition is not None),
+            config_schema=_CONFIG,
+            required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},
+            pool=names.step(key, of_ranges=partition is not None),
         )
         spec = dg.AssetSpec(
             asset,
@@ -120,7 +115,7 @@ def node_asset(
             keys_by_input_name=inputs,
             keys_by_output_name={_TABLE: asset},
             node_def=op,
-            check_specs_by_output_name={UP_TO_DATE: check},
+            check_specs_by_output_name={UP_TO_DATE: check} if checked else None,
             specs=[spec],
             backfill_policy=dg.BackfillPolicy.single_run() if partition else None,
         )
@@ -129,18 +124,19 @@ def node_asset(
 _CHECK_TEXT = "When it was last looked at, when it last gained rows, and up to where it has read its sources."
 
 
-def _step(project: Project, key: NodeKey) -> Any:
+def _step(project: Project, key: NodeKey, *, checked: bool) -> Any:
     names = Names.of(project)
 
     def step(
         context: dg.OpExecutionContext, inputs: Mapping[str, Any]
     ) -> Iterator[dg.Output[StepOutput] | dg.AssetCheckResult]:
         del inputs
-        resources = NodeResources(context.resources, names)
         config = NodeRunConfig(**context.op_config)
-        yield dg.Output(_computed(project, key, context, resources, config), _TABLE, metadata=PLANNED)
+        yield dg.Output(_computed(project, key, context, config), _TABLE, metadata=PLANNED)
+        if not checked:
+            return
         # Dagster goes on here once the IO manager has committed the rows.
-        result = resources.run_history.results[key]
+        result = getattr(context.resources, names.resources + HISTORY).results[key]
         yield dg.AssetCheckResult(
             passed=True, asset_key=names.asset(key), check_name=UP_TO_DATE, metadata=check_metadata(project, result)
         )
@@ -152,11 +148,14 @@ def _computed(
     project: Project,
     key: NodeKey,
     context: dg.OpExecutionContext,
-    resources: NodeResources,
     config: NodeRunConfig,
 ) -> StepOutput:
+    prefix = project.resource_prefix
+    history: RunHistory = getattr(context.resources, prefix + HISTORY)
+    state: StateBackend = getattr(context.resources, prefix + STATE).backend
+    spark: SparkResource = getattr(context.resources, prefix + SPARK)
     partition = _partition_label(context)
-    run = resources.run_history.start(key, context.retry_number, partition)
+    run = history.start(key, context.retry_number, partition)
     plan = None
     try:
         partition_config = project.graph.node(key).partition
@@ -171,23 +170,22 @@ def _computed(
         if wanted.adopt:
             from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 
-            state = resources.state.backend
-            adoption = plan_adoption(project, state, key, lambda: resources.spark.spark_session)
+            adoption = plan_adoption(project, state, key, lambda: spark.spark_session)
             if adoption is not None:
                 context.log.info("%s is adopted: %s", key, "; ".join(adoption.changes))
                 apply_adoption(state, adoption)
-        if wanted.resume and resources.run_history.left_out(key, run) is not None:
+        if wanted.resume and history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
-        plan = plan_node(project, resources.state.backend, key, wanted)
+        plan = plan_node(project, state, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:
             context.log.warning("%s: its full refresh loses %s", key, loss)
         # If nothing is new, there is no reason to start Spark.
-        computed = NoRows(plan) if plan.nothing_new else compute(plan, resources.spark.spark_session)
+        computed = NoRows(plan) if plan.nothing_new else compute(plan, spark.spark_session)
     except BaseException as error:
         skipped = skipped_with(project, key, context.job_def, error)
-        resources.run_history.fail(plan or key, run, error, skipped, partition)
-        show_idle_nodes(project, resources.run_history, context.log_event)
+        history.fail(plan or key, run, error, skipped, partition)
+        show_idle_nodes(project, history, context.log_event)
         raise
     return StepOutput(computed, run, partition)
 

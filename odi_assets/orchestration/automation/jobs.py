@@ -38,7 +38,16 @@ def pipeline_jobs(
     ones.
     """
     names = Names.of(project)
-    jobs = {one.pipeline: _job(project, one, described=assets is not None) for one in pipelines}
+    jobs: dict[str, Job] = {
+        one.pipeline: dg.define_asset_job(
+            names.pipeline(one.pipeline),
+            selection=dg.AssetSelection.assets(*map(names.asset, project.graph.order(one.pipeline))),
+            description=_description(project, one) if assets is not None else None,
+            executor_def=dg.in_process_executor,
+            tags={PROJECT_TAG: project.config.project, **dict.fromkeys(one.tags, "")},
+        )
+        for one in pipelines
+    }
     apart = [p.pipeline for p in pipelines if assets is None or any(node.partition for node in p.nodes)]
     if not apart:
         return jobs
@@ -46,24 +55,14 @@ def pipeline_jobs(
     nodes = [key for name in apart for key in project.graph.order(name)]
     definitions = dg.Definitions(
         # Dagster wants each op to be defined once.
-        assets=[shown.get(key) or node_asset(project, key, partitioned=False) for key in nodes],
+        assets=[
+            shown.get(key) or node_asset(project, key, partitioned=False, checked=assets is not None) for key in nodes
+        ],
         jobs=[jobs[name] for name in apart],
         resources=resources,
         loggers=loggers,
     )
     return jobs | {name: definitions.resolve_job_def(names.pipeline(name)) for name in apart}
-
-
-def _job(project: Project, pipeline: PipelineConfig, *, described: bool) -> Job:
-    names = Names.of(project)
-    keys = [names.asset(key) for key in project.graph.order(pipeline.pipeline)]
-    return dg.define_asset_job(
-        names.pipeline(pipeline.pipeline),
-        selection=dg.AssetSelection.assets(*keys),
-        description=_description(project, pipeline) if described else None,
-        executor_def=dg.in_process_executor,
-        tags={PROJECT_TAG: project.config.project, **dict.fromkeys(pipeline.tags, "")},
-    )
 
 
 def _description(project: Project, pipeline: PipelineConfig) -> str:

@@ -75,8 +75,8 @@ def evaluate(
     if running.keys() >= set(watch.nodes):
         runs = {run.run_id: run for run in running.values()}.values()
         return dg.SkipReason(" ".join(f"Run {run.run_id} of {pipeline} is {run.status.value.lower()}." for run in runs))
-    repair_history(project, context.instance, pipeline=pipeline)
     positions = watch.look(BUDGET, leave_out=tuple(running))
+    repair_history(project, context.instance, nodes=watch.to_repair())
     verdicts = _verdicts(context.instance, project, positions, now or time.time())
     told = _tell(context, project, positions, verdicts, cursor.get("told", {}))
     context.update_cursor(_shown(watch, positions, told))

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.position import table_position
+from odi_assets.nodes.history.repair import GRACE
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
@@ -92,12 +93,14 @@ class Watch:
     """
 
     def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
-        self.project = project
+        self.project, self.pipeline = project, pipeline
         self.nodes = Sources(project).watched(pipeline) if nodes is None else tuple(nodes)
         automation = project.config.automation
         self._looks: Looks[NodeKey, _Seen] = Looks(automation.looks_at_once, automation.look_timeout.total_seconds())
         self._seen: dict[NodeKey, _Seen] = {}
         self._first: dict[NodeKey, tuple[str, float]] = {}
+        self._changed: set[NodeKey] = set()
+        self._repaired_all = time.monotonic()
         self._next = 0
 
     @cached_property
@@ -122,6 +125,15 @@ class Watch:
         """The nodes that had nothing new, each with a hash of all that this depends on; and what it is valid for."""
         lasting = {str(key): seen.print for key, seen in self._seen.items() if seen.lasts and not seen.ahead}
         return lasting, self._definition
+
+    def to_repair(self) -> tuple[NodeKey, ...]:
+        """The nodes whose table a run may have written without a row of history: those that changed since this was
+        asked last; once in a while all, because a run gets some time to write its row."""
+        if time.monotonic() - self._repaired_all > GRACE.total_seconds():
+            self._repaired_all = time.monotonic()
+            return self.project.graph.order(self.pipeline)
+        changed, self._changed = self._changed, set()
+        return tuple(key for key in self.nodes if key in changed)
 
     def look(self, seconds: float, leave_out: Sequence[NodeKey] = ()) -> Positions:
         """Compare the watched sources with their HWMs; after ``seconds``, no further node is begun. The next look
@@ -186,6 +198,7 @@ class Watch:
             self._first[key] = found, time.monotonic()
         settles = max((source.settles_within.total_seconds() for source in node.sources), default=0.0)
         lasts = settles == 0 or time.monotonic() - self._first[key][1] > settles
+        self._changed.add(key)
         plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
         ahead = _is_ahead(plan)
         return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts)

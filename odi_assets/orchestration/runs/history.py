@@ -65,6 +65,7 @@ class RunHistory:
 
     Attributes:
         results: the nodes that ended, in that order.
+        failed: a node failed, or was cancelled.
         shown_idle: nodes with nothing to do that were reported as materialized (see ``io_manager.show_idle_nodes``).
     """
 
@@ -73,6 +74,7 @@ class RunHistory:
     run: dg.DagsterRun
     listener: Listener = nobody
     results: dict[NodeKey, NodeResult] = field(default_factory=dict)
+    failed: bool = False
     shown_idle: set[NodeKey] = field(default_factory=set)
     _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
 
@@ -143,6 +145,7 @@ class RunHistory:
         """Record a node that failed or was cancelled, and those of ``skipped`` that have not ended. Never hides
         ``error``."""
         key = node.node.key if isinstance(node, NodePlan) else node
+        self.failed = True
         try:
             self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
         except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen

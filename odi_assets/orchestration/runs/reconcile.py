@@ -124,10 +124,12 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
 
 
 def repair_history(
-    project: Project, instance: dg.DagsterInstance, state: StateBackend | None = None, pipeline: str | None = None
+    project: Project,
+    instance: dg.DagsterInstance,
+    state: StateBackend | None = None,
+    nodes: Iterable[NodeKey] | None = None,
 ) -> None:
     """:func:`reconcile` beside other work. If history cannot be repaired now, the log says why and the work goes on."""
-    nodes = None if pipeline is None else project.graph.order(pipeline)
     try:
         for row in reconcile(project, instance, state=state, nodes=nodes):
             _log.warning("%s.%s: run %s ended %s", row.pipeline_name, row.node_name, row.run_id, row.status.value)
