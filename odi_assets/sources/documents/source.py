@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odi_assets.config.models import DrivingCursor
@@ -76,6 +76,10 @@ class DrivenSource(Source):
     @property
     def watchable(self) -> bool:
         return True
+
+    @property
+    def settles_within(self) -> timedelta:
+        return self.rows.settles_within
 
     @property
     def cursor(self) -> str | None:
