@@ -8,6 +8,7 @@ the two checkpoints are compared.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PLANNED = "odi: planned, nothing is computed"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
 _ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
 _KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
 
@@ -102,7 +104,9 @@ def check_against(
 @contextmanager
 def _planned(frame: DataFrame, beside: Path, output_mode: str) -> Iterator[tuple[Checkpoint, str | None]]:
     """A checkpoint in which Spark has planned the first batch, and why it refused the query if it did."""
-    scratch = beside.parent / f".{beside.name}-{uuid4().hex}"
+    # Absolute: a JVM need not have this process's current folder.
+    place = beside.resolve()
+    scratch = place.parent / f".{place.name}-{uuid4().hex}"
 
     def stop(*_: object) -> None:
         raise RuntimeError(_PLANNED)
@@ -130,20 +134,29 @@ def _content(scratch: Path) -> Checkpoint:
 
 @contextmanager
 def _silent(frame: DataFrame) -> Iterator[None]:
-    """The block in which Spark does not log that the query ended, which it would as an error."""
-    jvm: Any = getattr(frame.sparkSession, "_jvm", None) if _is_classic(frame) else None
-    if jvm is None:
+    """The block in which nobody logs that the query ended, which Spark and py4j would as errors."""
+    py4j = logging.getLogger("py4j.clientserver")
+    before = py4j.level
+    py4j.setLevel(logging.CRITICAL + 1)
+    try:
+        with _silent_jvm(frame):
+            yield
+    finally:
+        py4j.setLevel(before)
+
+
+@contextmanager
+def _silent_jvm(frame: DataFrame) -> Iterator[None]:
+    if not _is_classic(frame):
         yield
         return
-    logging = jvm.org.apache.logging.log4j
-    name = "org.apache.spark.sql.execution.streaming"
-    before = logging.LogManager.getLogger(name).getLevel()
-    configure = jvm.org.apache.logging.log4j.core.config.Configurator.setLevel
-    configure(name, logging.Level.OFF)
+    log4j: Any = frame.sparkSession._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    before = log4j.LogManager.getLogger(_STREAMING).getLevel()
+    log4j.core.config.Configurator.setLevel(_STREAMING, log4j.Level.OFF)
     try:
         yield
     finally:
-        configure(name, before)
+        log4j.core.config.Configurator.setLevel(_STREAMING, before)
 
 
 def _is_classic(frame: DataFrame) -> bool:
