@@ -78,11 +78,13 @@ def build_job(
 
 
 def _checks(project: Project, pipeline: str | None = None) -> list[dg.AssetChecksDefinition]:
-    """The checks of the nodes whose stream has limits."""
+    """The checks of stream nodes: on the rows that they give up, and on their health where it has limits."""
+    from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
     from odi_assets.orchestration.assets.stream_health import health_check
 
-    streams = {key: project.graph.node(key).stream for key in project.graph.order(pipeline)}
-    return [health_check(project, key) for key, stream in streams.items() if stream and stream.health]
+    streams = {key: s for key in project.graph.order(pipeline) if (s := project.graph.node(key).stream)}
+    kept = [check for key in streams for check in kept_rows_checks(project, key)]
+    return kept + [health_check(project, key) for key, stream in streams.items() if stream.health]
 
 
 def resources(project: Project, listener: Listener = nobody) -> dict[str, object]:

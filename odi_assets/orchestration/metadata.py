@@ -17,6 +17,19 @@ STORAGE_KIND = "delta"
 NO_HWM = "none"
 
 
+_OF_STREAMS = (
+    "batches",
+    "watermark",
+    "rows_dropped",
+    "rows_removed",
+    "state_rows",
+    "state_bytes",
+    "query",
+    "checkpoint",
+)
+"""Metrics of runs of stream nodes alone."""
+
+
 def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     """What Dagster shows of a node's asset: kinds, owner, tags, description and metadata."""
     node = project.graph.node(key)
@@ -55,6 +68,8 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
         metadata["keys"] = ", ".join(node.write.keys)
     if increments := _increments(node):
         metadata["incremental"] = increments
+    if node.stream is not None:
+        metadata["stream"] = f"{node.stream.output_mode}, state in {node.stream.state_store}"
     if declared := _declared_columns(node):
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(declared))
     return metadata
@@ -75,6 +90,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "rows_written": result.rows_written,
         "rows_updated": result.metrics.get("rows_updated"),
         "delta_version": result.table_version,
+        **{name: result.metrics.get(name) for name in _OF_STREAMS},
     }
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))

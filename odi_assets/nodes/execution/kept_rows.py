@@ -16,8 +16,9 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream_marks import stream_stamps
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.query.inputs import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
@@ -74,7 +75,7 @@ class KeptRows:
         if self.late is not None and (dropped is None or any(dropped)):
             self._keep_late(spark, self.late, facts, inputs, log)
         # What a batch changed in the state can be read once Spark has committed it.
-        behind = facts.batch - 1 - self._upto(facts.query)
+        behind = facts.batch - 1 - self.upto(facts.query)
         if self.unmatched is not None and behind >= min(self.retained - 1, _MOST_BEHIND):
             self.keep_unmatched(spark, facts.query, inputs, log)
 
@@ -100,7 +101,7 @@ class KeptRows:
         committed = log.committed()
         if self.unmatched is None or not committed:
             return
-        upto, last = self._upto(query), committed[-1]
+        upto, last = self.upto(query), committed[-1]
         if upto >= last:
             return
         if upto >= 0 and upto not in committed:
@@ -122,7 +123,8 @@ class KeptRows:
             self._commit(rows, TableHandle.open(self.unmatched), UNMATCHED, stream_facts(batch, log.location))
         self.unmatched_upto = last
 
-    def _upto(self, query: str) -> int:
+    def upto(self, query: str) -> int:
+        """The last batch of ``query`` whose unmatched rows are kept; -1 if there is none."""
         if self.unmatched is None:
             return -1
         if self.unmatched_upto is None:

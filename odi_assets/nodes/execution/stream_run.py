@@ -154,8 +154,16 @@ class StreamRun:
                     written = time.monotonic()
         finally:
             _record(ledger, log.query())
-        if commit.kept is not None:
-            commit.kept.keep_unmatched(spark, str(log.query()), plan.streams, log)
+        if commit.kept is not None and commit.kept.unmatched is not None:
+            self._keep_unmatched(commit.kept, log)
+
+    def _keep_unmatched(self, kept: KeptRows, log: ProgressLog) -> None:
+        """Keep the unmatched rows of the batches since that was last done, if any of them took rows out of the state:
+        to look for them costs several passes of Spark."""
+        node, query = self.plan.node, str(log.query())
+        since = node.project.open_batches().of_node(str(node), query, kept.upto(query) + 1)
+        if any(record.rows_removed != 0 for record in since):
+            kept.keep_unmatched(self.spark, query, self.plan.streams, log)
 
     def _rows_dropped(self) -> tuple[int, ...] | None:
         return self._query.rows_dropped() if self._query is not None else None
@@ -176,7 +184,7 @@ class StreamRun:
             RunStatus.SUCCESS,
             seconds=max(0.0, time.time() - self.run.started_at.timestamp()),
             uri=plan.target.location.uri,
-            increment=f"{batches}: {plan.summary}",
+            increment=batches if self.interval else f"{batches}: {plan.summary}",
             rows_read=counts.rows_in,
             rows_written=sum(record.rows_out or 0 for record in own),
             rows_total=table.rows,
