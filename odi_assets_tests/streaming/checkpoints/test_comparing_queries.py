@@ -114,6 +114,7 @@ def test_settings_that_the_checkpoint_overrides_are_told(spark: SparkSession, co
     )
 
 
+@pytest.mark.contract
 def test_a_join_that_lost_a_source_is_told_from_a_relative_path(
     spark: SparkSession, join_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
