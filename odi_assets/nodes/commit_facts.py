@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.errors import StateError
 from odi_assets.sources.marks import Identity
 from odi_assets.state.values import decode, encode
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.stream_facts import StreamFacts
 
 
 @dataclass(frozen=True)
@@ -109,43 +112,6 @@ def _identities(stored: Mapping[str, Any] | None) -> dict[str, Identity]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamFacts:
-    """What the commit of a batch says of it: enough to know the batch again, and to rebuild its row of
-    ``meta_batches``.
-
-    Attributes:
-        query: the id of the query, from its checkpoint's ``metadata``.
-        batch: the number of the batch.
-        checkpoint: the name of the checkpoint's folder.
-        offsets: by input, how far the batch reads; see :class:`~odi_assets.state.delta.batches.BatchRecord`.
-        watermark_ms: the watermark that the batch ran with, in milliseconds since 1970, UTC; 0 before there was one.
-        planned_ms: when Spark planned the batch, likewise.
-        rows_dropped: rows that came too late, by stateful operator; None if that was not known at the commit.
-    """
-
-    query: str
-    batch: int
-    checkpoint: str
-    offsets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    watermark_ms: int = 0
-    planned_ms: int = 0
-    rows_dropped: tuple[int, ...] | None = None
-
-    def is_same_batch(self, other: StreamFacts) -> bool:
-        """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after
-        the checkpoint is put back to an earlier copy, other rows get the same number."""
-        return (self.query, self.batch, self.offsets) == (other.query, other.batch, other.offsets)
-
-    def to_json(self) -> dict[str, Any]:
-        return vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> StreamFacts:
-        known = {item.name: stored[item.name] for item in fields(cls) if stored.get(item.name) is not None}
-        return cls(**{**known, **({"rows_dropped": tuple(known["rows_dropped"])} if "rows_dropped" in known else {})})
-
-
-@dataclass(frozen=True, kw_only=True)
 class CommitFacts:
     """The facts of one commit. A fact that does not apply, or that an older version did not write, is None.
 
@@ -224,6 +190,9 @@ class CommitFacts:
             "bounds": (str(bounds[0]), str(bounds[1])) if bounds else None,
             "hwm": CommittedHwm.from_json(facts["hwm"]) if facts.get("hwm") else None,
             "rewound_to": None if rewound_to is None else int(rewound_to),
-            "stream": StreamFacts.from_json(facts["stream"]) if facts.get("stream") else None,
         }
+        if facts.get("stream"):
+            from odi_assets.nodes.stream_facts import StreamFacts
+
+            typed["stream"] = StreamFacts.from_json(facts["stream"])
         return cls(**{**as_they_are, **typed})

@@ -72,18 +72,17 @@ def build_job(
     nodes = [node_asset(project, key) for key in project.graph.order(pipeline)]
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     shared = resources(project, listener)
-    checks = _checks(project, pipeline)
+    has_limits = any(node.stream and node.stream.health for node in config.nodes)
+    checks = _checks(project, pipeline) if has_limits else []
     return pipeline_jobs(project, [config], nodes, shared, loggers, described=False, checks=checks)[pipeline]
 
 
 def _checks(project: Project, pipeline: str | None = None) -> list[dg.AssetChecksDefinition]:
     """The checks of stream nodes: on the rows that they give up, and on their health where it has limits."""
-    streams = {key: s for key in project.graph.order(pipeline) if (s := project.graph.node(key).stream)}
-    if not streams:
-        return []
     from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
     from odi_assets.orchestration.assets.stream_health import health_check
 
+    streams = {key: s for key in project.graph.order(pipeline) if (s := project.graph.node(key).stream)}
     kept = [check for key in streams for check in kept_rows_checks(project, key)]
     return kept + [health_check(project, key) for key, stream in streams.items() if stream.health]
 

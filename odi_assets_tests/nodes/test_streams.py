@@ -26,7 +26,7 @@ from odi_assets.errors import (
     SourceError,
     TargetBehindStateError,
 )
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution import stream_batch
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
 from odi_assets.nodes.node import Node
@@ -34,6 +34,7 @@ from odi_assets.nodes.planning.stream_marks import Standing, stream_marks
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.rewind_stream import at_batch
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox

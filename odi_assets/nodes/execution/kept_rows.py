@@ -16,8 +16,9 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream_marks import stream_stamps
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.query.inputs import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted

@@ -12,8 +12,9 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, FencedError
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.query.inputs import StreamedInput, StreamedTable
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.embedded import write_computed_once

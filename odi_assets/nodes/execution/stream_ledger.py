@@ -9,10 +9,11 @@ from itertools import takewhile
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream_marks import checkpoint_named
 from odi_assets.nodes.result import REWIND
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchLog, BatchRecord
 from odi_assets.streaming.query.run import BatchProgress
 

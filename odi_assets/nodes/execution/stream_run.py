@@ -184,7 +184,7 @@ class StreamRun:
             RunStatus.SUCCESS,
             seconds=max(0.0, time.time() - self.run.started_at.timestamp()),
             uri=plan.target.location.uri,
-            increment=f"{batches}: {plan.summary}",
+            increment=batches if self.interval else f"{batches}: {plan.summary}",
             rows_read=counts.rows_in,
             rows_written=sum(record.rows_out or 0 for record in own),
             rows_total=table.rows,

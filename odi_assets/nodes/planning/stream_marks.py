@@ -10,9 +10,10 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, TargetBehindStateError
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.target_check import rows_removed_since
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streaming.query.progress_log import PlannedBatch, ProgressLog
 

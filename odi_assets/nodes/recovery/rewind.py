@@ -21,13 +21,14 @@ from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus

@@ -13,13 +13,14 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, ConfigError
-from odi_assets.nodes.commit_facts import CommitFacts, StreamFacts
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream_marks import checkpoint_named, stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.truncate import CheckpointFolder
 

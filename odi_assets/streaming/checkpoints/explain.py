@@ -190,7 +190,7 @@ def _of_key(frame: DataFrame, key: Mapping[str, Any], path: str) -> DataFrame:
 
 
 def _missing_evidence(first: int) -> str:
-    gone = "batch 0" if first == 1 else f"the batches 0 to {first - 1}"
+    gone = "batch 0" if first == 1 else f"batches 0 to {first - 1}"
     return (
         f"What {gone} did to the state is not looked at or not kept any more. {_RETENTION} above the number of the "
         "query's batches would have kept it, and so does a stream node: its table meta_batches and its inputs outlive "
@@ -236,8 +236,9 @@ def _conclusion(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
 
 
 _NEVER_STORED = (
-    "is not in the input, is filtered before the join, has a NULL in its key, or came later than the watermark and was "
-    "dropped, which only numRowsDroppedByWatermark of the query's progress counts"
+    "is not in the input, is filtered before the join, has a NULL in its key, was compared and not stored since the "
+    "watermark had passed its partners, or came so late that it was dropped, which only numRowsDroppedByWatermark of "
+    "the query's progress counts"
 )
 
 

@@ -145,20 +145,18 @@ class CheckpointReader:
             if snapshot_batch is not None or snapshot_partition is not None:
                 self._check_snapshot(known, found, store, side, snapshot_batch, snapshot_partition, at)
             require_state(known, found, _stores(store, side), at)
-        return self._load(
-            "statestore",
-            known,
-            {
-                "operatorId": operator,
-                "batchId": batch,
-                "storeName": store,
-                "joinSide": side,
-                "stateVarName": variable,
-                "flattenCollectionTypes": flatten,
-                "snapshotStartBatchId": snapshot_batch,
-                "snapshotPartitionId": snapshot_partition,
-            },
-        )
+        options = {
+            "operatorId": operator,
+            "batchId": batch,
+            "storeName": store,
+            "joinSide": side,
+            "stateVarName": variable,
+            "flattenCollectionTypes": flatten,
+            "snapshotStartBatchId": snapshot_batch,
+            "snapshotPartitionId": snapshot_partition,
+        }
+        frame = self._load("statestore", known, options)
+        return _with_declared_columns(frame) if side else frame
 
     def changes(
         self,
@@ -360,6 +358,18 @@ def _stores(store: str | None, side: str | None) -> tuple[str, ...]:
     if side:
         return (f"{side}-keyToNumValues", rows_store(side))
     return (store or "default",)
+
+
+def _with_declared_columns(frame: DataFrame) -> DataFrame:
+    """The rows of a join's side with the columns that their schema has.
+
+    Spark 4.2 leaves the flag ``matched`` in the rows although the schema lacks it, so that ``to_json`` of them, and
+    what else takes a row's own number of columns, fails with ArrayIndexOutOfBoundsException.
+    """
+    from pyspark.sql import functions as F
+
+    names = frame.select("value.*").columns
+    return frame.withColumn("value", F.struct(*(F.col("value").getField(name).alias(name) for name in names)))
 
 
 def gist(error: Exception) -> str:

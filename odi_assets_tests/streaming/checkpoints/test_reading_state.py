@@ -49,6 +49,11 @@ def test_the_state_of_an_earlier_batch_can_be_read(join: CheckpointReader) -> No
     assert ids(join.read(side="left", batch=1), "id") == [1, 2]
 
 
+def test_the_rows_of_a_side_are_written_as_json(join: CheckpointReader) -> None:
+    found = join.read(side="right").selectExpr("to_json(value) AS row").where("row LIKE '%:8,%'").collect()
+    assert [row["row"] for row in found] == ['{"order_id":8,"at":"x","paid":"2024-01-01T19:59:00.000Z"}']
+
+
 def test_a_store_says_which_rows_found_a_partner(join: CheckpointReader) -> None:
     matched = {row["value"]["id"]: row["value"]["matched"] for row in join.read(ROWS).collect()}
     assert matched == {7: False, 8: False, 9: True}
