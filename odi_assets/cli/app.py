@@ -85,7 +85,6 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "explain": explain_key.explain,
         },
     ),
-    "stream": ("Stream nodes: queries that go on from their checkpoints.", {"run": run_stream.run}),
     "system": (
         "The system tables: high-water marks and run history.",
         {"maintain": system.maintain, "share": system.share},
