@@ -155,7 +155,8 @@ class CursorWindow(Read):
                 "a finer cursor, or `boundary: open`",
                 column=self.window.column,
             )
-        if after == self.before:
+        stays = after == self.before
+        if stays:
             # A loaded row stays known if the source drops it and brings it back.
             known = self.window.ties
             found = {row: max(found.get(row, 0), known.get(row, 0)) for row in {*found, *known}}
