@@ -108,7 +108,11 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
         new_schema=bool(added and not changes.removed),
     )
     version = commit(handle, schema_json, spec.partition_by, changes, stamp)
-    return replace(_result(write, changes, version), columns_added=tuple(added), columns_ignored=tuple(ignored))
+    stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
+    columns = tuple((field.name, field.dataType.simpleString()) for field in stored.schema)
+    return replace(
+        result_of(write, changes, version, columns), columns_added=tuple(added), columns_ignored=tuple(ignored)
+    )
 
 
 def _admitted(write: Write) -> FileChanges:
@@ -157,9 +161,9 @@ def _schema_plan(
     return plan_schema(handle, schema_json, spec.schema_policy)
 
 
-def _result(write: Write, changes: FileChanges, version: int) -> WriteResult:
+def result_of(write: Write, changes: FileChanges, version: int, columns: tuple[tuple[str, str], ...]) -> WriteResult:
+    """What the commit of ``version`` did; ``columns`` are those of the table, with their types."""
     added = [*changes.new, *changes.moved]
-    stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
     changed = [*(file.partition for file in changes.new), *changes.partitions]
     partitions = {tuple(sorted(values.items())): values for values in changed if values}
     before, gone = write.handle.rows, rows_in(changes.removed)
@@ -178,5 +182,5 @@ def _result(write: Write, changes: FileChanges, version: int) -> WriteResult:
         bytes_written=sum(file.size for file in added),
         partitions=tuple(partitions[items] for items in null_first),
         rows_deleted=changes.rows_deleted,
-        columns=tuple((field.name, field.dataType.simpleString()) for field in stored.schema),
+        columns=columns,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from odi_assets.cli.explain.keys import Asked, KeysFromOption, KeysOption, asked
 from odi_assets.cli.explain.node import NodeArgument, node_named
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, stdout_kept_for_data
+from odi_assets.cli.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
 
 _PLACES = (
-    Column("where", lambda place: place.name),
+    Column("  where", lambda place: f"  {place.name}"),
     Column("finding", lambda place: place.finding),
     Column("rows", lambda place: place.rows, "right"),
-    Column("", lambda place: place.text, wrap=True),
+    Column("version", lambda place: None if place.version is None else str(place.version), "right"),
+    Column("run", lambda place: short_id(place.run_id)),
+    Column("files", lambda place: ", ".join(place.files), wrap=True),
 )
 
 
@@ -61,8 +63,7 @@ def explain(
         data_json([one.to_json() for one in traces])
         return
     for number, one in enumerate(traces):
-        data(f"{chr(10) if number else ''}{', '.join(one.key)}  {one.finding}")
-        data(f"  {one.sentence}")
+        data(f"{chr(10) if number else ''}{', '.join(one.key)}: {one.finding}\n  {one.sentence}\n")
         data_table(_PLACES, one.places)
 
 

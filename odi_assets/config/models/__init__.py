@@ -43,7 +43,7 @@ from odi_assets.config.models.nodes import (
     ReadConfig,
     TransformConfig,
 )
-from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
@@ -51,6 +51,7 @@ from odi_assets.config.write_modes import WriteMode
 __all__ = [
     "CTID",
     "AccountKeyAuth",
+    "AutomationConfig",
     "AzureAuth",
     "AzureBlobConnection",
     "Boundary",

@@ -62,6 +62,7 @@ class Place:
         rows: how many rows of the key are there now.
         version, run_id: of a table: the version that brought the key or took it away, and its run.
         files: of a source: the files with the key.
+        is_source: it is no table of a node.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Place:
     version: int | None = None
     run_id: str | None = None
     files: tuple[str, ...] = ()
+    is_source: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
@@ -289,10 +291,10 @@ def _look_into_source(found: _Trace, source: Source, columns: tuple[str, ...]) -
             total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
             where = f" in {_some(names)}" if names else ""
             text = f"{source.label} has {counted(total, 'row')} of it{where}"
-            found.add(key, Place(source.label, Finding.PRESENT, text, total, files=names))
+            found.add(key, Place(source.label, Finding.PRESENT, text, total, files=names, is_source=True))
         else:
             text = f"{source.label} has no row of it"
-            found.add(key, Place(source.label, Finding.NOT_LANDED, text))
+            found.add(key, Place(source.label, Finding.NOT_LANDED, text, is_source=True))
 
 
 def _by_file(found: _Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -561,11 +563,14 @@ def _conclusion(found: _Trace, node: str, key: str) -> KeyTrace:
     tables = [place for place in places if not place.files and place.finding is not Finding.PRESENT]
     cause = next((place for place in tables if place.finding is not Finding.NOT_LANDED), None)
     if cause is None or (not any(place.rows for place in places) and last.finding is Finding.NOT_LANDED):
-        looked = [place.name for place in places if place.finding is Finding.NOT_LANDED and place.name != node]
-        sentence = f"It has not landed: {' and '.join(dict.fromkeys(looked)) or node} has no row of it."
+        looked = dict.fromkeys(place.name for place in places if place.is_source)
+        sentence = (
+            f"It has not landed: {' and '.join(looked) or node} {'have' if len(looked) > 1 else 'has'} no row of it."
+        )
         return KeyTrace(key_parts(key), Finding.NOT_LANDED, sentence, None, places)
     return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places)
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    # The name of a node stays as it is.
+    return text if "." in text.partition(" ")[0] else text[:1].upper() + text[1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
@@ -19,13 +20,25 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.reads import Affected
 from odi_assets.sources.snapshot import Partitions
-from odi_assets.state.backend import StateBackend
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from odi_assets.state.records import HwmEntry
+
+    class Hwms(Protocol):
+        """What planning needs of state: a state backend, or its entries as they were at one moment."""
+
+        def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+            """As of ``StateBackend``."""
+            ...
+
 
 NEW_DATA = RunRequest()
 """The request of a run that takes in what is new."""
 
 
-def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunRequest = NEW_DATA) -> NodePlan:
+def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest = NEW_DATA) -> NodePlan:
     """Decide what a run of ``key`` will do: look at state, the target's fence and the sources. Changes nothing.
 
     Raises:

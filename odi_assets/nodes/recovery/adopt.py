@@ -39,9 +39,10 @@ from odi_assets.nodes.planning.identity import (
 )
 from odi_assets.nodes.planning.start import Start, start_of
 from odi_assets.nodes.project import Project
-from odi_assets.sources.marks import Identity, Mark, SnapshotMark, hwm_text, node_value, value_of_source
+from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.source import Source
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
 

@@ -14,7 +14,8 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
-from odi_assets.sources.marks import READ, SnapshotMark
+from odi_assets.sources.marks import READ
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
 from odi_assets.util.exact_json import write

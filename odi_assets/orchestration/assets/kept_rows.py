@@ -7,7 +7,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import asset_key
+from odi_assets.orchestration.naming import Names
 from odi_assets.state.delta.table import Columns, sql
 from odi_assets.util.words import counted
 
@@ -29,7 +29,7 @@ def kept_rows_checks(project: Project, key: NodeKey) -> list[dg.AssetChecksDefin
 
 
 def _check(project: Project, key: NodeKey, name: str, connection: str, path: str) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=asset_key(key), name=name, description=_TEXTS[name])
+    @dg.asset_check(asset=Names.of(project).asset(key), name=name, description=_TEXTS[name])
     def check() -> dg.AssetCheckResult:
         table = TableHandle.open(project.location(connection, path))
         records = project.open_batches().of_node(str(key))

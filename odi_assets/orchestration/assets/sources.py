@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import SOURCES_GROUP, asset_key, source_key
+from odi_assets.orchestration.naming import SOURCES_GROUP, Names
 from odi_assets.sources.marks import READ
 
 
@@ -21,7 +21,9 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
-        self._taken = {asset_key(key) for key in project.graph.nodes}
+        self._names = Names.of(project)
+        self._made: dict[NodeKey, Node] = {}
+        self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig]]] = defaultdict(list)
         for key in project.graph.nodes:
             for read, uri in self._outside(key):
@@ -37,8 +39,13 @@ class Sources:
             if writer is None:
                 found.append(self._key(read))
             elif writer not in known:
-                found.append(asset_key(writer))
+                found.append(self._names.asset(writer))
         return list(dict.fromkeys(found))
+
+    def watched(self, pipeline: str) -> tuple[NodeKey, ...]:
+        """The nodes of a pipeline whose sources tell their positions without being read."""
+        nodes = map(self._node, self._project.graph.order(pipeline))
+        return tuple(node.key for node in nodes if node.config.stream or any(one.watchable for one in node.sources))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source."""
@@ -58,11 +65,16 @@ class Sources:
 
     def _outside(self, key: NodeKey) -> list[tuple[ReadConfig, str]]:
         """What the node reads from outside its pipeline, and where each is."""
-        places = {source.name: source.uri for source in Node.of(self._project, key).sources}
+        places = {source.name: source.uri for source in self._node(key).sources}
         reads = self._project.graph.node(key).reads
         return [(read, places[at[1] if len(at) > 1 else READ]) for at, read in reads.items()]
 
+    def _node(self, key: NodeKey) -> Node:
+        if key not in self._made:
+            self._made[key] = Node.of(self._project, key)
+        return self._made[key]
+
     def _key(self, read: ReadConfig) -> dg.AssetKey:
-        found = source_key(read.connection, read.path)
+        found = self._names.source(read.connection, read.path)
         # A connection and a path may be named like a pipeline and a node.
         return found.with_prefix(SOURCES_GROUP) if found in self._taken else found

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odi_assets.config.models import DrivingCursor
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
-from odi_assets.sources.driven_mark import DrivenMark
+from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
@@ -77,6 +77,10 @@ class DrivenSource(Source):
     @property
     def watchable(self) -> bool:
         return True
+
+    @property
+    def settles_within(self) -> timedelta:
+        return self.rows.settles_within
 
     @property
     def cursor(self) -> str | None:

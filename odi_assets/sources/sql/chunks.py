@@ -14,9 +14,9 @@ from typing import Any
 from odi_assets.config.models import CTID, ChunksConfig
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.types import TypeName, kind_of
-from odi_assets.sources.marks import Chunk, Chunks
 from odi_assets.sources.sql.dialects import INT
 from odi_assets.sources.sql.keys import KeyColumn, Keys, PostgresKeys, keys_of
+from odi_assets.sources.sql.marks import Chunk, Chunks
 from odi_assets.sources.sql.statements import Relation
 
 Ask = Callable[[str], Sequence[tuple[Any, ...]]]

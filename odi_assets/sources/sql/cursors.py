@@ -15,8 +15,8 @@ from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import is_ahead
 from odi_assets.sources.cursor.types import TypeName, fitting, less_lag
 from odi_assets.sources.cursor.window import Window, shown
-from odi_assets.sources.marks import SnapshotMark
 from odi_assets.sources.sql.dialects import constant
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.statements import Relation
 
 Types = Mapping[str, TypeName | None]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from odi_assets.config.models import CTID
-from odi_assets.sources.marks import Chunk
 from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, Dialect, Mysql
+from odi_assets.sources.sql.marks import Chunk
 
 HEX = "0x"
 """What a bound of bytes begins with, as MySQL's keys are written out."""

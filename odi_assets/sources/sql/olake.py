@@ -16,10 +16,10 @@ from typing import Any
 from odi_assets.config.models import CTID, CursorsIncrement, StatefulIncrement
 from odi_assets.errors import CursorDocumentError, IncrementError
 from odi_assets.sources.cursor.types import TypeName, parse
-from odi_assets.sources.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.chunks import Ask, Cutter, key_columns, storage_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql
 from odi_assets.sources.sql.keys import HEX, PostgresKeys, keys_of
+from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.statements import Relation
 
 CHUNKS = "chunks"

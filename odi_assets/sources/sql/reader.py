@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.sources.cursor.types import TypeName
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.errors import read_errors_named
-from odi_assets.sources.marks import Chunk
 from odi_assets.sources.sql.chunks import key_columns
 from odi_assets.sources.sql.columns import SqlColumn, sql_column
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
+from odi_assets.sources.sql.marks import Chunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.tables.columns import quoted

@@ -16,12 +16,13 @@ from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.sources.cursor.bounds import is_ahead
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
-from odi_assets.sources.marks import UNRESOLVED, Chunk, Chunks, SnapshotMark, hwm_text
+from odi_assets.sources.marks import UNRESOLVED, hwm_text
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.chunks import Ask, Cutter, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
+from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.source import SqlSnapshot
 from odi_assets.util.words import counted
 

@@ -13,12 +13,13 @@ from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.cursor_reads import reads_again
-from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, SnapshotMark, Unresolved
+from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Position, Snapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.util.extras import install_command
 

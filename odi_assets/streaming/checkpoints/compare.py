@@ -104,7 +104,9 @@ def check_against(
 @contextmanager
 def _planned(frame: DataFrame, beside: Path, output_mode: str) -> Iterator[tuple[Checkpoint, str | None]]:
     """A checkpoint in which Spark has planned the first batch, and why it refused the query if it did."""
-    scratch = beside.parent / f".{beside.name}-{uuid4().hex}"
+    # Absolute: a JVM need not have this process's current folder.
+    place = beside.resolve()
+    scratch = place.parent / f".{place.name}-{uuid4().hex}"
 
     def stop(*_: object) -> None:
         raise RuntimeError(_PLANNED)

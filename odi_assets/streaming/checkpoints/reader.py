@@ -50,13 +50,15 @@ class CheckpointReader:
         path: the query's ``checkpointLocation``: a folder, or any URI that Spark can read. Of a URI that is not on this
             machine, what is asked for is checked by Spark alone.
         spark: the session to read with; it need not have run a streaming query. If None, the active one, else a new one
-            that :meth:`close` stops.
+            that :meth:`close` stops. Through Spark Connect, state of checkpoint format 2 is read in a clone of the
+            session unless that has the format too; its DataFrames do not join those of the session.
     """
 
     def __init__(self, path: str | Path, spark: SparkSession | None = None) -> None:
         self.path = str(path).rstrip("/") or "/"
         self._spark = spark
         self._started: SessionHandle | None = None
+        self._clone: Any = None
 
     def __enter__(self) -> CheckpointReader:
         return self
@@ -65,7 +67,11 @@ class CheckpointReader:
         self.close()
 
     def close(self) -> None:
-        """Stop the session if this reader started it."""
+        """Stop the session if this reader started it, and give up the clone of it if there is one."""
+        if self._clone is not None:
+            self._clone.client.release_session()
+            self._clone.client.close()
+            self._clone = None
         if self._started is not None:
             self._started.stop()
             self._started = self._spark = None
@@ -264,14 +270,30 @@ class CheckpointReader:
 
     def _load(self, source: str, known: Checkpoint | None, options: Mapping[str, Any]) -> DataFrame:
         location = str(known.path.resolve()) if known else self._remote()
-        with self.errors(), _reading(self.spark, known):
-            reader = self.spark.read.format(source)
+        form = checkpoint_format(known) if known else None
+        spark = self._session(form)
+        with self.errors(), _reading(spark, form):
+            reader = spark.read.format(source)
             for name, value in options.items():
                 if value is not None:
                     reader = reader.option(name, value)
             frame = reader.load(location)
             frame.schema  # noqa: B018  through Connect, this is the first call that can raise an error
             return frame
+
+    def _session(self, form: int | None) -> SparkSession:
+        """The session to read a checkpoint format with. In Spark Connect, settings have to stay for as long as
+        DataFrames are used, and new queries would take that of the format: another format than the session's gets a
+        clone of it.
+        """
+        if not _is_connect(self.spark) or form is None or self.spark.conf.get(_FORMAT, "1") == str(form):
+            return self.spark
+        if self._clone is None:
+            session: Any = self.spark
+            self._clone = session.cloneSession()
+            self._clone.conf.set(_FORMAT, str(form))
+        clone: SparkSession = self._clone
+        return clone
 
     def _remote(self) -> str:
         with self.errors():
@@ -381,33 +403,26 @@ def gist(error: Exception) -> str:
 
 
 @contextmanager
-def _reading(spark: SparkSession, known: Checkpoint | None) -> Iterator[None]:
-    """The settings that reading state needs; they are taken when a DataFrame is made.
+def _reading(spark: SparkSession, form: int | None) -> Iterator[None]:
+    """The settings that reading state of a checkpoint format needs; they are taken when a DataFrame is made.
 
     The state store coordinator, which only a streaming query starts, is left alone (SPARK-58973, Spark 4.2): the one
     setting turns its use off, the other has to be off before and on after it, or a streaming query with RocksDB fails.
-    Batches of checkpoint format 2 are read only if the session has that format too. Spark Connect makes DataFrames on
-    the server at each use, so there the settings stay, but for the format: new queries would take it.
+    Spark Connect makes DataFrames on the server at each use, so there the settings stay.
     """
-    connect = type(spark).__module__.startswith("pyspark.sql.connect")
-    wanted = {_UPLOAD_ON_LAG: "false", _REPORT_LAG: "false"}
-    form = checkpoint_format(known) if known else None
-    if form is not None and spark.conf.get(_FORMAT, "1") != str(form):
-        if connect:
-            raise CheckpointError(
-                f"{known and known.path} has checkpoint format {form}, and the session of Spark Connect another.",
-                fix=f"set {_FORMAT} to {form} in the session that reads it",
-                path=str(known and known.path),
-            )
-        wanted[_FORMAT] = str(form)
+    wanted = {_UPLOAD_ON_LAG: "false", _REPORT_LAG: "false"} | ({_FORMAT: str(form)} if form else {})
     before = {key: spark.conf.get(key, None) for key in wanted}
     apply_conf(spark, wanted)
     try:
         yield
     finally:
-        if not connect:
+        if not _is_connect(spark):
             for key, old in reversed(before.items()):
                 if old is None:
                     spark.conf.unset(key)
                 else:
                     spark.conf.set(key, old)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -18,8 +18,8 @@ from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.olake import given_out, stream_of
 from odi_assets.nodes.recovery.olake import take_over as adopt_position
-from odi_assets.sources.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.dialects import dialect_of
+from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.olake import stream_state
 from odi_assets.sources.sql.source import CursorTableSource
 from odi_assets.state.records import RunStatus

@@ -14,7 +14,7 @@ from odi_assets.nodes.history.repair import attempt_of, row_of, stamps_without_r
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import unfinished
 from odi_assets.nodes.result import RunInfo
-from odi_assets.sources.marks import SnapshotMark
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.sql.conftest import NODE, Make, both

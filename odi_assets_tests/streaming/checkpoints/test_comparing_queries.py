@@ -114,7 +114,12 @@ def test_settings_that_the_checkpoint_overrides_are_told(spark: SparkSession, co
     )
 
 
-def test_a_join_that_lost_a_source_is_told(spark: SparkSession, join_checkpoint: Path) -> None:
+@pytest.mark.contract
+def test_a_join_that_lost_a_source_is_told_from_a_relative_path(
+    spark: SparkSession, join_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The JVM stays in the folder that it was started in.
+    monkeypatch.chdir(join_checkpoint.parent)
     with settings(spark, STREAMING):
-        found = check_against(join_checkpoint, sales_by_hour(spark, join_checkpoint.parent))
+        found = check_against("checkpoint", sales_by_hour(spark, join_checkpoint.parent))
     assert [(one.effect, one.what) for one in found] == [(Effect.FAILS, "sources"), (Effect.FAILS, "operator 0")]

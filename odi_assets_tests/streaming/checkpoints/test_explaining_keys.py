@@ -47,6 +47,7 @@ def test_a_row_without_a_partner_waits(spark: SparkSession, join_checkpoint: Pat
     assert "left row waits" in found.reason
 
 
+@pytest.mark.contract
 def test_a_purged_key_names_the_batch_and_the_watermark(spark: SparkSession, join_checkpoint: Path) -> None:
     found = explained(spark, join_checkpoint, 2)
     assert (found.left.fate, found.right.fate) == (KeyFate.PURGED, KeyFate.NEVER_STORED)

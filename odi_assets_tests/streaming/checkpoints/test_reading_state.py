@@ -40,6 +40,7 @@ def test_metadata_has_a_row_for_each_store(join: CheckpointReader) -> None:
     assert len(join.metadata(batch=1).select("*", "_numColsPrefixKey").collect()) == 4
 
 
+@pytest.mark.contract
 def test_each_side_of_a_join_holds_what_still_waits(join: CheckpointReader) -> None:
     assert ids(join.read(side="left"), "id") == [7, 8, 9]
     assert ids(join.read(side="right"), "order_id") == [8, 9]
@@ -49,6 +50,7 @@ def test_the_state_of_an_earlier_batch_can_be_read(join: CheckpointReader) -> No
     assert ids(join.read(side="left", batch=1), "id") == [1, 2]
 
 
+@pytest.mark.contract
 def test_the_rows_of_a_side_are_written_as_json(join: CheckpointReader) -> None:
     found = join.read(side="right").selectExpr("to_json(value) AS row").where("row LIKE '%:8,%'").collect()
     assert [row["row"] for row in found] == ['{"order_id":8,"at":"x","paid":"2024-01-01T19:59:00.000Z"}']
@@ -59,12 +61,14 @@ def test_a_store_says_which_rows_found_a_partner(join: CheckpointReader) -> None
     assert matched == {7: False, 8: False, 9: True}
 
 
+@pytest.mark.contract
 def test_the_change_feed_shows_what_was_purged_and_when(join: CheckpointReader) -> None:
     deleted = join.changes(side="left").where("change_type = 'delete'").selectExpr("batch_id", "key.field0").collect()
     assert sorted(map(tuple, deleted)) == [(3, 1), (3, 2)]
     assert {row.batch_id for row in join.changes(2, 2, store=ROWS).collect()} == {2}
 
 
+@pytest.mark.contract
 def test_an_aggregation_is_read_from_its_one_store(count: CheckpointReader) -> None:
     state = count.read().selectExpr("hour(key.window.start)", "value.count").collect()
     assert [tuple(row) for row in state] == [(11, 1)]
@@ -159,6 +163,7 @@ def test_a_batch_that_is_not_kept_any_more_is_named_with_those_that_are(
         CheckpointReader(copy, spark).read(side="left", batch=1)
 
 
+@pytest.mark.contract
 def test_a_torn_file_is_found_before_rows_are_counted(
     spark: SparkSession, join_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -176,6 +181,7 @@ def test_a_torn_file_is_found_before_rows_are_counted(
         reader.changes(side="left")
 
 
+@pytest.mark.contract
 def test_what_spark_cannot_read_when_rows_are_counted_is_an_error_of_ours_too(
     spark: SparkSession, join_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ def test_variables_are_named_with_their_kinds_and_types(visits: CheckpointReader
     assert operator.time_mode == "EventTime"
 
 
+@pytest.mark.contract
 def test_each_kind_of_variable_is_read_flat_and_whole(visits: CheckpointReader) -> None:
     assert [row.value.n for row in visits.read(variable="total").collect()] == [3]
     assert sorted(row.list_element.id for row in visits.read(variable="seen").collect()) == [1, 2, 3]
@@ -41,6 +42,7 @@ def test_each_kind_of_variable_is_read_flat_and_whole(visits: CheckpointReader) 
     assert len(whole.list_value) == 3
 
 
+@pytest.mark.contract
 def test_timers_and_changes_are_read(visits: CheckpointReader) -> None:
     (timer,) = visits.timers().collect()
     assert (timer.key.shop, timer.expiration_timestamp_ms) == ("x", 10**15)
