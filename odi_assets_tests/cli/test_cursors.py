@@ -152,6 +152,14 @@ def test_a_shared_position_is_set_for_all_streams_only_if_that_is_said(files: Si
     assert Path("old.json").read_text() == files.text.replace("0/1A", "0/2A")
 
 
+def test_a_token_of_digits_stays_a_text_and_chunks_are_json(odi: Odi) -> None:
+    state = {"_data": "8264", "chunks": [{"min": None, "max": None}]}
+    text = json.dumps({"type": "STREAM", "streams": [{"stream": "o", "namespace": "s", "state": state}]})
+    Path("mongo.json").write_text(text)
+    assert odi("cursors", "set", "mongo.json", "s.o", "_data=8265", "chunks=[]").code == 0
+    assert Path("mongo.json").read_text() == text.replace("8264", "8265").replace('[{"min": null, "max": null}]', "[]")
+
+
 def test_reset_asks_first(files: SimpleNamespace, odi: Odi) -> None:
     assert odi("cursors", "reset", "old.json", "public.i").code == 2
     assert Path("old.json").read_text() == files.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -189,3 +190,28 @@ positions = st.fixed_dictionaries(
 def test_to_and_fro_are_opposites_for_every_pair_of_states(old: dict[str, Any], new: dict[str, Any]) -> None:
     there = the_move(document(stream(old)), document(stream(new))).move
     check(document(stream(old)), document(stream(new)), there)
+
+
+kinds = st.sampled_from(
+    [
+        (lsns, as_lsn),
+        (binlogs, as_binlog),
+        (tokens, as_token),
+        (st.integers(), lambda n: incremental(c=n)),
+        (st.dates().map(str), lambda d: incremental(c=d)),
+        (st.datetimes().map(datetime.isoformat), lambda d: incremental(c=d)),
+        (st.text("abcé ", min_size=1, max_size=4), lambda t: incremental(c=t)),
+    ]
+)
+
+
+@on_a_busy_machine
+@given(st.data())
+def test_the_order_of_each_kind_is_total_and_transitive(data: st.DataObject) -> None:
+    values, made = data.draw(kinds)
+    one, two, three = (made(data.draw(values)) for _ in range(3))
+    moves = [the_move(a, b).move for a, b in ((one, two), (two, three), (one, three))]
+    assert set(moves) <= {Move.FORWARD, Move.SAME, Move.BACK}
+    for way in (Move.FORWARD, Move.BACK):
+        if way in moves[:2] and set(moves[:2]) <= {way, Move.SAME}:
+            assert moves[2] is way

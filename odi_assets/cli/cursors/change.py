@@ -26,6 +26,9 @@ from odi_assets.errors import ConfigError
 if TYPE_CHECKING:
     from odi_assets.cursors import CursorDocument
 
+_TEXTS = ("_data", "lsn", "binlog_file", "Name")
+"""Members of OLake's document that are texts, even where they look like numbers."""
+
 
 def convert(
     file: FileArgument,
@@ -81,7 +84,7 @@ def set_(
 
     document = document_of(file, tool)
     present = document.stream(stream)
-    before = dict(present.cursors) if present else {}
+    before = dict.fromkeys(_TEXTS, "") | (dict(present.cursors) if present else {})
     given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
     if not shared and present is not None:
         _require_own(document, stream, given)
