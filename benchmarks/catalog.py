@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import change_sweep, exactly_once, kill_sweep, state, write
+from benchmarks import change_sweep, exactly_once, kill_sweep, state, streaming, write
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -13,5 +13,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         exactly_once.BENCHMARK,
         kill_sweep.BENCHMARK,
         change_sweep.BENCHMARK,
+        streaming.BENCHMARK,
     )
 }
