@@ -24,8 +24,7 @@ def parts(sizes: Sizes) -> dict[str, Callable[[Options], list[Row]]]:
 
 BENCHMARK = Benchmark(
     "streaming",
-    "stream nodes against a plain Parquet sink and foreachBatch into delta-rs by hand; RocksDB against HDFS; explaining; "
-    "kills",
+    "stream nodes against a plain Parquet sink and foreachBatch by hand; RocksDB against HDFS; explaining; kills",
     parts(SIZES),
     in_all=False,
 )
