@@ -200,41 +200,11 @@ class StreamMark:
         return self.offset
 
 
-@dataclass(frozen=True)
-class DrivenMark:
-    """The mark of a source that is read when a stream of a cursor document moves.
-
-    Attributes:
-        position: how far the stream was (see ``cursors.codec``); None if that is not known.
-        rows: the mark of what is read; None if that keeps none.
-    """
-
-    position: Mapping[str, Any] | None
-    rows: Mark | None = None
-    measures: Identity | None = field(default=None, compare=False)
-
-    @property
-    def value(self) -> dict[str, Any]:
-        rows = None if self.rows is None else self.rows.value
-        position = self.position
-        stream = None if position is None else f"{position.get('stream')} at {position.get('at')}"
-        shown = " and ".join(filter(None, [hwm_text(rows), stream]))
-        return {"shown": shown, "cursor": self.position, "rows": rows}
-
-    @staticmethod
-    def is_value(value: Mapping[str, Any]) -> bool:
-        """Whether this is what such a mark stores."""
-        return {"cursor", "rows"} <= value.keys()
-
-    def remembered(self) -> dict[str, Any]:
-        """What its commit has to store beside the value, JSON-ready."""
-        return self.rows.remembered() if isinstance(self.rows, CursorMark | DrivenMark) else {}
-
-
 class Mark(Protocol):
     """What all marks have in common: what state stores of them, and what they measure.
 
-    Those of tables that are read in chunks are in ``sql.marks``.
+    Those of tables that are read in chunks are in ``sql.marks``, those that a cursor document drives in
+    ``documents.marks``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from odi_assets.sources.marks import UNRESOLVED, CursorMark, DrivenMark, Mark, Unresolved, hwm_text
+from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text
 from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:
@@ -178,7 +178,9 @@ class Read(PlannedRead):
 
     def remembered(self) -> Mapping[str, Any]:
         """What the commit has to store beside the mark's value, JSON-ready."""
-        return self.after.remembered() if isinstance(self.after, CursorMark | DrivenMark) else {}
+        # Marks of files and versions have nothing beside their value.
+        remembered = getattr(self.after, "remembered", None)
+        return {} if remembered is None else remembered()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from odi_assets.cli.cursors.documents import (
     ToolName,
     ToolOption,
     document_of,
+    tool_of,
 )
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import JsonOption, YesOption
@@ -43,7 +44,7 @@ def convert(
     """
     from odi_assets.cursors.convert import convert as converted
 
-    found = converted(document_of(file, tool), to.tool, namespace=namespace)
+    found = converted(document_of(file, tool), tool_of(to), namespace=namespace)
     if as_json:
         outcomes = [outcome.to_json() for outcome in found.outcomes]
         data_json({"document": found.document.text if output is None else None, "streams": outcomes})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,21 +18,8 @@ STREAM = "-"
 INPUT = "<stdin>"
 
 
-class ToolName(StrEnum):
-    """The tools as the command line names them."""
-
-    OLAKE = "olake"
-    AIRBYTE = "airbyte"
-    SINGER = "singer"
-    DLT = "dlt"
-
-    @property
-    def tool(self) -> str:
-        """Its own name."""
-        from odi_assets.cursors import Tool
-
-        return next(tool for tool in Tool if tool.lower() == self.value)
-
+ToolName = Literal["olake", "airbyte", "singer", "dlt"]
+"""The tools as the command line names them."""
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A cursor document; - for standard input.")]
 FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE…", help="Cursor documents; - for standard input.")]
@@ -46,6 +32,13 @@ OutputOption = Annotated[
 ]
 
 
+def tool_of(name: ToolName) -> str:
+    """The tool of that name, as its documents are called."""
+    from odi_assets.cursors import Tool
+
+    return next(tool for tool in Tool if tool.lower() == name)
+
+
 def inspected(file: str, tool: ToolName | None) -> Inspection:
     """What a file holds.
 
@@ -54,7 +47,7 @@ def inspected(file: str, tool: ToolName | None) -> Inspection:
     """
     from odi_assets.cursors import inspect_bytes, inspect_file
 
-    whose = tool.tool if tool else None
+    whose = tool_of(tool) if tool else None
     if file == STREAM:
         return inspect_bytes(sys.stdin.buffer.read(), tool=whose, path=INPUT)
     try:

@@ -14,7 +14,8 @@ from odi_assets.config.models import DrivingCursor
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
-from odi_assets.sources.marks import DrivenMark, Identity, Mark, Unresolved
+from odi_assets.sources.documents.marks import DrivenMark
+from odi_assets.sources.marks import Identity, Mark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
