@@ -34,7 +34,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     "--window-size=2400,1200",
 )
-START_SECONDS, RUN_SECONDS = 90, 150
+START_SECONDS, RUN_SECONDS = 240, 300
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
