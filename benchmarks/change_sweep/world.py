@@ -138,6 +138,8 @@ class World:
         copies: copies of state folders: whose they are, and where.
         before: the configuration before the last change of it, if nothing but that was changed since.
         rewritten: by path, what a file held before somebody wrote other rows into it.
+        touched: inodes of files that were touched.
+        renamed: inodes of files that were renamed.
         gone: rows of files that were deleted after they had been loaded.
     """
 
@@ -152,6 +154,8 @@ class World:
     copies: list[tuple[Path, Path]] = field(default_factory=list)
     before: tuple[int, Config] | None = None
     rewritten: dict[str, bytes] = field(default_factory=dict)
+    touched: set[int] = field(default_factory=set)
+    renamed: set[int] = field(default_factory=set)
     gone: frozenset[Row] = frozenset()
 
     def expected(self, path: Path) -> Expected:

@@ -34,14 +34,16 @@ spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
 class Box:
     """One project: ``landed`` is all that its source ever got."""
 
-    def __init__(self, root: Path, scenario: Scenario, *, delta_state: bool, draw: random.Random) -> None:
+    def __init__(
+        self, root: Path, scenario: Scenario, *, delta_state: bool, draw: random.Random, connections: str = ""
+    ) -> None:
         self.root = root
         self.scenario = scenario
         self.delta_state = delta_state
         self.landed: list[SourceRow] = []
         self._draw = draw
         (root / "landing").mkdir(parents=True)
-        text = _HEAD + _SPARK + (_DELTA_STATE if delta_state else "")
+        text = _HEAD + connections + _SPARK + (_DELTA_STATE if delta_state else "")
         text += f"pipelines:\n- pipeline: p\n  nodes:\n  - name: target\n{scenario.node}"
         self.file = root / "odibi.yaml"
         self.file.write_text(text, encoding="utf-8")

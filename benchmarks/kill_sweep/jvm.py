@@ -1,9 +1,9 @@
 """A JVM with Spark that outlives the runs which use it: starting one for each of thousands of runs would take hours.
 
-``python -m benchmarks.kill_sweep.jvm`` starts it, prints how to reach it as one line of JSON, and ends it with its own
-stdin. A child :func:`adopt`\\ s its SparkContext in a tenth of a second, with a session of its own. When the child is
-killed, the JVM goes on with what it was told: files may still appear in the table's folder after the next run began,
-which a driver that takes its JVM along never does.
+``python -m benchmarks.kill_sweep.jvm [JAR…]`` starts it, prints how to reach it as one line of JSON, and ends it with
+its own stdin. A child :func:`adopt`\\ s its SparkContext in a tenth of a second, with a session of its own. When the
+child is killed, the JVM goes on with what it was told: files may still appear in the table's folder after the next run
+began, which a driver that takes its JVM along never does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main() -> None:
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session
 
-    handle = open_session(SparkConfig(master="local[2]", conf=_CONF), app_name="kill sweep")
+    jars = {"spark.jars": ",".join(sys.argv[1:])} if sys.argv[1:] else {}
+    handle = open_session(SparkConfig(master="local[2]", conf={**_CONF, **jars}), app_name="kill sweep")
     parameters = handle.spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
     print(json.dumps({"port": parameters.port, "secret": parameters.auth_token}), flush=True)
     sys.stdin.read()

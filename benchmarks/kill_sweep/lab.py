@@ -6,7 +6,7 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,11 @@ class Lane:
 
 
 @contextmanager
-def open_lanes(count: int, folder: Path, *, spark: bool = True) -> Iterator[list[Lane]]:
-    """Lanes whose processes end with the block; their output goes to ``folder``."""
+def open_lanes(count: int, folder: Path, *, spark: bool = True, jars: Sequence[Path] = ()) -> Iterator[list[Lane]]:
+    """Lanes whose processes end with the block; their output goes to ``folder``. Spark gets ``jars``."""
     with ExitStack() as leaving:
         # They start side by side; the JVM takes longest.
-        jvm = Helper(folder / "jvm.log", "benchmarks.kill_sweep.jvm") if spark else None
+        jvm = Helper(folder / "jvm.log", "benchmarks.kill_sweep.jvm", *map(str, jars)) if spark else None
         zygotes = []
         for number in range(count):
             runs, own = folder / f"runs{number}.log", folder / f"zygote{number}.log"

@@ -27,12 +27,12 @@ def protocol(options: Options) -> list[Row]:
             keep()
     _tell_counts(tally, options.say)
     return [
-        _counted(_KILLS, tally.kills, f">= {options.kills}", tally.kills >= options.kills),
-        _counted(_RECOVERIES, tally.recoveries, "> 0", tally.recoveries > 0),
-        _counted(_LOSSES, tally.verdict.losses, "0", not tally.verdict.losses),
-        _counted(_DUPLICATES, tally.verdict.duplicates, "0", not tally.verdict.duplicates),
-        _counted(_OTHERS, len(tally.verdict.others), "0", not tally.verdict.others),
-        _counted(_UNREACHED, len(tally.unreached), "0", not tally.unreached),
+        counted(_KILLS, tally.kills, f">= {options.kills}", tally.kills >= options.kills),
+        counted(_RECOVERIES, tally.recoveries, "> 0", tally.recoveries > 0),
+        counted(_LOSSES, tally.verdict.losses, "0", not tally.verdict.losses),
+        counted(_DUPLICATES, tally.verdict.duplicates, "0", not tally.verdict.duplicates),
+        counted(_OTHERS, len(tally.verdict.others), "0", not tally.verdict.others),
+        counted(_UNREACHED, len(tally.unreached), "0", not tally.unreached),
     ]
 
 
@@ -43,7 +43,7 @@ def naive(options: Options) -> list[Row]:
         with _folder(options.say) as (folder, _):
             tally = sweep_naive(order, NAIVE_KILLS, folder, lambda _: None)
         found = tally.verdict.duplicates if what == _DUPLICATES else tally.verdict.losses
-        rows.append(_counted(f"naive writer, `{order}`, {tally.kills} kills: {what}", found, "> 0", found > 0))
+        rows.append(counted(f"naive writer, `{order}`, {tally.kills} kills: {what}", found, "> 0", found > 0))
     return rows
 
 
@@ -62,7 +62,8 @@ def _tell_counts(tally: Tally, say: Callable[[str], None]) -> None:
         say(f"      0 at {name}")
 
 
-def _counted(name: str, number: int, bar: str, holds: bool) -> Row:
+def counted(name: str, number: int, bar: str, holds: bool) -> Row:
+    """A row that counts something."""
     return Row(name, number, None, "", None, bar, holds)
 
 

@@ -18,7 +18,7 @@ from benchmarks.kill_sweep.story import Story
 from benchmarks.kill_sweep.tally import Tally
 
 LANES = 2
-_KILLS_OF_A_JVM = 250
+KILLS_OF_A_JVM = 250
 """What a killed child held of the JVM, the JVM keeps: after some 600 kills it does nothing but collect garbage."""
 WHOLE_SHARE = 0.02
 """Which part of the kills take an ``odi run`` with all its processes."""
@@ -33,7 +33,7 @@ def sweep(
     weights = {**dict.fromkeys(SCENARIOS, each), **({WHOLE: whole_share} if whole_share else {})}
     tally = Tally(kills, POINTS, weights, draw, say)
     while not tally.enough:
-        until = tally.kills + _KILLS_OF_A_JVM
+        until = tally.kills + KILLS_OF_A_JVM
         say("starting Spark")
         with open_lanes(LANES, folder) as lanes, ThreadPoolExecutor(LANES) as pool:
             ends = [pool.submit(_live, lane, tally, folder, random.Random(draw.random()), until) for lane in lanes]

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import config, doctor, plan, sample, store, system, tables
+from odi_assets.cli import config, doctor, init, plan, sample, store, system, tables
+from odi_assets.cli.checkpoint import explain as explain_key
+from odi_assets.cli.checkpoint import files as checkpoint_files
+from odi_assets.cli.checkpoint import health as checkpoint_health
+from odi_assets.cli.checkpoint import state as checkpoint_state
+from odi_assets.cli.cursors import change as change_cursors
+from odi_assets.cli.cursors import inspect as inspect_cursors
+from odi_assets.cli.cursors import transfer as transfer_cursors
+from odi_assets.cli.explain import batch as explain_batch
+from odi_assets.cli.explain import stream as explain_stream
 from odi_assets.cli.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
 from odi_assets.cli.output import data
 from odi_assets.cli.project import nodes, show
@@ -16,6 +25,7 @@ from odi_assets.cli.runs import list as list_runs
 from odi_assets.cli.runs import show as show_runs
 from odi_assets.cli.runs import stats as run_stats
 from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
+from odi_assets.cli.stream import run as run_stream
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -24,11 +34,13 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "": (
         _HELP_TEXT,
         {
+            "init": init.init,
             "run": run.run,
             "plan": plan.plan,
             "ls": nodes.ls,
             "graph": nodes.graph,
             "show": show.show,
+            "explain": explain_batch.explain,
             "doctor": doctor.doctor,
         },
     ),
@@ -63,6 +75,36 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "scan": store.scan,
             "check": store.check,
             "rewind": store.rewind,
+        },
+    ),
+    "stream": (
+        "Stream nodes: queries that go on from their checkpoints.",
+        {"run": run_stream.run, "explain": explain_stream.explain},
+    ),
+    "checkpoint": (
+        "Checkpoints of streaming queries: what is in them, what they are good for, how the query is doing.",
+        {
+            "metadata": checkpoint_files.metadata,
+            "read": checkpoint_state.read,
+            "changes": checkpoint_state.changes,
+            "timers": checkpoint_state.timers,
+            "files": checkpoint_files.files,
+            "health": checkpoint_health.health,
+            "explain": explain_key.explain,
+        },
+    ),
+    "cursors": (
+        "Cursor documents: how far OLake, Airbyte, Singer and dlt have read.",
+        {
+            "check": inspect_cursors.check,
+            "show": inspect_cursors.show,
+            "diff": inspect_cursors.diff,
+            "fingerprint": inspect_cursors.fingerprint,
+            "convert": change_cursors.convert,
+            "import": transfer_cursors.import_,
+            "export": transfer_cursors.export,
+            "set": change_cursors.set_,
+            "reset": change_cursors.reset,
         },
     ),
     "system": (

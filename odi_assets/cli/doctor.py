@@ -52,11 +52,11 @@ def doctor(
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
     from odi_assets.cli.selection import selected_nodes
-    from odi_assets.nodes.recovery.doctor import examine
+    from odi_assets.nodes.recovery.doctor import examine, unfinished
 
     project = settings.project()
-    keys = selected_nodes(project, pipeline, node)
-    found = examine(project, project.open_state(), keys)
+    state, keys = project.open_state(), selected_nodes(project, pipeline, node)
+    found = examine(project, state, keys)
     if as_json:
         data_json([one.to_json() for one in found])
     elif found:
@@ -66,6 +66,8 @@ def doctor(
         if found
         else f"Tables, state and run history of {counted(len(keys), 'node')} agree."
     )
+    for key, left in unfinished(project, state, keys).items():
+        note(f"{key}: {left}; its next run goes on there.")
     if found:
         raise typer.Exit(FAILED)
 

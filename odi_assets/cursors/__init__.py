@@ -1,13 +1,20 @@
-"""Cursor documents of other tools: parse, check, compare. Pure functions; neither Spark nor Dagster is imported here.
+"""Cursor documents of other tools: read, check, compare, convert. Pure functions; no Spark and no Dagster here.
 
-before = load_olake("state.json.yesterday")
-after = load_olake("state.json")
+before = load("state.json.yesterday")
+after = load("state.json")
 for move in compare(before, after):
     print(move)                      # public.orders: forward, log position 0/198C935 → 0/1A00000
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+
 from odi_assets.cursors.canonical import canonical, dump, fingerprint
-from odi_assets.cursors.compare import StreamMove, compare
+from odi_assets.cursors.compare import Part, StreamMove, compare, compare_streams
+from odi_assets.cursors.editing import with_cursors, with_shared_position, with_stream, without_streams
+from odi_assets.cursors.files import save
+from odi_assets.cursors.findings import Finding, Severity
 from odi_assets.cursors.model import (
     Chunk,
     CursorDocument,
@@ -16,9 +23,10 @@ from odi_assets.cursors.model import (
     Snapshot,
     SnapshotStatus,
     StateType,
+    Tool,
 )
 from odi_assets.cursors.moves import Move
-from odi_assets.cursors.olake import load_olake, parse_olake
+from odi_assets.cursors.olake.write import text_of as olake_text
 from odi_assets.cursors.positions import (
     BinlogPosition,
     ConsumerGroup,
@@ -28,7 +36,7 @@ from odi_assets.cursors.positions import (
     SqlServerLsn,
     UnknownPosition,
 )
-from odi_assets.cursors.problems import DocumentProblem
+from odi_assets.cursors.reading import Inspection, inspect, inspect_bytes, inspect_file, load, parse
 
 __all__ = [
     "BinlogPosition",
@@ -36,22 +44,48 @@ __all__ = [
     "ConsumerGroup",
     "CursorDocument",
     "CursorStream",
-    "DocumentProblem",
+    "Finding",
+    "Inspection",
     "LogPosition",
     "Move",
+    "Part",
     "PostgresLsn",
     "ResumeToken",
+    "Severity",
     "SharedPosition",
     "Snapshot",
     "SnapshotStatus",
     "SqlServerLsn",
     "StateType",
     "StreamMove",
+    "Tool",
     "UnknownPosition",
     "canonical",
     "compare",
+    "compare_streams",
     "dump",
     "fingerprint",
+    "inspect",
+    "inspect_bytes",
+    "inspect_file",
+    "load",
     "load_olake",
+    "olake_text",
+    "parse",
     "parse_olake",
+    "save",
+    "with_cursors",
+    "with_shared_position",
+    "with_stream",
+    "without_streams",
 ]
+
+
+def load_olake(path: str | Path) -> CursorDocument:
+    """The document of OLake in a file; see :func:`load`."""
+    return load(path, tool=Tool.OLAKE)
+
+
+def parse_olake(text: str, *, path: str | Path | None = None) -> CursorDocument:
+    """The document of OLake in a text; see :func:`parse`."""
+    return parse(text, tool=Tool.OLAKE, path=path)

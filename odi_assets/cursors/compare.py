@@ -1,19 +1,39 @@
-"""Compares two cursor documents stream by stream: which moved forward or back, which are new or gone."""
+"""Compares two cursor documents stream by stream: which moved forward or back, by how much, which are new or gone."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from odi_assets.cursors.model import CursorDocument, CursorStream, Snapshot, SnapshotStatus
 from odi_assets.cursors.moves import UNMOVED, Move, Verdict, joined, ordered
-from odi_assets.cursors.positions import compare_positions
-from odi_assets.cursors.values import compare_values
+from odi_assets.cursors.positions import LogPosition, compare_positions, log_distance
+from odi_assets.cursors.values import Scalar, compare_values, distance
+from odi_assets.util.collector import collector_paused
+from odi_assets.util.words import counted
 
 _STAGES = (SnapshotStatus.ABSENT, SnapshotStatus.PENDING, SnapshotStatus.FINISHED)
+_NUMBER = re.compile(r"\d{1,400}")
 
 
 @dataclass(frozen=True)
-class StreamMove:
+class Part:
+    """How one part of a stream moved: its snapshot, its log position or a cursor column.
+
+    Attributes:
+        by: how far, in words (`7,340 bytes`, `1 day, 0:00:00`, `3 chunks`); None where that cannot be told.
+    """
+
+    name: str
+    move: Move
+    old: str | None
+    new: str | None
+    by: str | None = None
+
+
+class StreamMove(NamedTuple):
     """How one stream moved between two documents, and the reason. ``old`` or ``new`` is None if it is not there."""
 
     stream: str
@@ -25,6 +45,36 @@ class StreamMove:
     def __str__(self) -> str:
         return f"{self.stream}: {self.move}, {self.reason}"
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that moved."""
+        if self.old is None or self.new is None:
+            return ()
+        return tuple(part for part in _parts(self.old, self.new) if part.move is not Move.SAME)
+
+    @property
+    def chunks_done(self) -> int:
+        """How many chunks of the snapshot were read between the two documents."""
+        if self.old is None or self.new is None or self.new.snapshot.status is SnapshotStatus.ABSENT:
+            return 0
+        return len(self.old.snapshot.chunks - self.new.snapshot.chunks)
+
+    @property
+    def chunks_left(self) -> int:
+        """How many chunks of the snapshot are still to be read."""
+        return len(self.new.snapshot.chunks) if self.new else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The move as JSON-ready values."""
+        return {
+            "stream": self.stream,
+            "move": self.move.value,
+            "reason": self.reason,
+            "chunks_done": self.chunks_done,
+            "chunks_left": self.chunks_left,
+            "parts": [vars(part) | {"move": part.move.value} for part in self.parts],
+        }
+
 
 def compare(old: CursorDocument, new: CursorDocument) -> tuple[StreamMove, ...]:
     """How each stream of either document moved, sorted by stream id.
@@ -32,16 +82,21 @@ def compare(old: CursorDocument, new: CursorDocument) -> tuple[StreamMove, ...]:
     A stream moved forward if some part of it did (its snapshot, its log position, its cursor columns) and none moved
     back; it is incomparable if parts moved in opposite ways or have no order.
     """
-    before = {stream.id: stream for stream in old.streams}
-    after = {stream.id: stream for stream in new.streams}
-    return tuple(_move(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys()))
+    with collector_paused():
+        before, after = old.by_id, new.by_id
+        names = sorted(before.keys() | after.keys())
+        return tuple([compare_streams(name, before.get(name), after.get(name)) for name in names])
 
 
-def _move(name: str, old: CursorStream | None, new: CursorStream | None) -> StreamMove:
+def compare_streams(name: str, old: CursorStream | None, new: CursorStream | None) -> StreamMove:
+    """How one stream moved; None is a stream that is not there."""
     if old is None:
         return StreamMove(name, Move.NEW, "it was not in the old document", None, new)
     if new is None:
         return StreamMove(name, Move.GONE, "it is not in the new document", old, None)
+    if old == new and not any(type(value) is bool for value in (*old.cursors.values(), *new.cursors.values())):
+        # To Python, True equals 1.
+        return StreamMove(name, Move.SAME, UNMOVED.reason, old, new)
     verdict = joined(
         (
             _compare_snapshots(old.snapshot, new.snapshot),
@@ -49,14 +104,53 @@ def _move(name: str, old: CursorStream | None, new: CursorStream | None) -> Stre
             _compare_cursors(old, new),
         )
     )
+    if verdict.move is Move.SAME and old.other != new.other:
+        changed = sorted(
+            name for name in old.other.keys() | new.other.keys() if old.other.get(name) != new.other.get(name)
+        )
+        verdict = Verdict(Move.INCOMPARABLE, f"{', '.join(changed)} changed: no order of it is known")
     return StreamMove(name, verdict.move, verdict.reason, old, new)
 
 
+def _parts(old: CursorStream, new: CursorStream) -> Iterator[Part]:
+    before, after = old.snapshot, new.snapshot
+    done = len(before.chunks - after.chunks)
+    yield Part(
+        "snapshot",
+        _compare_snapshots(before, after).move,
+        _snapshot_text(before),
+        _snapshot_text(after),
+        counted(done, "chunk") if done and after.status is not SnapshotStatus.ABSENT else None,
+    )
+    yield Part(
+        "log position",
+        compare_positions(old.position, new.position).move,
+        _text(old.position),
+        _text(new.position),
+        log_distance(old.position, new.position),
+    )
+    for name in sorted(old.cursors.keys() | new.cursors.keys()):
+        values = old.cursors.get(name), new.cursors.get(name)
+        move = compare_values(name, *values).move
+        yield Part(name, move, _text(values[0]), _text(values[1]), distance(*values))
+
+
+def _snapshot_text(snapshot: Snapshot) -> str:
+    left = f", {counted(len(snapshot.chunks), 'chunk')} left" if snapshot.chunks else ""
+    return f"{snapshot.status}{left}" + (f", at {snapshot.reached}" if snapshot.reached else "")
+
+
+def _text(value: LogPosition | Scalar) -> str | None:
+    return None if value is None else str(value)
+
+
 def _compare_snapshots(old: Snapshot, new: Snapshot) -> Verdict:
-    if old == new:
+    if old is new or old == new:
         return UNMOVED
     if old.status is not new.status:
         return ordered(_STAGES.index(old.status), _STAGES.index(new.status), f"snapshot {old.status} → {new.status}")
+    if old.reached or new.reached:
+        return _compare_reached(old.reached, new.reached)
     what = f"snapshot with {len(old.chunks)} → {len(new.chunks)} chunks to read"
     if new.chunks < old.chunks:
         return Verdict(Move.FORWARD, what)
@@ -65,11 +159,42 @@ def _compare_snapshots(old: Snapshot, new: Snapshot) -> Verdict:
     return Verdict(Move.INCOMPARABLE, f"{what}: it was cut into other chunks")
 
 
+def _compare_reached(old: str, new: str) -> Verdict:
+    """Places that differ only in numbers, such as the row ids and keys of snapshots, have the order of these."""
+    what = f"snapshot at {old or 'its start'} → {new or 'its start'}"
+    if not old or not new:
+        return ordered(bool(old), bool(new), what)
+    if _NUMBER.sub("0", old) != _NUMBER.sub("0", new):
+        return Verdict(Move.INCOMPARABLE, f"{what}: these have no order")
+    return ordered([int(n) for n in _NUMBER.findall(old)], [int(n) for n in _NUMBER.findall(new)], what)
+
+
 def _compare_cursors(old: CursorStream, new: CursorStream) -> Verdict:
     before, after = old.cursors, new.cursors
     if before.keys() == after.keys():
-        return joined(compare_values(name, before[name], after[name]) for name in sorted(before))
+        if len(before) == 1:
+            ((name, value),) = before.items()
+            return compare_values(name, value, after[name])
+        return joined([compare_values(name, before[name], after[name]) for name in sorted(before)])
+    if _partitioned(old) or _partitioned(new):
+        return _compare_partitions(old, new)
     what = f"cursor columns {', '.join(sorted(before)) or 'none'} → {', '.join(sorted(after)) or 'none'}"
     if before and after:
         return Verdict(Move.INCOMPARABLE, f"{what}: other columns have no order")
     return ordered(bool(before), bool(after), what)
+
+
+def _partitioned(stream: CursorStream) -> bool:
+    return any("[{" in name for name in stream.cursors)
+
+
+def _compare_partitions(old: CursorStream, new: CursorStream) -> Verdict:
+    """Partitions come as rows do, and one that is gone is read from its start if it comes back."""
+    verdicts = [
+        compare_values(name, old.cursors[name], new.cursors[name]) for name in old.cursors.keys() & new.cursors.keys()
+    ]
+    if new.cursors.keys() - old.cursors.keys():
+        verdicts.append(Verdict(Move.FORWARD, "there are new partitions"))
+    if old.cursors.keys() - new.cursors.keys():
+        verdicts.append(Verdict(Move.BACK, "partitions are gone"))
+    return joined(verdicts)

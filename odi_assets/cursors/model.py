@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from odi_assets.cursors.findings import Finding
 from odi_assets.cursors.positions import LogPosition
 from odi_assets.cursors.values import Scalar
 
+NO_CURSORS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Tool(StrEnum):
+    """The tools whose documents are known."""
+
+    OLAKE = "OLake"
+    AIRBYTE = "Airbyte"
+    SINGER = "Singer"
+    DLT = "dlt"
+
 
 class StateType(StrEnum):
-    """Where OLake keeps positions: with each stream, in one place for all, or both."""
+    """Where a document keeps positions: with each stream, in one place for all, both, or in a form of its source."""
 
     STREAM = "STREAM"
     GLOBAL = "GLOBAL"
     MIXED = "MIXED"
+    LEGACY = "LEGACY"
 
 
 class SnapshotStatus(StrEnum):
@@ -27,40 +42,48 @@ class SnapshotStatus(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, order=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A range of a snapshot still to be read, ``min <= key < max``; each bound as canonical JSON, ``null`` is open."""
 
     min: str
     max: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The first full read of a stream.
 
-    ABSENT: not begun, or its plan is lost; OLake would begin anew. PENDING: ``chunks`` are still to be read.
-    FINISHED: all is read.
+    ABSENT: not begun, or its plan is lost; the tool would begin anew. PENDING: ``chunks`` are still to be read, or the
+    snapshot has come as far as ``reached`` says. FINISHED: all is read.
     """
 
     status: SnapshotStatus
     chunks: frozenset[Chunk] = frozenset()
+    reached: str = ""
+    """Where a snapshot that is read in order of a key stands, as canonical JSON; empty for one in chunks."""
 
 
-@dataclass(frozen=True)
-class CursorStream:
-    """One table or collection: how far it was read, in each way that the document has."""
+ABSENT, FINISHED = Snapshot(SnapshotStatus.ABSENT), Snapshot(SnapshotStatus.FINISHED)
+
+
+class CursorStream(NamedTuple):
+    """One table or collection: how far it was read, in each way that the document has.
+
+    Attributes:
+        id: ``namespace.name``, or the name alone: the tool's name of the stream wherever it is one word.
+        position: the stream's own log position, or the shared one if that is valid for it; None if it reads no log yet.
+        cursors: the value of each cursor column of an incremental stream.
+        other: what else its state holds and no order is known of, as canonical JSON by key.
+    """
 
     id: str
-    """``namespace.name``, or the name alone: OLake's name of the stream wherever it is one word."""
     namespace: str
     name: str
     sync_mode: str
     snapshot: Snapshot
     position: LogPosition | None = None
-    """The stream's own log position, or the shared one if that is valid for it; None if it reads no log yet."""
-    cursors: Mapping[str, Scalar] = field(default_factory=dict)
-    """Value of each cursor column of an incremental stream."""
+    cursors: Mapping[str, Scalar] = NO_CURSORS
+    other: Mapping[str, str] = NO_CURSORS
 
 
 @dataclass(frozen=True)
@@ -73,20 +96,39 @@ class SharedPosition:
 
 @dataclass(frozen=True)
 class CursorDocument:
-    """A document of another tool that says how far each of its streams was read.
+    """A document of a tool that says how far each of its streams was read.
 
-    ``content`` is the whole document as JSON, with every field, known or not; it must not be changed.
+    Attributes:
+        form: how the tool wrapped it: ``state``, ``message``, ``messages``, ``export`` …; see the tool's folder.
+        version: of the document's shape, 0 if it says none.
+        streams: sorted by id; a stream that only the shared position names is among them.
+        content: the whole document as JSON, with every field, known or not; it must not be changed.
+        text: the document as it was read, or written.
+        warnings: what somebody should look at.
+        path: where it came from.
     """
 
     tool: str
     type: StateType
     version: int
     streams: tuple[CursorStream, ...]
-    """Sorted by id; a stream that only the shared position names is among them."""
     shared: SharedPosition | None
-    content: Mapping[str, Any] = field(repr=False)
+    content: Any = field(repr=False)
+    form: str = "state"
+    text: str = field(default="", repr=False, compare=False)
+    warnings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
     path: str | None = field(default=None, compare=False)
+
+    @property
+    def many(self) -> bool:
+        """Whether the text holds several values, one after another."""
+        return self.form == "messages"
+
+    @cached_property
+    def by_id(self) -> Mapping[str, CursorStream]:
+        """The streams by their ids."""
+        return {stream.id: stream for stream in self.streams}
 
     def stream(self, stream_id: str) -> CursorStream | None:
         """The stream of that id, or None."""
-        return next((stream for stream in self.streams if stream.id == stream_id), None)
+        return self.by_id.get(stream_id)

@@ -42,8 +42,8 @@ def joined(verdicts: Iterable[Verdict]) -> Verdict:
     forward and some back, or some cannot be compared, the whole cannot be compared.
     """
     moved = [verdict for verdict in verdicts if verdict.move is not Move.SAME]
-    if not moved:
-        return UNMOVED
+    if len(moved) < 2:
+        return moved[0] if moved else UNMOVED
     moves = {verdict.move for verdict in moved}
     reason = "; ".join(verdict.reason for verdict in moved)
     return Verdict(moves.pop() if len(moves) == 1 else Move.INCOMPARABLE, reason)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from odi_assets.cursors.moves import UNMOVED, Move, Verdict, ordered
+from odi_assets.util.words import counted
+
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", flags=re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,18 @@ class UnknownPosition:
         return self.json if len(self.json) <= 60 else f"{self.json[:60]}…"
 
 
+def lsn_of(text: str) -> int | None:
+    """The 64-bit number that ``high/low`` in hexadecimal stands for; None if it is not of that form."""
+    match = _LSN.fullmatch(text)
+    return int(match[1], 16) << 32 | int(match[2], 16) if match else None
+
+
 LogPosition: TypeAlias = BinlogPosition | PostgresLsn | SqlServerLsn | ResumeToken | ConsumerGroup | UnknownPosition
 
 
 def compare_positions(old: LogPosition | None, new: LogPosition | None) -> Verdict:
     """How a log position moved. None is a stream that does not read its log yet; it is before every position."""
-    if old == new:
+    if old is new or old == new:
         return UNMOVED
     what = f"log position {old or 'none'} → {new or 'none'}"
     if old is None or new is None:
@@ -105,3 +115,14 @@ def _compare_binlogs(old: BinlogPosition, new: BinlogPosition, what: str) -> Ver
     if old.prefix != new.prefix:
         return Verdict(Move.INCOMPARABLE, f"{what}: logs of two names have no order")
     return ordered((old.number, old.offset), (new.number, new.offset), what)
+
+
+def log_distance(old: LogPosition | None, new: LogPosition | None) -> str | None:
+    """How far a log position moved, in words; None where there is no measure of it."""
+    if isinstance(old, PostgresLsn) and isinstance(new, PostgresLsn):
+        return counted(abs(new.value - old.value), "byte")
+    if isinstance(old, BinlogPosition) and isinstance(new, BinlogPosition) and old.prefix == new.prefix:
+        if old.number == new.number:
+            return counted(abs(new.offset - old.offset), "byte")
+        return counted(abs(new.number - old.number), "log file")
+    return None

@@ -6,7 +6,8 @@ import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias
+from json.encoder import encode_basestring
+from typing import Any, NamedTuple, TypeAlias
 
 from odi_assets.cursors.moves import UNMOVED, Move, Verdict, ordered
 
@@ -25,6 +26,23 @@ class _Instant(NamedTuple):
     fraction: str
 
 
+def kind_of(value: Any) -> str:
+    """A JSON value's type in words: ``null``, ``a list`` …"""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    names = {str: "a text", dict: "an object", list: "a list"}
+    return next((name for known, name in names.items() if isinstance(value, known)), "a number")
+
+
+def shown(value: Any) -> str:
+    """A text as it is, as far as a message has room for it; of other values the type."""
+    if not isinstance(value, str):
+        return kind_of(value)
+    return repr(value) if len(value) <= 40 else f"{value[:40]!r}… ({len(value)} characters)"
+
+
 def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
     """How the cursor column ``name`` moved.
 
@@ -33,16 +51,30 @@ def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
     integers and their numeric order is another one, they cannot be compared, because the document does not name the
     column's type. A null is a cursor without a value yet, before every value.
     """
+    if type(old) is type(new) and old == new:
+        return UNMOVED
     what = f"{name} {_shown(old)} → {_shown(new)}"
     if old is None or new is None:
         return ordered(old is not None, new is not None, what)
-    if type(old) is type(new) and old == new:
-        return UNMOVED
     if _is_number(old) and _is_number(new):
         return ordered(old, new, what)
     if isinstance(old, str) and isinstance(new, str):
         return _compare_texts(old, new, what)
     return Verdict(Move.INCOMPARABLE, f"{what}: values of two types have no order")
+
+
+def distance(old: Scalar, new: Scalar) -> str | None:
+    """How far a value moved, in words: a difference of numbers, or of two dates or times; None for other values."""
+    if _is_number(old) and _is_number(new):
+        try:
+            return f"{abs(new - old):,}"  # type: ignore[operator]
+        except ArithmeticError:
+            return None
+    before, after = (_instant(value) if isinstance(value, str) else None for value in (old, new))
+    if before is None or after is None or before.kind != after.kind:
+        return None
+    exact = [one.seconds + timedelta(microseconds=int((one.fraction + "000000")[:6])) for one in (before, after)]
+    return str(abs(exact[1] - exact[0]))
 
 
 def _compare_texts(old: str, new: str, what: str) -> Verdict:
@@ -87,5 +119,8 @@ def _is_integer(text: str) -> bool:
 
 
 def _shown(value: Scalar) -> str:
-    text = str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        text = encode_basestring(value)
+    else:
+        text = str(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
 from odi_assets.config.models import PipelineConfig, ProjectConfig
+from odi_assets.config.models.connections import SCHEME
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import create_state_backend
+
+if TYPE_CHECKING:
+    from odi_assets.state.delta.batches import BatchLog
 
 DEFAULT_PROJECT_FILE = "odibi.yaml"
 PROJECT_VARIABLE = "ODI_PROJECT"
@@ -127,6 +131,12 @@ class Project:
         """A path on a connection of the project file."""
         return resolve(self.config.connections[connection], path, self.root, name=connection, retry=self.config.retry)
 
+    def place(self, connection: str | None, path: str) -> Location:
+        """A path on a connection; without one a URI, or a path from the project file's folder."""
+        if connection is not None:
+            return self.location(connection, path)
+        return Location(path if SCHEME.match(path) else str(self.root / path))
+
     @property
     def stores(self) -> Location:
         """The folder of the state stores of nodes: ``stores`` beside ``meta_state``, or below ``.odibi``.
@@ -139,6 +149,19 @@ class Project:
             return Location(str(self.root / ".odibi")).child(inside)
         folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
         return self.location(system.connection, str(folder / inside))
+
+    def open_batches(self) -> BatchLog:
+        """The batches of the project's stream nodes: ``meta_batches`` beside ``meta_state``, or below ``.odibi``."""
+        from odi_assets.delta.retry import Retry
+        from odi_assets.state.delta.batches import BatchLog
+
+        system = self.config.system
+        if system is None:
+            location = Location(str(self.root / ".odibi")).child("meta_batches")
+        else:
+            folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
+            location = self.location(system.connection, str(folder / "meta_batches"))
+        return BatchLog(location, self.environment, Retry(self.config.retry))
 
     def store(self, key: NodeKey) -> Location:
         """The state store of a node, which its function may ask for."""

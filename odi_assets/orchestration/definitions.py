@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import dagster as dg
 
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
@@ -54,10 +56,12 @@ def build_definitions(
     nodes = {key: node_asset(project, key, sources, checked=True) for key in project.graph.order(None)}
     shared = resources(project, listener)
     pipelines = project.config.pipelines
-    jobs = pipeline_jobs(project, pipelines, shared, loggers, nodes)
+    checks = _checks(project, pipelines)
+    jobs = pipeline_jobs(project, pipelines, shared, loggers, nodes, checks)
     sensors = [new_data_sensor(project, name, job, sources.watched(name)) for name, job in jobs.items()]
     return dg.Definitions(
         assets=[*sources.specs(), *nodes.values()],
+        asset_checks=[check for group in checks.values() for check in group],
         jobs=list(jobs.values()),
         schedules=[pipeline_schedule(project, p, jobs[p.pipeline]) for p in pipelines if p.schedule],
         sensors=[sensor for sensor in sensors if sensor is not None],
@@ -79,9 +83,24 @@ def build_job(
     Args as of :func:`build_definitions`.
     """
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
-    jobs = pipeline_jobs(project, [config], resources(project, listener), loggers)
-    found = jobs[pipeline]
+    # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
+    limited = any(node.stream and node.stream.health for node in config.nodes)
+    checks = _checks(project, [config]) if limited else None
+    found = pipeline_jobs(project, [config], resources(project, listener), loggers, checks=checks)[pipeline]
     assert isinstance(found, dg.JobDefinition)
+    return found
+
+
+def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
+    """By pipeline, the checks of stream nodes: on rows that they give up, and on their health where it has limits."""
+    from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
+    from odi_assets.orchestration.assets.stream_health import health_check
+
+    found: dict[str, list[dg.AssetChecksDefinition]] = {}
+    for pipeline in pipelines:
+        streams = {NodeKey(pipeline.pipeline, node.name): node.stream for node in pipeline.nodes if node.stream}
+        kept = [check for key in streams for check in kept_rows_checks(project, key)]
+        found[pipeline.pipeline] = kept + [health_check(project, key) for key, one in streams.items() if one.health]
     return found
 
 

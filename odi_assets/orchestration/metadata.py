@@ -24,13 +24,26 @@ UP_TO_DATE = "up_to_date"
 """The asset check of each node. It passes when a run has taken in what was new, and when there was nothing new."""
 
 
+_OF_STREAMS = (
+    "batches",
+    "watermark",
+    "rows_dropped",
+    "rows_removed",
+    "state_rows",
+    "state_bytes",
+    "query",
+    "checkpoint",
+)
+"""Metrics of runs of stream nodes alone."""
+
+
 def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     """What Dagster shows of a node's asset: kinds, owner, tags, description and metadata."""
     node = project.graph.node(key)
     pipeline = project.pipelines[key.pipeline]
     owner = node.owner or pipeline.owner or project.config.owner
     return {
-        "kinds": {"spark", "delta", *([node.read.format.value] if node.read else [])},
+        "kinds": {"spark", "delta", *(read.format.value for read in node.reads.values())},
         "owners": [owner] if owner else [],
         "tags": dict.fromkeys([*pipeline.tags, *node.tags], ""),
         "description": description(project, key),
@@ -62,6 +75,8 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
         metadata["keys"] = ", ".join(node.write.keys)
     if increments := _increments(node):
         metadata["incremental"] = increments
+    if node.stream is not None:
+        metadata["stream"] = f"{node.stream.output_mode}, state in {node.stream.state_store}"
     if declared := _declared_columns(node):
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(declared))
     return metadata
@@ -82,6 +97,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "rows_written": result.rows_written,
         "rows_updated": result.metrics.get("rows_updated"),
         "delta_version": result.table_version,
+        **{name: result.metrics.get(name) for name in _OF_STREAMS},
     }
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))

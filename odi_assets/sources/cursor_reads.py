@@ -143,22 +143,24 @@ class CursorWindow(Read):
         """
         from odi_assets.sources.cursor.columns import counted_rows
 
-        if not isinstance(self.after, CursorMark):
+        after = self.after
+        if not isinstance(after, CursorMark):
             return self
-        found = counted_rows(self.snapshot.rows_in_window(spark, self.window.at(self.after.value)), MOST_TIES)
+        found = counted_rows(self.snapshot.rows_in_window(spark, self.window.at(after.value)), MOST_TIES)
         if found is None:
             raise IncrementError(
-                f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {self.after.value}, and "
+                f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {after.value}, and "
                 "a closed boundary has to remember them",
                 fix="name `write.keys`: tied rows are then looked up in the target, however many there are; or choose "
                 "a finer cursor, or `boundary: open`",
                 column=self.window.column,
             )
-        if self.after == self.before:
+        stays = after == self.before
+        if stays:
             # A loaded row stays known if the source drops it and brings it back.
             known = self.window.ties
             found = {row: max(found.get(row, 0), known.get(row, 0)) for row in {*found, *known}}
-        return replace(self, after=replace(self.after, ties=found))
+        return replace(self, after=replace(after, ties=found))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from odi_assets.errors import IncrementError
 
@@ -39,7 +39,8 @@ class Identity:
         kind: ``files``, ``delta`` or ``sql``.
         source: which source of that kind: a path below its connection, a table's id, a table of a database.
         cursor: what orders it: ``file``, ``version``, or the name of a column.
-        increment: how it is followed: ``files``, ``version`` or ``stateful``; empty if that was not stored.
+        increment: how it is followed: ``files``, ``version``, ``stateful`` or ``cursors``; empty if that was not
+            stored.
         connection: the name of its connection; empty if that was not stored.
         place: where it is: an absolute path, links resolved, or a URI; empty if that was not stored.
     """
@@ -187,7 +188,64 @@ class CursorMark:
         return found
 
 
-Mark = FilesMark | VersionMark | CursorMark
+@dataclass(frozen=True)
+class StreamMark:
+    """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
+
+    offset: Mapping[str, Any] | None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> Any:
+        return self.offset
+
+
+@dataclass(frozen=True)
+class DrivenMark:
+    """The mark of a source that is read when a stream of a cursor document moves.
+
+    Attributes:
+        position: how far the stream was (see ``cursors.codec``); None if that is not known.
+        rows: the mark of what is read; None if that keeps none.
+    """
+
+    position: Mapping[str, Any] | None
+    rows: Mark | None = None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        rows = None if self.rows is None else self.rows.value
+        position = self.position
+        stream = None if position is None else f"{position.get('stream')} at {position.get('at')}"
+        shown = " and ".join(filter(None, [hwm_text(rows), stream]))
+        return {"shown": shown, "cursor": self.position, "rows": rows}
+
+    @staticmethod
+    def is_value(value: Mapping[str, Any]) -> bool:
+        """Whether this is what such a mark stores."""
+        return {"cursor", "rows"} <= value.keys()
+
+    def remembered(self) -> dict[str, Any]:
+        """What its commit has to store beside the value, JSON-ready."""
+        return self.rows.remembered() if isinstance(self.rows, CursorMark | DrivenMark) else {}
+
+
+class Mark(Protocol):
+    """What all marks have in common: what state stores of them, and what they measure.
+
+    Those of tables that are read in chunks are in ``sql.marks``.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def value(self) -> Any:
+        """The mark as state stores it."""
+
+    @property
+    def measures(self) -> Identity | None:
+        """What it measures; None if that is not known."""
 
 
 def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
@@ -224,11 +282,34 @@ def hwm_text(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
+        if isinstance(value.get("shown"), str):
+            # Values with more parts than a table has room for say how they are to be shown.
+            return str(value["shown"])
         if {"mtime_ns", "path"} <= set(value) <= {"mtime_ns", "path", "ledger"}:
             return str(value["path"])
         if "version" in value and set(value) <= {"version", "table_id"}:
             return f"version {value['version']}"
+        if value.keys() == {"query", "batch"}:
+            return f"batch {value['batch']}"
+        if {"since", "version", "index"} <= value.keys():
+            return f"version {value['version']}"
+        if isinstance(value.get("cursors"), Mapping) and set(value) <= {"cursors", "snapshot"}:
+            return _snapshot_text(value["cursors"], value.get("snapshot"))
         return ", ".join(f"{name} {hwm_text(part)}" for name, part in value.items())
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
     return str(value)
+
+
+def snapshot_left(value: Any) -> str | None:
+    """What a stored HWM says is left of snapshots, in a few words; None if all that began are complete."""
+    if not isinstance(value, Mapping):
+        return None
+    if isinstance(value.get("cursors"), Mapping):
+        return hwm_text(value) if value.get("snapshot") else None
+    return next((text for part in value.values() if (text := snapshot_left(part)) is not None), None)
+
+
+def _snapshot_text(cursors: Mapping[str, Any], chunks: Mapping[str, Any] | None) -> str:
+    upto = ", ".join(f"{name} {hwm_text(value) or 'none'}" for name, value in cursors.items())
+    return upto if chunks is None else f"snapshot: {len(chunks['left']):,} of {chunks['of']:,} chunks left, {upto}"

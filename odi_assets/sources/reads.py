@@ -1,18 +1,19 @@
 """Reads: what a run takes of one source, fixed before it reads.
 
-``Read`` is one of five: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
-``delta.source.NewVersions`` and ``cursor_reads.CursorWindow``. An :class:`UnresolvedRead` becomes one of them in a pass
+``Read`` is one of seven: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
+``delta.source.NewVersions``, ``cursor_reads.CursorWindow``, ``sql.snapshots.SnapshotChunks`` and
+``sql.snapshots.NewRows``. An :class:`UnresolvedRead` becomes one of them in a pass
 of Spark. Callers use the methods of the base class, and never ask which one they have.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from odi_assets.sources.marks import UNRESOLVED, CursorMark, Mark, Unresolved, hwm_text
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, DrivenMark, Mark, Unresolved, hwm_text
 from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class PlannedRead(ABC):
         follows: the source keeps a mark.
         rewrites: rows of the source were changed or removed, so that reading the gained rows is not enough.
         excluded: rows without a cursor that are left out.
+        under: where the stream of a cursor document is that the read was planned under; None if none drives it.
+        warning: what somebody should look at, in words.
+        keep: writes to storage what goes with ``under``, before the commit.
     """
 
     snapshot: Snapshot
@@ -60,11 +64,16 @@ class PlannedRead(ABC):
     follows: bool = False
     rewrites: bool = False
     excluded: int = 0
+    under: str | None = None
+    warning: str | None = None
+    keep: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     nothing_new: ClassVar[bool] = False
     """The source is not ahead of its mark."""
     is_part: ClassVar[bool] = True
     """Only a part of the source is read: what it gained, or a window."""
+    goes_on: ClassVar[bool] = False
+    """Once it is in the target, the same run reads on: it is a part of a snapshot."""
 
     @property
     def name(self) -> str:
@@ -169,7 +178,7 @@ class Read(PlannedRead):
 
     def remembered(self) -> Mapping[str, Any]:
         """What the commit has to store beside the mark's value, JSON-ready."""
-        return self.after.remembered() if isinstance(self.after, CursorMark) else {}
+        return self.after.remembered() if isinstance(self.after, CursorMark | DrivenMark) else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +204,8 @@ class Whole(Read):
             before=increment.before,
             after=increment.after,
             follows=increment.follows,
+            under=increment.under,
+            keep=increment.keep,
             increment=increment,
         )
 
@@ -239,6 +250,8 @@ class NothingNew(Read):
             before=increment.before,
             after=after,
             follows=increment.follows,
+            under=increment.under,
+            keep=increment.keep,
             increment=increment,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +95,10 @@ class Source(ABC):
     def watchable(self) -> bool:
         """Whether it tells, without being read, that it is ahead of its mark."""
         return False
+
+    def followed_by(self, increment: Increment) -> Source:
+        """The same source, followed in another way."""
+        return replace(self, increment=increment)
 
     @property
     def settles_within(self) -> timedelta:

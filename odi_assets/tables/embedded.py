@@ -60,6 +60,25 @@ class EmbeddedEngine:
         )
 
 
+def write_computed_once(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+    """Write ``df`` as :meth:`TableEngine.write` does, and compute it once, whatever happens: a batch of a stream.
+
+    A write that depends on the table's rows, and may have to start over, works from staged files.
+
+    Raises:
+        FencedError, TableConflictError, TableError: as :meth:`TableEngine.write` does.
+    """
+    if spec.mode.traits.computed_from == "nothing":
+        return _write(df, handle, spec, stamp)
+    schema_json = delta_schema(df, handle.location.uri)
+    first = Write(df, handle, replace(spec, partition_by=()), replace(stamp, write_id=uuid.uuid4().hex), schema_json)
+    rows = read_staged(df.sparkSession, handle.location, first.stage(df), schema_json)
+    try:
+        return EmbeddedEngine().write(rows, handle, spec, stamp)
+    finally:
+        first.discard()
+
+
 def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
     require_unfenced(handle, stamp)
     return _write(df, handle, spec, replace(stamp, write_id=uuid.uuid4().hex))

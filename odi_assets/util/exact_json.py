@@ -191,7 +191,7 @@ def _pieces(value: Any, indent: int | None, sort: bool, line: str) -> Iterator[s
             yield from _pieces(member, indent, sort, inner)
         yield line + closing
     elif isinstance(value, Decimal):
-        yield _one_spelling(value) if sort else str(value)
+        yield one_spelling(value) if sort else str(value)
     elif isinstance(value, str):
         yield _quoted(value)
     else:
@@ -204,7 +204,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=lone)
 
 
-def _one_spelling(number: Decimal) -> str:
+def one_spelling(number: Decimal) -> str:
+    """The text of a number that all equal numbers share."""
     sign, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     if not text or not isinstance(exponent, int):

@@ -77,6 +77,44 @@ def test_mistakes_are_named_where_they_are(tmp_path: Path, old: str, new: str, m
     assert message in str(problem(tmp_path, with_db().replace(old, new)))
 
 
+def appending(read: str) -> str:
+    return with_db(read).replace("path: raw}", "path: raw, mode: append}")
+
+
+CURSORS = "incremental: {mode: cursors, columns: [a, b], snapshot: {by: id}}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "type: postgres",
+            "type: mssql",
+            "`cursors` is for postgres and mysql, and this is a connection of type mssql",
+        ),
+        ("mode: append", "mode: overwrite", "`cursors` writes a table in parts, and `overwrite` replaces"),
+        ("columns: [a, b]", "columns: []", "must not be empty"),
+        ("columns: [a, b]", "columns: [a, a]", "`a` is there twice"),
+        ("columns: [a, b]", "colum: a", "unknown key `colum`, did you mean `columns`?"),
+        ("columns: [a, b]", "columns: a, watermark_lag: 1h", "a lag reads rows again, and `append` would repeat them"),
+        ("by: id", "by: [ctid, id]", "`ctid` is a key of a table, and the only one"),
+        ("by: id", "rows: 0", "greater than or equal to 1"),
+    ],
+)
+def test_mistakes_in_snapshots_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = appending(f"table: orders, {CURSORS}")
+    assert load(tmp_path, text)
+    assert old in text
+    assert message in str(problem(tmp_path, text.replace(old, new)))
+
+
+def test_files_have_no_snapshots_in_chunks(tmp_path: Path) -> None:
+    text = appending(f"path: in, {CURSORS}").replace("connection: db, format: sql", "connection: lake, format: parquet")
+    assert "`cursors` reads a table of a database in chunks, and `parquet` is none" in str(problem(tmp_path, text))
+    text = appending(f"table: orders, {CURSORS}").replace("postgres", "mysql").replace("by: id", "by: ctid")
+    assert "`ctid` is a key of PostgreSQL alone" in str(problem(tmp_path, text))
+
+
 @pytest.mark.parametrize("key", ["table: t", "query: SELECT 1", "partition_column: id", "pieces: 2"])
 def test_files_have_neither_tables_nor_pieces(tmp_path: Path, key: str) -> None:
     text = with_db("path: in").replace("connection: db, format: sql", f"connection: lake, format: csv, {key}")
@@ -91,5 +129,8 @@ def test_a_read_of_files_without_a_path_is_still_named_so(tmp_path: Path) -> Non
 def test_editors_accept_databases() -> None:
     assert complaints(with_db()) == []
     assert complaints(with_db("query: SELECT 1")) == []
+    assert complaints(with_db(f"table: orders, {CURSORS}")) == []
+    assert complaints(with_db("table: orders, incremental: {mode: cursors, columns: at}")) == []
+    assert complaints(with_db("table: orders, incremental: {mode: cursors, columns: []}"))
     assert complaints(with_db("pieces: 2"))
     assert complaints(with_db("options: {}").replace("format: sql", "format: csv"))

@@ -41,9 +41,9 @@ def broken(old: str, new: str) -> str:
          "`sql`, did you mean `csv`?"),
         ("mode: upsert", "mode: upsrt", "upsrt", "did you mean `upsert`?"),
         ("mode: stateful", "mode: statefull", "statefull", "unknown value `statefull`: must be `stateful`, "
-         "`rolling_window`, `files` or `version`, did you mean `stateful`?"),
-        ("mode: stateful, ", "", "incremental", "missing key `mode`: one of `stateful`, `rolling_window`, `files` or "
-         "`version`"),
+         "`cursors`, `rolling_window`, `files` or `version`, did you mean `stateful`?"),
+        ("mode: stateful, ", "", "incremental", "missing key `mode`: one of `stateful`, `cursors`, `rolling_window`, "
+         "`files` or `version`"),
         ("column: ts", "colum: ts", "colum", "unknown key `colum`, did you mean `column`?"),
         (", column: ts", "", "incremental", "missing key `column`: cursor column"),
         ("    path: one\n", "", "write", "missing key `path`: folder of the table"),

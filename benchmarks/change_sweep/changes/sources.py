@@ -35,8 +35,10 @@ def _a_file(world: World, draw: random.Random, *, loaded: bool = False) -> tuple
 
 
 def touch(world: World, draw: random.Random) -> str | None:
-    if (found := _a_file(world, draw)) is None:
+    # A file that is renamed and touched before a run is a new one.
+    if (found := _a_file(world, draw)) is None or (inode := found[2].stat().st_ino) in world.renamed:
         return None
+    world.touched.add(inode)
     os.utime(found[2])
     return f"touch {found[2].name}"
 
@@ -45,6 +47,9 @@ def rename_file(world: World, draw: random.Random) -> str | None:
     if (found := _a_file(world, draw)) is None or str(found[2]) in world.rewritten:
         return None
     file = found[2]
+    if (inode := file.stat().st_ino) in world.touched:
+        return None
+    world.renamed.add(inode)
     new = file.with_name(f"{world.new_name(draw.choice('ag'))}{file.suffix}")
     file.rename(new)
     return f"rename {file.name} to {new.name}"

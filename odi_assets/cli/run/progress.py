@@ -68,8 +68,10 @@ class RunProgress(Progress):
         self.console.print(f"{pipeline}: {counted(nodes, 'node')}", soft_wrap=True)
 
     def listen(self, event: NodeEvent) -> None:
-        """A node started or ended, or a resumed run decided that it runs again."""
-        if event.reason is not None:
+        """A node started, came further or ended, or a resumed run decided that it runs again."""
+        if event.kind == "progressed":
+            self.update(self._line, description=f"{event.key}: {event.reason}")
+        elif event.reason is not None:
             self.console.print(f"{event.key} runs: {event.reason}", soft_wrap=True)
         elif event.result is None:
             self.update(self._line, description=str(event.key))

@@ -5,15 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from odi_assets.config.models.durations import Lag, Span
-from odi_assets.config.models.fields import Strict, Text, ValueText
+from odi_assets.config.models.fields import Names, Strict, Text, ValueText
 
 Boundary = Literal["open", "closed"]
 OnNull = Literal["raise", "include", "exclude"]
 DateFormat = Literal["oracle", "sql_server", "us", "eu", "iso"]
 OnChange = Literal["raise", "reload", "ignore"]
+OnNullCursors = Literal["raise", "snapshot", "exclude"]
+CTID = "ctid"
+"""PostgreSQL's column of a row's place in its table."""
 
 _STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node>` unless given."
 
@@ -45,6 +48,59 @@ class StatefulIncrement(Strict):
     watermark_lag: Lag | None = Field(
         default=None, description="How far behind the high-water mark to read again, for rows that come late: `2h`."
     )
+
+
+_ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+_Columns = Annotated[
+    Names,
+    _ONE_OR_MORE,
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+
+class ChunksConfig(Strict):
+    """How the first read of a table is cut into chunks."""
+
+    by: _Columns | None = Field(
+        default=None,
+        description="Columns whose ranges are the chunks, or `ctid` of PostgreSQL; the primary key unless given.",
+    )
+    rows: int = Field(default=500_000, ge=1, description="About how many rows a chunk has.")
+    chunks_per_commit: int = Field(
+        default=1, ge=1, le=256, description="Chunks that are read side by side, and written in one commit."
+    )
+
+
+class CursorsIncrement(Strict):
+    """A snapshot of a table in chunks, then the rows above the greatest value of each of its cursor columns.
+
+    The maxima are independent of one another, and taken before the snapshot. The first cursor of a row that is not
+    NULL says whether the row is new.
+    """
+
+    mode: Literal["cursors"]
+    columns: _Columns = Field(
+        description="Cursor columns; the first that is not null counts. One at least grows with every new or changed "
+        "row.",
+    )
+    on_null: OnNullCursors = Field(
+        default="raise",
+        description="Rows without any cursor: stop the run; read them in the snapshot, and never later (`snapshot`); "
+        "or drop and count (`exclude`).",
+    )
+    watermark_lag: Lag | None = Field(
+        default=None, description="How far behind the maxima to read again, for rows that come late: `2h`."
+    )
+    snapshot: ChunksConfig = Field(default=ChunksConfig(), description="How the first read is cut into chunks.")
+    state_key: Text | None = Field(default=None, description=_STATE_KEY)
 
 
 class RollingWindowIncrement(Strict):
@@ -89,7 +145,7 @@ _SHORT_FORM = BeforeValidator(lambda value: {"mode": value} if isinstance(value,
 """``version`` is short for ``{mode: version}``."""
 
 Increment = Annotated[
-    StatefulIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement,
+    StatefulIncrement | CursorsIncrement | RollingWindowIncrement | FilesIncrement | VersionIncrement,
     Field(discriminator="mode"),
     _SHORT_FORM,
 ]

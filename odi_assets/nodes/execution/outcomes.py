@@ -115,8 +115,12 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
         uri=target,
         hwm_before=before,
         hwm_after=before,
-        error="the run was cancelled while this node ran" if cancelled else f"{type(error).__name__}: {error}",
+        error="the run was cancelled while this node ran" if cancelled else _told(error),
     )
+
+
+def _told(error: BaseException) -> str:
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 
 def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
@@ -14,6 +15,7 @@ from odi_assets.nodes.history.attempts import Attempt, run_record
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, REWIND
+from odi_assets.sources.marks import snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -37,12 +39,13 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
     """The row of an attempt that ended without writing one.
 
     SUCCESS with the figures of its commit, if the target's log holds one. NO_DATA, if Dagster saw it succeed without
-    one. CANCELLED or SKIPPED, if its run was cancelled. FAILURE, if its error is known. Else LOST. Without a commit, at
-    the time it began: nobody knows when it ended.
+    one. CANCELLED or SKIPPED, if its run was cancelled. FAILURE, if its error is known. Else LOST, and so is one that
+    was in the middle of a snapshot. Without a commit, at the time it began: nobody knows when it ended.
     """
-    stamp = None if attempt.never_began else _commit_of(project, attempt)
+    stamps = [] if attempt.never_began else _commits_of(project, attempt)
+    stamp = stamps[0] if stamps else None
     metrics = {
-        **(_metrics(project, attempt, stamp) if stamp else {}),
+        **(_metrics(project, attempt, stamps) if stamps else {}),
         **({PARTIAL: True} if attempt.partial else {}),
         "mended": True,
         "mended_at": datetime.now(UTC).isoformat(),
@@ -60,13 +63,15 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
             error=error,
         )
     facts = CommitFacts.of(stamp)
+    left = None if attempt.succeeded or facts.hwm is None else snapshot_left(facts.hwm.value)
     return run_record(
         project,
         attempt.key,
         attempt,
-        RunStatus.SUCCESS,
+        RunStatus.SUCCESS if left is None else RunStatus.LOST,
         max(attempt.started_at, stamp.committed_at),
-        rows_processed=facts.rows_written,
+        rows_processed=metrics.get("rows_written"),
+        error=None if left is None else f"the run vanished in the middle of a {left}; the next one goes on there",
         code_version=facts.code_version,
         metrics=metrics,
         partition_key=attempt.partition_key,
@@ -88,10 +93,11 @@ def _ended(attempt: Attempt) -> tuple[RunStatus, str | None]:
     return RunStatus.LOST, "the run vanished before this node ended; it had committed nothing"
 
 
-def _metrics(project: Project, attempt: Attempt, stamp: CommittedStamp) -> dict[str, object]:
-    facts = CommitFacts.of(stamp)
+def _metrics(project: Project, attempt: Attempt, stamps: Sequence[CommittedStamp]) -> dict[str, Any]:
+    stamp, facts = stamps[0], CommitFacts.of(stamps[0])
+    written = [CommitFacts.of(one).rows_written for one in stamps]
     counted = {
-        "rows_written": facts.rows_written,
+        "rows_written": None if None in written else sum(rows or 0 for rows in written),
         "rows_updated": facts.rows_updated,
         "mode": facts.mode,
         "increment": facts.increment,
@@ -132,6 +138,8 @@ def commits_without_row(
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
     """The commits of ``key`` that have no row among ``rows``, its history; oldest first.
 
+    Of an attempt that made several, it is the last.
+
     Commits from before the oldest row are left out: the retention of run history has dropped their rows.
     """
     known = {(row.run_id, row.attempt) for row in rows}
@@ -142,6 +150,8 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
+            # One row for an attempt, although each batch of a stream is a commit: the newest tells how far it came.
+            known.add((attempt.run_id, attempt.attempt))
             found.append(stamp)
     return found[::-1]
 
@@ -164,13 +174,15 @@ def attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
     )
 
 
-def _commit_of(project: Project, attempt: Attempt) -> CommittedStamp | None:
+def _commits_of(project: Project, attempt: Attempt) -> list[CommittedStamp]:
+    """The commits of an attempt, newest first: one, or those of a snapshot."""
+    found: list[CommittedStamp] = []
     if attempt.key not in project.graph.nodes:
-        return None
+        return found
     for stamp in TableHandle.open(project.target(attempt.key)).stamps():
         facts = CommitFacts.of(stamp)
         if (facts.run_id, facts.node, facts.attempt or 1) == (attempt.run_id, str(attempt.key), attempt.attempt):
-            return stamp
-        if stamp.committed_at < attempt.started_at - _CLOCKS_APART:
-            return None
-    return None
+            found.append(stamp)
+        elif (found and facts.node) or stamp.committed_at < attempt.started_at - _CLOCKS_APART:
+            break
+    return found

@@ -48,9 +48,14 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         StateError: it appends, and nothing says any more up to where its table was loaded.
         LossError: a full refresh would lose rows, and the request does not say that it may.
         IncrementError, SourceError, TableError: a source cannot be planned.
+        CheckpointError: of a stream node: its checkpoint and its table do not belong together.
     """
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
+    if node.config.stream is not None:
+        from odi_assets.nodes.planning.stream import planned_stream
+
+        return planned_stream(node, target, request)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     if (target.exists or start.origin is not None) and not request.full_refresh:
         from odi_assets.nodes.planning.identity import require_own

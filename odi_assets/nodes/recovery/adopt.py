@@ -13,7 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import FilesIncrement, Increment, StatefulIncrement, VersionIncrement
+from odi_assets.config.models import (
+    CursorsIncrement,
+    FilesIncrement,
+    Increment,
+    StatefulIncrement,
+    VersionIncrement,
+)
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
@@ -36,6 +42,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.source import Source
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
 
@@ -258,6 +265,8 @@ def _mark_now(
         _require_all_loaded(node, source, then, value, spark)
     read = _resolved(source.plan(None), spark)
     mark = read.after if isinstance(read, Read) else None
+    if isinstance(mark, SnapshotMark):
+        mark = mark.completed
     at = hwm_text(mark.value) if mark is not None else "nothing"
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
 
@@ -266,7 +275,7 @@ def _require_all_loaded(node: Node, source: Source, then: Identity, value: Any, 
     """Raises IdentityMismatchError if the former definition of a source would still read something of it."""
     if not same_source(then, source.identity, moved=True):
         return
-    former = replace(source, increment=_increment_of(then))
+    former = source.followed_by(_increment_of(then))
     read = _resolved(former.plan(former.mark(value, {})), spark)
     if not read.nothing_new:
         raise IdentityMismatchError(
@@ -284,6 +293,8 @@ def _increment_of(then: Identity) -> Increment:
         return FilesIncrement(mode="files")
     if mode == "version":
         return VersionIncrement(mode="version")
+    if mode == "cursors":
+        return CursorsIncrement(mode="cursors", columns=tuple(then.cursor.split(", ")))
     column, _, fallback = then.cursor.partition(", else ")
     return StatefulIncrement(mode="stateful", column=column, fallback_column=fallback or None)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from odi_assets.config.graph import NodeKey
+from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.restore import missing_files
 from odi_assets.delta.table import TableHandle
@@ -21,7 +21,7 @@ from odi_assets.nodes.planning.start import marks_of, start_of
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.recover import find_recovery
-from odi_assets.sources.marks import hwm_text
+from odi_assets.sources.marks import hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
@@ -38,6 +38,8 @@ class Kind(StrEnum):
     HISTORY_AHEAD = "row of history without its commit"
     REDEFINED = "table or HWM of another definition"
     UPSTREAM_CHANGED = "input is another table"
+    STREAM_APART = "checkpoint and table apart"
+    BATCH_IN_FLIGHT = "batch not finished"
     UNREADABLE = "cannot be looked at"
 
 
@@ -74,9 +76,26 @@ def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> l
     return found
 
 
+def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
+    """What is left of the snapshots of ``keys``, in words. It is no disagreement: their next run goes on with it."""
+    entries = {entry.key: entry for entry in state.list_hwms()}
+    found = {}
+    for key in keys:
+        entry = entries.get(state_key(key, project.graph.node(key)))
+        text = snapshot_left(entry.value) if entry is not None else None
+        if text is not None:
+            found[key] = text
+    return found
+
+
 def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
+    if node.config.stream is not None:
+        yield from _stream(node, target)
+        yield from _files(key, target)
+        yield from _history(project, state, key, target)
+        return
     try:
         start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
         require_own(node, start, target)
@@ -91,6 +110,24 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
+
+
+def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
+    """What does not belong together of a stream's checkpoint and its table."""
+    from odi_assets.nodes.planning.stream_marks import Standing, out_of_step, stream_marks
+
+    try:
+        marks = stream_marks(node, target)
+    except IdentityMismatchError as error:
+        yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
+        return
+    if marks.standing is Standing.TABLE_ONE_AHEAD and marks.last is not None:
+        text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
+        remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
+        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
+    elif not marks.standing.can_go_on:
+        why = out_of_step(node, marks)
+        yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -72,7 +73,8 @@ class DeltaIOManager(dg.IOManager):
         state: StateResource = getattr(context.resources, names.resources + STATE)
         plan = obj.computed.plan
         try:
-            result = commit(obj.computed, state.backend, obj.run)
+            told = partial(history.progress, plan.node.key)
+            result = commit(obj.computed, state.backend, obj.run, progress=told)
         except BaseException as error:
             skipped = skipped_with(self.project, plan.node.key, context.step_context.job_def, error)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)

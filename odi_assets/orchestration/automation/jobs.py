@@ -25,11 +25,13 @@ def pipeline_jobs(
     resources: Mapping[str, object],
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
     assets: Mapping[NodeKey, dg.AssetsDefinition] | None = None,
+    checks: Mapping[str, Sequence[dg.AssetChecksDefinition]] | None = None,
 ) -> dict[str, Job]:
     """The job of each of ``pipelines``, by its name: all nodes of the pipeline in one process, so with one JVM.
 
     Args:
         assets: the nodes, for jobs that Dagster shows; None for those that are only run.
+        checks: by pipeline, what runs after the nodes that they are of.
 
     In these jobs, the nodes' assets have no partitions. A run of a pipeline reads what is new and writes to whichever
     partitions that belongs to, and Dagster 1.13 runs a partitioned asset downstream of another one only if the run
@@ -58,6 +60,7 @@ def pipeline_jobs(
         assets=[
             shown.get(key) or node_asset(project, key, partitioned=False, checked=assets is not None) for key in nodes
         ],
+        asset_checks=[check for name in apart for check in (checks or {}).get(name, ())],
         jobs=[jobs[name] for name in apart],
         resources=resources,
         loggers=loggers,

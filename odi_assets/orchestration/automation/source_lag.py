@@ -38,7 +38,7 @@ class Positions:
     Attributes:
         ahead: nodes whose source is ahead, with what is new in words.
         current: nodes whose source is not ahead, with their HWM in words.
-        errors: nodes whose source could not be examined, and why.
+        errors: nodes whose source could not be examined, or has moved in a way that starts nothing, and why.
         unseen: nodes that there was no time for.
         marks: by node that is ahead, a hash of where its sources stand.
     """
@@ -64,6 +64,7 @@ class _Seen:
         mark: a hash of where its sources stand.
         ahead: whether they are ahead of the HWM.
         text: what is new, or why nothing is, in words; empty if the HWM says it.
+        warning: a move of a source that starts nothing, in words; empty if there is none.
         lasts: as long as ``print`` stays the same, so does the rest.
     """
 
@@ -72,6 +73,11 @@ class _Seen:
     ahead: bool
     text: str
     lasts: bool
+    warning: str = ""
+
+    @property
+    def is_idle(self) -> bool:
+        return self.lasts and not self.ahead and not self.warning
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ class Watch:
 
     def remember(self) -> tuple[dict[str, str], str]:
         """The nodes that had nothing new, each with a hash of all that this depends on; and what it is valid for."""
-        lasting = {str(key): seen.print for key, seen in self._seen.items() if seen.lasts and not seen.ahead}
+        lasting = {str(key): seen.print for key, seen in self._seen.items() if seen.is_idle}
         return lasting, self._definition
 
     def to_repair(self) -> tuple[NodeKey, ...]:
@@ -159,6 +165,9 @@ class Watch:
                 found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
                 continue
             self._seen[key] = seen
+            if seen.warning:
+                logger.warning("%s: %s", key, seen.warning)
+                found.errors[key] = seen.warning
             if seen.ahead:
                 found.ahead[key], found.marks[key] = seen.text, seen.mark
             else:
@@ -186,7 +195,8 @@ class Watch:
         missing = [up for up in graph.upstream(key) if table_position(self.project.target(up))["version"] is None]
         if missing:
             return _follows(key, missing)
-        positions = {source.name: source.position() for source in node.sources if source.follows}
+        is_stream = node.config.stream is not None
+        positions = {source.name: source.position() for source in node.sources if source.follows or is_stream}
         entry = state.get_entry(node.state_key, deleted=True)
         stored = None if entry is None else [entry.revision, entry.updated_at.isoformat(), hwm_text(entry.value)]
         mark = _hash(positions)
@@ -197,11 +207,13 @@ class Watch:
         if self._first.get(key, ("",))[0] != found:
             self._first[key] = found, time.monotonic()
         settles = max((source.settles_within.total_seconds() for source in node.sources), default=0.0)
-        lasts = settles == 0 or time.monotonic() - self._first[key][1] > settles
+        # A stream's checkpoint may hold a batch that is not committed, whatever its sources say.
+        lasts = not is_stream and (settles == 0 or time.monotonic() - self._first[key][1] > settles)
         self._changed.add(key)
         plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
         ahead = _is_ahead(plan)
-        return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts)
+        warning = "; ".join(read.warning for read in plan.reads if read.warning)
+        return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts, warning)
 
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
@@ -215,8 +227,9 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
 
 
 def _is_ahead(plan: NodePlan) -> bool:
-    # A source that is read again behind its mark is not ahead of it.
-    return not plan.nothing_new and any(read.moves for read in plan.reads)
+    # A source that is read again behind its mark is not ahead of it. A batch that was planned and not committed is
+    # reason enough to run a stream.
+    return not plan.nothing_new and (plan.node.config.stream is not None or any(read.moves for read in plan.reads))
 
 
 def _follows(key: NodeKey, missing: Sequence[NodeKey]) -> _Seen:

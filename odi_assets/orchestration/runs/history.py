@@ -30,9 +30,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """A node of a run started, or finished with ``result``; or a resumed run decided, for a ``reason``, to run it."""
+    """A node of a run started, has come as far as ``reason`` says, or finished with ``result``; or a resumed run
+    decided, for a ``reason``, to run it."""
 
-    kind: Literal["started", "decided", "finished"]
+    kind: Literal["started", "progressed", "decided", "finished"]
     key: NodeKey
     result: NodeResult | None = None
     reason: str | None = None
@@ -114,6 +115,11 @@ class RunHistory:
         finally:
             self.results[result.key] = result
             self.listener(NodeEvent("finished", result.key, result))
+
+    def progress(self, key: NodeKey, text: str) -> None:
+        """A node that makes several commits has made one."""
+        logger.info("%s: %s", key, text)
+        self.listener(NodeEvent("progressed", key, reason=text))
 
     def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
         """Record a node that a resumed run leaves out, and return its result; None if the node has to run.

@@ -37,6 +37,8 @@ class Arrivals:
         changed: those of ``new`` that were loaded before and have other content now.
         ignored: loaded files with other content now, not loaded again because of ``on_change: ignore``.
         moved: files that were loaded under another name.
+        copied: those of ``new`` with the content of a loaded file that is gone, and another time: a file that was moved
+            and touched, say. They may as well be files of their own, so they are loaded.
         gone: loaded files that are not there any more, or are empty now; their rows stay.
         empty: files of 0 bytes that were never loaded; they are new once they have content.
         unsettled: files that changed less than the settling time ago; a later increment takes them.
@@ -49,6 +51,7 @@ class Arrivals:
     changed: tuple[str, ...]
     ignored: tuple[str, ...]
     moved: tuple[str, ...]
+    copied: tuple[str, ...]
     gone: tuple[str, ...]
     empty: tuple[str, ...]
     unsettled: tuple[str, ...]
@@ -62,6 +65,7 @@ class Arrivals:
             "rewritten, loaded again": self.changed,
             "rewritten and ignored": self.ignored,
             "moved, known already": self.moved,
+            "loaded as new, with the content of a file that is gone": self.copied,
             "gone, their rows stay": self.gone,
             "empty, skipped": self.empty,
             "not settled yet": self.unsettled,
@@ -120,6 +124,7 @@ def arrivals(
     reload = rewritten if on_change == "reload" else []
     ignored = set(rewritten) - set(reload)
     take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
+    added = take - changed
     new = tuple(file for file in files if file.path in take)
     # What was only touched or moved is read no more, so what is known of all of its content stays known.
     origin = {file.path: moved.get(file.path, file.path) for file in settled if file.path not in take}
@@ -141,6 +146,7 @@ def arrivals(
         changed=tuple(reload),
         ignored=tuple(sorted(ignored)),
         moved=tuple(sorted(moved)),
+        copied=_copied([file for file in settled if file.path in added], [loaded[path] for path in gone]),
         gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
         empty=tuple(file.path for file in listed if not file.size and file.path not in loaded),
         unsettled=tuple(file.path for file in files if file.path in unsettled),
@@ -178,6 +184,11 @@ def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str,
         if before and content.is_moved(before[-1], file):
             found[file.path] = before.pop().path
     return found
+
+
+def _copied(new: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> tuple[str, ...]:
+    contents = {(file.size, file.etag or file.digest) for file in gone}
+    return tuple(sorted(f.path for f in new if (f.etag or f.digest) and (f.size, f.etag or f.digest) in contents))
 
 
 def _rewritten(paths: Sequence[str], label: str) -> IncrementError:

@@ -79,11 +79,11 @@ class Session:
         with closing(self.opened.cursor()) as cursor:
             return self.driver.columns(cursor, relation)
 
-    def row(self, query: str) -> tuple[Any, ...]:
-        """The one row of a query."""
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a small query."""
         with closing(self.opened.cursor()) as cursor:
             cursor.execute(query)
-            return tuple(cursor.fetchone())
+            return [tuple(row) for row in cursor.fetchall()]
 
 
 def driver_of(dialect: Dialect) -> Driver | None:

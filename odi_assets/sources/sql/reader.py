@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.sources.cursor.types import TypeName
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.errors import read_errors_named
+from odi_assets.sources.sql.chunks import key_columns
 from odi_assets.sources.sql.columns import SqlColumn, sql_column
+from odi_assets.sources.sql.keys import KeyColumn, keys_of
+from odi_assets.sources.sql.marks import Chunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.tables.columns import quoted
@@ -58,14 +61,34 @@ class Reader:
         Args:
             where: the condition that the database evaluates; None for all rows.
         """
+        condition = where or "1 = 1"
+        if self.pieces <= 1 or self.partition_column is None:
+            return self._rows(condition, (), [])
+        window = Window(self.partition_column)
+        key, kind = self.relation.cursor(window, self.types)
+        pieces = predicates(self.relation, key, kind, condition, self.pieces, self.texts)
+        return self._rows(condition, (f"{key} AS {self.relation.dialect.quoted(KEY)}",), pieces)
+
+    def chunks(self, where: str, by: Sequence[str], chunks: Sequence[Chunk]) -> DataFrame:
+        """The rows of ``chunks`` of a snapshot, lazily, each over a connection of its own.
+
+        Args:
+            where: the condition that rows of any chunk fulfil.
+            by: the key columns that the chunks are ranges of.
+
+        Raises:
+            IncrementError: there is no such column.
+        """
+        dialect, keys = self.relation.dialect, keys_of(self.relation.dialect)
+        inside = key_columns(self.relation, by, self.types)
+        # A condition on each chunk comes from outside of the query, which calls its keys by names of its own.
+        outside = [KeyColumn(dialect.quoted(f"{KEY}_{number}"), key.kind) for number, key in enumerate(inside)]
+        named = [f"{key.sql} AS {name.sql}" for key, name in zip(inside, outside, strict=True)]
+        return self._rows(where, named, [f"({keys.within(chunk, outside)})" for chunk in chunks])
+
+    def _rows(self, where: str, keys: Sequence[str], pieces: list[str]) -> DataFrame:
         asked = [f"{column.sql} AS {self.relation.dialect.quoted(column.name)}" for column in self.columns]
-        condition, pieces = where or "1 = 1", []
-        if self.pieces > 1 and self.partition_column is not None:
-            window = Window(self.partition_column)
-            key, kind = self.relation.cursor(window, self.types)
-            pieces = predicates(self.relation, key, kind, condition, self.pieces, self.texts)
-            asked.append(f"{key} AS {self.relation.dialect.quoted(KEY)}")
-        rows = self._load(f"SELECT {', '.join(asked)} FROM {self.relation.sql} odi WHERE {condition}", pieces)
+        rows = self._load(f"SELECT {', '.join([*asked, *keys])} FROM {self.relation.sql} odi WHERE {where}", pieces)
         return rows.select([column.restored() for column in self.columns])
 
     def texts(self, query: str) -> list[tuple[Any, ...]]:

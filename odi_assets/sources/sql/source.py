@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import ReadConfig, SqlConnection, StatefulIncrement
-from odi_assets.errors import SourceError
+from odi_assets.config.models import CursorsIncrement, Increment, ReadConfig, SqlConnection, StatefulIncrement
+from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.cursor_reads import reads_again
-from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
+from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
+from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Position, Snapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.util.extras import install_command
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from odi_assets.sources.snapshot import Partitions
     from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.snapshots import CursorTable
 
 _UNKNOWN = "what it holds is not known without reading it"
 
@@ -34,7 +37,8 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
     """The source that a ``read`` of a database names."""
     dialect = dialect_of(connection)
     what = dialect.table(read.table) if read.table is not None else _in_brackets(read.query or "")
-    return SqlSource(
+    kind = CursorTableSource if isinstance(read.incremental, CursorsIncrement) else SqlSource
+    return kind(
         name=name,
         label=label,
         target=target,
@@ -88,6 +92,11 @@ class SqlSource(Source):
         digest = hashlib.sha256(" ".join(self.relation.sql.split()).encode()).hexdigest()[:12]
         what = self.table if self.table is not None else f"query {digest}"
         return self.identified("sql", f"{self.dialect.database}:{what}", "", f"{self.dialect.uri}/{what}")
+
+    def followed_by(self, increment: Increment) -> SqlSource:
+        kind = CursorTableSource if isinstance(increment, CursorsIncrement) else SqlSource
+        same = {item.name: getattr(self, item.name) for item in fields(SqlSource)}
+        return kind(**{**same, "increment": increment})
 
     @property
     def dialect(self) -> Dialect:
@@ -153,11 +162,122 @@ class SqlSource(Source):
                 return Look(types, None)
             shown = {name: kind or "of another type" for name, kind in types.items()}
             cursor_type(increment, shown, self.label)
-            row = session.row(self.relation.bound(window, types))
+            (row,) = session.rows(self.relation.bound(window, types))
             return Look(types, self.relation.found(row, window, types))
 
         found: Look = plain.ask(self.dialect, driver, self.label, question)
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class CursorTableSource(SqlSource):
+    """A table that is read in chunks first, and by its cursor columns then."""
+
+    @property
+    def identity(self) -> Identity:
+        return replace(super().identity, cursor=", ".join(self._increment.columns), increment=self._increment.mode)
+
+    @property
+    def watchable(self) -> bool:
+        return plain.driver_of(self.dialect) is not None
+
+    def snapshot(self) -> CursorTable:
+        return self._table().looked_at()
+
+    def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
+        del remembered
+        return SnapshotMark.of(value, self.label, typed=typed)
+
+    def plan(self, mark: Mark | None) -> PlannedRead:
+        from odi_assets.sources.sql.snapshots import plan_snapshot
+
+        above = mark if isinstance(mark, SnapshotMark) else None
+        return plan_snapshot(self._table(), above)
+
+    def change_since(self, then: Position | None) -> str | None:
+        if not self.watchable or self._increment.watermark_lag:
+            return _UNKNOWN
+        now = self.position()
+        return (
+            None
+            if then and then == now
+            else f"its cursors were at {then or 'an unknown place'} then, and are at {now} now"
+        )
+
+    def loaded(self, mark: Mark) -> PlannedRead:
+        from odi_assets.sources.sql.snapshots import Loaded
+
+        if not isinstance(mark, SnapshotMark):
+            return self.whole()
+        if mark.chunks is not None:
+            raise ConfigError(
+                f"{len(mark.chunks.left):,} chunks of the snapshot of {self.label} are left, so what is loaded of a "
+                "range cannot be told",
+                fix="let a run complete the snapshot first",
+                node=self.target.node,
+            )
+        return Loaded(snapshot=self._table(), summary="what is loaded", mark=mark)
+
+    def stream_state(self, mark: SnapshotMark) -> dict[str, Any]:
+        """The state of a stream of OLake that says what ``mark`` says, JSON-ready.
+
+        Raises:
+            CursorDocumentError: OLake would read rows twice or never.
+        """
+        from odi_assets.sources.sql.olake import stream_state
+
+        return stream_state(mark, self.dialect, self.label)
+
+    def taken_over(self, state: Mapping[str, Any]) -> SnapshotMark:
+        """The mark that goes on where OLake stopped.
+
+        Args:
+            state: that of the stream, as OLake's document has it.
+
+        Raises:
+            CursorDocumentError: it does not fit how the table is followed here.
+            ConfigError: the plain driver that tells the types of the cursors is not installed.
+            SourceError: the database does not answer.
+        """
+        from odi_assets.sources.sql.olake import mark_of_stream
+
+        driver = plain.driver_of(self.dialect)
+        if driver is None:
+            raise ConfigError(
+                f"{self.label}: the types of its cursors tell how OLake's values are meant, and nothing asks for them",
+                fix=f"install the plain driver ({install_command(str(self.dialect.extra))}), and let it look "
+                "(`look_timeout` of the connection)",
+                node=self.target.node,
+            )
+
+        def question(session: plain.Session) -> SnapshotMark:
+            types = session.columns(self.relation.sql)
+            return mark_of_stream(state, self.relation, self.table, self._increment, types, session.rows)
+
+        found: SnapshotMark = plain.ask(self.dialect, driver, self.label, question)
+        return replace(found, measures=self.identity)
+
+    def _table(self) -> CursorTable:
+        from odi_assets.sources.sql.snapshots import CursorTable
+
+        return CursorTable(
+            name=self.name,
+            label=self.label,
+            format="sql",
+            identity=self.identity,
+            relation=self.relation,
+            table=self.table,
+            increment=self._increment,
+            partition_column=self.partition_column or self._increment.columns[0],
+            pieces=self.pieces,
+            options=self.options,
+        )
+
+    @property
+    def _increment(self) -> CursorsIncrement:
+        if not isinstance(self.increment, CursorsIncrement):
+            raise AssertionError("a source of another increment")
+        return self.increment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,27 +313,28 @@ class SqlSnapshot(Snapshot):
         return str(kind), self.look.bound
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        rows = self._reader(spark).rows(None)
+        rows = self.reader(spark).rows(None)
         return rows if only is None else rows.where(only.condition(rows))
 
     def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
         if window.date_format is not None:
             return super().rows_in_window(spark, window, only)
-        reader = self._reader(spark)
+        reader = self.reader(spark)
         rows = reader.rows(self.relation.condition(window, reader.types))
         return rows if only is None else rows.where(only.condition(rows))
 
     def bound(self, spark: SparkSession, window: Window) -> Bound:
         if window.date_format is not None:
             return super().bound(spark, window)
-        reader = self._reader(spark)
+        reader = self.reader(spark)
         row = reader.texts(self.relation.bound(window, reader.types))[0]
         return self.relation.found(row, window, reader.types)
 
     def read_error(self, text: str) -> SourceError | None:
         return self.relation.read_error(text)
 
-    def _reader(self, spark: SparkSession) -> Reader:
+    def reader(self, spark: SparkSession) -> Reader:
+        """What Spark reads of it."""
         from odi_assets.sources.sql.reader import Reader
 
         return Reader(spark, self.relation, self.partition_column, self.pieces, self.options)

@@ -152,6 +152,26 @@ def test_a_file_that_was_moved_is_known_and_a_copy_of_it_is_not(landing: Landing
     assert landing.load() == ["copy.csv"]
 
 
+def test_a_file_that_was_moved_may_be_touched_after_the_next_run(landing: Landing) -> None:
+    path = landing.land("a.csv", "one", at=1)
+    landing.load()
+    moved = path.rename(path.with_name("moved.csv"))
+    assert landing.load() == []
+    os.utime(moved)
+    assert landing.load() == []
+
+
+def test_a_file_that_was_moved_and_touched_is_a_new_one_and_the_plan_says_so(landing: Landing) -> None:
+    path = landing.land("a.csv", "one", at=1)
+    landing.load()
+    os.utime(path.rename(path.with_name("moved.csv")))
+    found = landing.look()
+    assert found.copied == ("moved.csv",)
+    assert "1 loaded as new, with the content of a file that is gone (moved.csv)" in found.notes
+    assert landing.load() == ["moved.csv"]
+    assert landing.look().copied == ()
+
+
 @pytest.mark.parametrize("settle", [0, 60])
 def test_files_that_rotate_through_their_names_are_each_loaded_once(landing: Landing, settle: int) -> None:
     now, how = 1_000 * SECOND, {"settle": timedelta(seconds=settle)}

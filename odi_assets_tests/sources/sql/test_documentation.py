@@ -34,6 +34,8 @@ def test_its_project_file_runs(
         "CREATE SCHEMA sales",
         "CREATE TABLE sales.orders (id bigint PRIMARY KEY, amount numeric(10,2), changed_at timestamptz NOT NULL)",
         "CREATE TABLE sales.customers (id int, name text, active boolean)",
+        "CREATE TABLE sales.shipments (id bigint PRIMARY KEY, delivered_at timestamptz, sent_at timestamptz NOT NULL)",
+        "INSERT INTO sales.shipments VALUES (1, NULL, now()), (2, now(), now()), (3, NULL, now())",
         "INSERT INTO sales.orders VALUES (1, 2.5, now()), (2, 3.5, now())",
         "INSERT INTO sales.customers VALUES (1, 'a', true), (2, 'b', false), (9, 'c', true)",
     )
@@ -46,4 +48,4 @@ def test_its_project_file_runs(
     state = project.open_state()
     plans = (plan_node(project, state, key) for key in project.pipeline_nodes())
     found = [commit(compute(plan, spark), state, RunInfo("documentation")) for plan in plans]
-    assert {result.key.node: result.rows_written for result in found} == {"orders": 2, "customers": 2}
+    assert {result.key.node: result.rows_written for result in found} == {"orders": 2, "customers": 2, "shipments": 3}

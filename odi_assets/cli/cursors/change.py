@@ -1,0 +1,162 @@
+"""``odi cursors convert | set | reset``: changing cursor documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.confirm import require_consent
+from odi_assets.cli.cursors.documents import (
+    STREAM,
+    FileArgument,
+    ForceOption,
+    OutputOption,
+    ToolName,
+    ToolOption,
+    document_of,
+)
+from odi_assets.cli.exit_codes import FAILED
+from odi_assets.cli.options import JsonOption, YesOption
+from odi_assets.cli.output import data, data_json, note
+from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.cursors import CursorDocument
+
+
+def convert(
+    file: FileArgument,
+    to: Annotated[ToolName, typer.Option("--to", help="The tool that shall go on from there.")],
+    output: OutputOption = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="NAME", help="The namespace of all streams there.")
+    ] = None,
+    tool: ToolOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the document of another tool of what carries over to it, and tell stream by stream what does not.
+
+    The document goes to standard output, or to --output FILE. Exits with 1 if a stream was left out.
+    """
+    from odi_assets.cursors.convert import convert as converted
+
+    found = converted(document_of(file, tool), to.tool, namespace=namespace)
+    if as_json:
+        outcomes = [outcome.to_json() for outcome in found.outcomes]
+        data_json({"document": found.document.text if output is None else None, "streams": outcomes})
+    elif output is None:
+        data(found.document.text.removesuffix("\n"))
+    if output is not None:
+        write(found.document, output, force=force)
+    if not as_json:
+        for outcome in found.outcomes:
+            text = "carried over" if outcome.carried else "left out"
+            note(f"{outcome.stream}: {text}: {outcome.what}" + "".join(f"\n  → {line}" for line in outcome.notes))
+    raise typer.Exit(0 if all(outcome.carried for outcome in found.outcomes) else FAILED)
+
+
+def set_(
+    file: FileArgument,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="As in public.orders.")],
+    values: Annotated[
+        list[str], typer.Argument(metavar="COLUMN=VALUE…", help="Cursor columns; of OLake also chunks, _data, lsn …")
+    ],
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Set the log position that this and other streams share (OLake).")
+    ] = False,
+    output: OutputOption = None,
+    tool: ToolOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Set the position of one stream in a document. Everything else in it stays, byte for byte.
+
+    A value has the type that it had before: a number stays a number. A stream is not moved back without --force.
+    """
+    from odi_assets.cursors import compare, with_cursors, with_shared_position
+    from odi_assets.cursors.files import require_forward
+
+    document = document_of(file, tool)
+    present = document.stream(stream)
+    before = dict(present.cursors) if present else {}
+    given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
+    if not shared and present is not None:
+        _require_own(document, stream, given)
+    changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
+    moves = compare(document, changed)
+    if not force:
+        require_forward(moves, file)
+    write(changed, output or file, force=force)
+    for move in moves:
+        if move.old != move.new:
+            note(str(move))
+
+
+def reset(
+    file: FileArgument,
+    streams: Annotated[list[str], typer.Argument(metavar="STREAM…", help="As in public.orders.")],
+    output: OutputOption = None,
+    tool: ToolOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Take streams out of a document: the tool reads them from their start. All others stay, byte for byte."""
+    from odi_assets.cursors import without_streams
+
+    document = document_of(file, tool)
+    changed = without_streams(document, streams)
+    note(f"{document.tool} will read {', '.join(streams)} from the start.")
+    target = output or file
+    if target != STREAM:
+        require_consent(yes)
+    write(changed, target, force=True)
+
+
+def write(document: CursorDocument, file: str, *, force: bool) -> None:
+    """Put a document into a file, or on stdout.
+
+    Raises:
+        CursorDocumentError: streams would go back.
+    """
+    from odi_assets.cursors import save
+
+    if file == STREAM:
+        data(document.text.removesuffix("\n"))
+        return
+    if not Path(file).parent.is_dir():
+        raise ConfigError(f"there is no folder {Path(file).parent}", fix="make it first, or name another file")
+    save(document, file, force=force)
+    note(f"Written: {file}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"{text!r} is not COLUMN=VALUE", fix="write it as in updated_at=2024-01-15T10:30:00Z")
+    return name, value
+
+
+def _value(text: str, before: Any) -> Any:
+    """What was meant: of the type that the value had before, else JSON, else a text."""
+    from odi_assets.util.json_scan import read_strict
+
+    if isinstance(before, str):
+        return text
+    try:
+        return read_strict(text)
+    except (ValueError, ArithmeticError, RecursionError):
+        if before is not None:
+            raise ConfigError(f"{text!r} is no number, as {before} is", fix="give one") from None
+        return text
+
+
+def _require_own(document: CursorDocument, stream: str, values: dict[str, Any]) -> None:
+    """Refuse to set in one stream what streams share."""
+    shared = document.shared
+    if shared is not None and "lsn" in values and document.by_id[stream].position == shared.position:
+        others = len(shared.streams or ()) - 1
+        raise ConfigError(
+            f"{stream} shares its log position with {others} other streams",
+            fix="say --shared to move all of them",
+        )

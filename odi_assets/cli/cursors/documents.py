@@ -1,0 +1,81 @@
+"""What the commands of ``odi cursors`` share: reading documents from files and from standard input."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odi_assets.cli.exit_codes import BAD_INPUT
+from odi_assets.cli.output import note
+from odi_assets.errors import ConfigError, CursorDocumentError
+
+if TYPE_CHECKING:
+    from odi_assets.cursors import CursorDocument, Inspection
+
+STREAM = "-"
+INPUT = "<stdin>"
+
+
+class ToolName(StrEnum):
+    """The tools as the command line names them."""
+
+    OLAKE = "olake"
+    AIRBYTE = "airbyte"
+    SINGER = "singer"
+    DLT = "dlt"
+
+    @property
+    def tool(self) -> str:
+        """Its own name."""
+        from odi_assets.cursors import Tool
+
+        return next(tool for tool in Tool if tool.lower() == self.value)
+
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A cursor document; - for standard input.")]
+FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE…", help="Cursor documents; - for standard input.")]
+ToolOption = Annotated[
+    ToolName | None, typer.Option("--tool", help="Whose documents they are; told by their shape unless given.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Also where streams go back to an earlier position.")]
+OutputOption = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; - for standard output.")
+]
+
+
+def inspected(file: str, tool: ToolName | None) -> Inspection:
+    """What a file holds.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    from odi_assets.cursors import inspect_bytes, inspect_file
+
+    whose = tool.tool if tool else None
+    if file == STREAM:
+        return inspect_bytes(sys.stdin.buffer.read(), tool=whose, path=INPUT)
+    try:
+        return inspect_file(file, tool=whose)
+    except CursorDocumentError as error:
+        raise ConfigError(error.message, fix=error.fix, path=file) from error
+
+
+def document_of(file: str, tool: ToolName | None) -> CursorDocument:
+    """The document in a file; its warnings are printed on stderr.
+
+    Raises:
+        Exit: with 2; what is wrong with it was printed.
+        ConfigError: it cannot be read.
+    """
+    found = inspected(file, tool)
+    try:
+        document = found.require()
+    except CursorDocumentError as error:
+        note(f"odi: {error}")
+        raise typer.Exit(BAD_INPUT) from error
+    for warning in document.warnings:
+        note(f"warning: {warning}")
+    return document

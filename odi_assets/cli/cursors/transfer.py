@@ -1,0 +1,102 @@
+"""``odi cursors import | export``: cursor documents into state, and out of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odi_assets.cli.cursors.change import write
+from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, ToolOption, document_of
+from odi_assets.cli.options import DryRunOption, JsonOption, Settings
+from odi_assets.cli.output import data_json, note
+from odi_assets.errors import ConfigError
+
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name", metavar="NAME", help="Its name in state: keys cursors/NAME/…; that of the file unless given."
+    ),
+]
+NodeOption = Annotated[
+    str | None, typer.Option("--node", metavar="NODE", help="PIPELINE.NODE that follows the table by cursors.")
+]
+NodesOption = Annotated[
+    list[str] | None, typer.Option("--node", metavar="NODE", help="PIPELINE.NODE; may be given more than once.")
+]
+
+
+def import_(
+    settings: Settings,
+    file: FileArgument,
+    name: NameOption = None,
+    tool: ToolOption = None,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+    node: NodeOption = None,
+    stream: Annotated[
+        str | None, typer.Option("--stream", metavar="STREAM", help="With --node: which one; its table unless given.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the position of every stream of a document into state: typed, with history, a key for each.
+
+    With --node, that node goes on where OLake stopped: with the chunks left of a snapshot, then above its cursors.
+    """
+    if node is not None:
+        from odi_assets.cli.cursors.nodes import import_to_node
+
+        import_to_node(settings.project(), document_of(file, tool), node, stream, force=force, dry_run=dry_run)
+        return
+    from odi_assets.cursors import Move
+    from odi_assets.cursors.kept import key_of, take_in
+
+    document = document_of(file, tool)
+    called = _name(file, name)
+    moves = take_in(settings.project().open_state(), called, document, force=force, dry_run=dry_run)
+    if as_json:
+        data_json([move.to_json() for move in moves])
+        return
+    changed = [move for move in moves if move.move is not Move.SAME]
+    for move in changed:
+        note(f"{key_of(called, move.stream)}: {move.move}, {move.reason}")
+    note(f"{len(changed):,} of {len(moves):,} streams changed" + (": nothing was written." if dry_run else "."))
+
+
+def export(
+    settings: Settings,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where the document goes; - for standard output.")],
+    name: NameOption = None,
+    force: ForceOption = False,
+    node: NodesOption = None,
+) -> None:
+    """Write the document that state has: as it was imported, with each stream where its key is now.
+
+    With --node, write where these nodes are as OLake's state: into FILE, if it holds a document; its other streams stay
+    as they are. It is written in one step, and not over a file that is further, unless --force says so.
+    """
+    if node:
+        from odi_assets.cli.cursors.nodes import export_nodes
+
+        export_nodes(settings.project(), file, node, force=force)
+        return
+    from odi_assets.cursors.kept import give_out, names
+
+    state = settings.project().open_state()
+    called = _name(file, name)
+    kept = give_out(state, called)
+    if kept is None:
+        known = names(state)
+        raise ConfigError(
+            f"state has no cursor document {called!r}",
+            fix=f"it has {', '.join(known)}: name one with --name" if known else "import one: odi cursors import FILE",
+        )
+    write(kept.document, file, force=force)
+
+
+def _name(file: str, name: str | None) -> str:
+    from odi_assets.cursors.kept import name_of
+
+    if name is None and file == STREAM:
+        raise ConfigError("a document from standard input has no name", fix="give one: --name state")
+    return name or name_of(file)

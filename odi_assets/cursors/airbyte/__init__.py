@@ -1,0 +1,1 @@
+"""Airbyte: state messages, and what its platform exports."""

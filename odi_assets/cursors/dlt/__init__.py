@@ -1,0 +1,1 @@
+"""dlt: the state of a pipeline."""

@@ -1,0 +1,1 @@
+"""OLake: `state.json`."""

@@ -1,0 +1,1 @@
+"""Singer and Meltano: bookmarks."""

@@ -1,0 +1,74 @@
+"""Writes Singer bookmarks, and finds the places of a stream in a document that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition
+from odi_assets.cursors.positions import BinlogPosition, PostgresLsn
+from odi_assets.cursors.singer.read import values
+from odi_assets.util.exact_json import JsonPath, write
+
+
+def text_of(streams: Iterable[CursorStream], shared: SharedPosition | None = None) -> str:
+    """A state with a bookmark for each stream."""
+    del shared
+    return write({"bookmarks": {stream_id(stream): entry(stream) for stream in streams}, "currently_syncing": None})
+
+
+def stream_id(stream: CursorStream) -> str:
+    """A stream's id as taps of databases build it: ``public-orders``."""
+    return f"{stream.namespace}-{stream.name}" if stream.namespace else stream.name
+
+
+def entry(stream: CursorStream) -> dict[str, Any]:
+    """The bookmark of one stream."""
+    position = stream.position
+    if isinstance(position, PostgresLsn):
+        return {"last_replication_method": "LOG_BASED", "lsn": position.value}
+    if isinstance(position, BinlogPosition):
+        return {"last_replication_method": "LOG_BASED", "log_file": position.file, "log_pos": position.offset}
+    ((column, value),) = stream.cursors.items()
+    return {"replication_key": column, "replication_key_value": value}
+
+
+def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
+    """Where the bookmark of each stream is, by its id; in each part of Meltano's state."""
+    found: dict[str, list[JsonPath]] = {}
+    for value, at in values(document.content, document.form):
+        for name in (value.get("bookmarks") or {}) if isinstance(value, dict) else ():
+            found.setdefault(name, []).append((*at, "bookmarks", name))
+    return found
+
+
+def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
+    """Where the value of each cursor column of a stream is."""
+    found: dict[str, list[JsonPath]] = {}
+    for value, at in values(document.content, document.form):
+        mark = (value.get("bookmarks") or {}).get(name) if isinstance(value, dict) else None
+        if mark is None:
+            continue
+        if not isinstance(mark, dict):
+            found.setdefault("bookmark", []).append((*at, "bookmarks", name))
+            continue
+        key = mark.get("replication_key")
+        for member, inner in mark.items():
+            if member == "replication_key_value" and isinstance(key, str):
+                found.setdefault(key, []).append((*at, "bookmarks", name, member))
+            elif not isinstance(inner, dict | list):
+                found.setdefault(member, []).append((*at, "bookmarks", name, member))
+    stream = document.stream(name)
+    return {column: at for column, at in found.items() if stream is not None and column in stream.cursors}
+
+
+def removals(document: CursorDocument, name: str) -> list[JsonPath]:
+    """The members to take out, so that the tap reads the stream from its start."""
+    return state_places(document).get(name, [])
+
+
+def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
+    """A cursor's value as this document writes it."""
+    del before
+    return value

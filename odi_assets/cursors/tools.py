@@ -1,0 +1,39 @@
+"""Which tool wrote a document, and who reads it. A tool is recognised by what only its documents have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odi_assets.cursors.airbyte import read as airbyte
+from odi_assets.cursors.dlt import read as dlt
+from odi_assets.cursors.findings import Findings
+from odi_assets.cursors.model import CursorDocument, Tool
+from odi_assets.cursors.olake import read as olake
+from odi_assets.cursors.singer import read as singer
+
+READERS: Mapping[str, Callable[[Any, Findings], CursorDocument | None]] = {
+    Tool.OLAKE: olake.read,
+    Tool.AIRBYTE: airbyte.read,
+    Tool.SINGER: singer.read,
+    Tool.DLT: dlt.read,
+}
+
+_FORMS: Mapping[str, Callable[[Any], str | None]] = {
+    Tool.OLAKE: olake.form_of,
+    Tool.AIRBYTE: airbyte.form_of,
+    Tool.SINGER: singer.form_of,
+    Tool.DLT: dlt.form_of,
+}
+
+
+def recognise(content: Any, *, many: bool = False) -> str | None:
+    """The tool whose document a JSON value is; None if it is none's, or may be that of more than one.
+
+    Args:
+        many: ``content`` is a list of messages that stood one after another.
+    """
+    found = [tool for tool, form_of in _FORMS.items() if form_of(content) is not None]
+    if len(found) != 1 or (many and found[0] not in (Tool.AIRBYTE, Tool.SINGER)):
+        return None
+    return found[0]

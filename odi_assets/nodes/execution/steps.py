@@ -1,0 +1,94 @@
+"""A snapshot in chunks, as one run materializes it: a commit for each step, until the source has nothing new.
+
+Each commit carries the chunks that are left. A run that is killed between two of them has lost nothing, and the next
+one goes on with the chunks left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from odi_assets.errors import TableConflictError
+from odi_assets.nodes.execution.materialize import Computed, NoRows, Rows, commit_anew, commit_once, compute, no_data
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.sources.marks import hwm_text
+from odi_assets.state.backend import StateBackend
+from odi_assets.tables.engine import TableEngine
+from odi_assets.util.words import counted
+
+_log = logging.getLogger(__name__)
+STEPS = "commits"
+"""Key of the metrics of a run that made several commits: how many."""
+
+
+def commit_steps(
+    first: Rows, state: StateBackend, run: RunInfo, engine: TableEngine, progress: Callable[[str], None] | None = None
+) -> NodeResult:
+    """Commit ``first``, and then what the sources have beyond it, step by step, until a step is not of a snapshot.
+
+    Raises:
+        FencedError: another run committed a step first; the steps before it stay.
+    """
+    results: list[NodeResult] = []
+    try:
+        _commit_all(first, results, state, run, engine, progress)
+    except BaseException as error:
+        if results:
+            reached = hwm_text(results[-1].hwm_after)
+            error.add_note(f"{counted(len(results), 'commit')} were made before; the next run goes on there: {reached}")
+        raise
+    return _as_one(results)
+
+
+def _commit_all(
+    first: Rows,
+    results: list[NodeResult],
+    state: StateBackend,
+    run: RunInfo,
+    engine: TableEngine,
+    progress: Callable[[str], None] | None,
+) -> None:
+    computed: Computed = first
+    while isinstance(computed, Rows):
+        try:
+            results.append(commit_once(computed, state, run, engine))
+        except TableConflictError as conflict:
+            _log.info("%s: %s; the step is planned anew", computed.plan.node.key, conflict.message)
+            results.append(commit_anew(computed, state, run, engine))
+        if progress is not None:
+            progress(hwm_text(results[-1].hwm_after) or "")
+        if not any(read.goes_on for read in computed.plan.reads):
+            break
+        # A full refresh has replaced the table with its first step.
+        plan, request = computed.plan, replace(computed.plan.request, full_refresh=False)
+        computed = compute(plan_node(plan.node.project, state, plan.node.key, request), first.spark)
+    if isinstance(computed, NoRows):
+        ended = no_data(computed.plan, state, run)
+        results[-1] = replace(results[-1], metrics={**results[-1].metrics, "inputs": ended.metrics["inputs"]})
+
+
+def _as_one(results: Sequence[NodeResult]) -> NodeResult:
+    first, last = results[0], results[-1]
+    partitions = dict.fromkeys(value for one in results for value in one.partitions)
+    metrics = {**last.metrics, STEPS: len(results)}
+    for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted"):
+        if name in last.metrics:
+            metrics[name] = _sum([one.metrics.get(name) for one in results])
+    return replace(
+        last,
+        status=first.status,
+        increment=first.increment if len(results) == 1 else f"{first.increment}; … {last.increment}",
+        rows_read=_sum([one.rows_read for one in results]),
+        rows_written=_sum([one.rows_written for one in results]),
+        hwm_before=first.hwm_before,
+        partitions=tuple(partitions),
+        metrics=metrics,
+    )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

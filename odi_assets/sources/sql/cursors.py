@@ -1,0 +1,174 @@
+"""Several cursor columns at once, each with a maximum of its own: the first that is not NULL says whether a row is new.
+
+The meaning is OLake's: of two cursors, a row is new if ``c1 > a OR (c1 IS NULL AND c2 > b)``. What a snapshot reads is
+exactly the rest, so that no row is in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.config.models import CursorsIncrement, StatefulIncrement
+from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.bounds import is_ahead
+from odi_assets.sources.cursor.types import TypeName, fitting, less_lag
+from odi_assets.sources.cursor.window import Window, shown
+from odi_assets.sources.sql.dialects import constant
+from odi_assets.sources.sql.marks import SnapshotMark
+from odi_assets.sources.sql.statements import Relation
+
+Types = Mapping[str, TypeName | None]
+Values = Mapping[str, Any]
+"""By cursor column, its greatest value; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Maxima:
+    """What one look at the cursors found.
+
+    Attributes:
+        values: by column, the greatest value.
+        without_cursor: rows in which all cursors are NULL; None if nobody asked.
+    """
+
+    values: Values
+    without_cursor: int | None = None
+
+
+@dataclass(frozen=True)
+class Cursors:
+    """The cursor columns of a relation."""
+
+    relation: Relation
+    increment: CursorsIncrement
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.increment.columns
+
+    def question(self, types: Types) -> str:
+        """One query for the maximum of each column, and the number of rows without a cursor.
+
+        Raises:
+            IncrementError: there is no such column, or the database does not order its values as state does.
+        """
+        found, source = self._in_sql(types), self.relation.sql
+        # Each by itself, so that its index serves it.
+        asked = [f"SELECT {self.relation.dialect.greatest(sql, kind)} FROM {source} odi" for sql, kind in found]
+        if self.increment.on_null != "snapshot":
+            missing = " AND ".join(f"{sql} IS NULL" for sql, _ in found)
+            asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {missing}")
+        return "SELECT " + ", ".join(f"({query}) AS odi_{number}" for number, query in enumerate(asked))
+
+    def found(self, row: Sequence[Any], types: Types) -> Maxima:
+        """What the row of :meth:`question` says.
+
+        Raises:
+            IncrementError: a maximum is none that an HWM can hold; or there are rows without a cursor, and ``on_null``
+                is ``raise``.
+        """
+        values = {
+            name: self.relation.found((text, 0), Window(name), types).upper
+            for name, text in zip(self.columns, row, strict=False)
+        }
+        counts = self.increment.on_null != "snapshot"
+        without = int(row[len(self.columns)]) if counts else None
+        if without and self.increment.on_null == "raise":
+            names = " and ".join(f"`{name}`" for name in self.columns)
+            raise IncrementError(
+                f"{without:,} rows of {self.relation.label} have NULL in {names}; no increment would ever read them",
+                fix="set `incremental.on_null` to `snapshot` (those that are there now are read in the snapshot, later "
+                "ones never) or `exclude` (they are dropped and counted), or add a column that is filled there to "
+                "`incremental.columns`",
+                column=self.columns[0],
+                count=without,
+            )
+        return Maxima(values, without)
+
+    def above(self, after: Values, types: Types) -> str:
+        """Whether a row is new: above the maxima ``after``, less the lag."""
+        tests = []
+        for name, (sql, kind) in zip(self.columns, self._in_sql(types), strict=True):
+            low = self.less_lag(name, after.get(name))
+            value = None if low is None else self.relation.dialect.literal(constant(low, kind), kind)
+            tests.append((sql, f"{sql} IS NOT NULL" if value is None else f"{sql} > {value}"))
+        return _first_decides(tests, None)
+
+    def upto(self, upper: Values, types: Types) -> str:
+        """Whether a row is not above the maxima ``upper``. Rows without a cursor are not, if they are read at all."""
+        tests = []
+        for name, (sql, kind) in zip(self.columns, self._in_sql(types), strict=True):
+            high = upper.get(name)
+            value = None if high is None else self.relation.dialect.literal(constant(high, kind), kind)
+            tests.append((sql, "1 = 0" if value is None else f"{sql} <= {value}"))
+        return _first_decides(tests, "1 = 1" if self.increment.on_null == "snapshot" else None)
+
+    def fitting(self, mark: SnapshotMark, types: Types) -> Values:
+        """The values of a mark as values of the columns' types.
+
+        Raises:
+            IncrementError: they are of other columns or types, or there is no such column.
+        """
+        self._in_sql(types)
+        if set(mark.cursors) != set(self.columns):
+            raise IncrementError(
+                f"the HWM of {self.relation.label} has values of {', '.join(mark.cursors) or 'no column'}, and its "
+                f"cursors are {', '.join(self.columns)}",
+                fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+                column=self.columns[0],
+            )
+        return {
+            name: fitting(
+                mark.cursors.get(name),
+                str(types[name]),
+                StatefulIncrement(mode="stateful", column=name),
+                self.relation.label,
+                typed=mark.typed,
+            )
+            for name in self.columns
+        }
+
+    def moved(self, before: Values, found: Maxima) -> Values:
+        """The maxima after rows up to ``found`` were read: none goes back."""
+        return {
+            name: found.values[name] if is_ahead(found.values[name], before.get(name)) else before.get(name)
+            for name in self.columns
+        }
+
+    def text(self, lower: Values, upper: Values) -> str:
+        """The rows between two maxima, in words."""
+        parts = []
+        for name in self.columns:
+            low, high = lower.get(name), upper.get(name)
+            if high is not None and high != low:
+                parts.append(f"{'' if low is None else f'{shown(low)} < '}{name} <= {shown(high)}")
+        return ", else ".join(parts)
+
+    def less_lag(self, name: str, value: Any) -> Any:
+        """The maximum of a column, less the lag.
+
+        Raises:
+            IncrementError: the lag does not fit the column's type.
+        """
+        lag = self.increment.watermark_lag
+        try:
+            return less_lag(value, lag)
+        except TypeError as error:
+            raise IncrementError(
+                f"watermark_lag {lag} does not subtract from the HWM {value!r} of `{name}` of {self.relation.label}",
+                fix="use a duration (2h) for times and dates, a number for numbers",
+                column=name,
+            ) from error
+
+    def _in_sql(self, types: Types) -> list[tuple[str, str]]:
+        return [self.relation.cursor(Window(name), types) for name in self.columns]
+
+
+def _first_decides(tests: Sequence[tuple[str, str]], otherwise: str | None) -> str:
+    """The test of the first cursor that is not NULL; ``otherwise`` if all of them are."""
+    condition = otherwise
+    for cursor, test in reversed(tests):
+        condition = test if condition is None else f"({test} OR ({cursor} IS NULL AND {condition}))"
+    return condition or "1 = 1"

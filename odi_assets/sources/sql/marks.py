@@ -1,0 +1,132 @@
+"""Marks of tables that are read in chunks first, and by their cursor columns then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from odi_assets.errors import IncrementError
+from odi_assets.sources.marks import Identity
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The rows of a table with ``low <= key < high``.
+
+    A bound has a text for each key column, as the database writes its value; None is open. The chunk that is open below
+    has the rows without a key too.
+    """
+
+    low: tuple[str, ...] | None
+    high: tuple[str, ...] | None
+
+    @property
+    def value(self) -> list[Any]:
+        """It as marks store it: the two bounds, those of a single column as plain text."""
+        return [
+            bound if bound is None else bound[0] if len(bound) == 1 else [*bound] for bound in (self.low, self.high)
+        ]
+
+    @classmethod
+    def of(cls, value: Any) -> Chunk:
+        """The chunk that ``value`` stores.
+
+        Raises:
+            ValueError, TypeError: it stores none.
+        """
+        low, high = value
+        return cls(_bound(low), _bound(high))
+
+
+def _bound(value: Any) -> tuple[str, ...] | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else (value,)
+    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    raise TypeError(f"{value!r} is no bound")
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """What is left of a snapshot that is read in chunks.
+
+    Attributes:
+        by: the key columns.
+        left: the chunks that are not in the target yet, in the order of their keys.
+        count: how many chunks the snapshot has.
+        storage: what names the table's rows as they are stored; for chunks of storage places, which mean nothing once
+            the table is rewritten.
+    """
+
+    by: tuple[str, ...]
+    left: tuple[Chunk, ...]
+    count: int
+    storage: str | None = None
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"by": list(self.by), "left": [chunk.value for chunk in self.left], "of": self.count}
+        return found if self.storage is None else {**found, "storage": self.storage}
+
+    @classmethod
+    def of(cls, value: Any) -> Chunks:
+        """The chunks that ``value`` stores.
+
+        Raises:
+            ValueError, TypeError, KeyError: it stores none.
+        """
+        by, left = tuple(value["by"]), tuple(Chunk.of(one) for one in value["left"])
+        bounds = [bound for chunk in left for bound in (chunk.low, chunk.high) if bound is not None]
+        if not by or any(not isinstance(name, str) for name in by) or any(len(bound) > len(by) for bound in bounds):
+            raise ValueError("the bounds have more values than there are key columns")
+        return cls(by, left, int(value.get("of", len(left))), value.get("storage"))
+
+    def without(self, taken: Sequence[Chunk]) -> Chunks | None:
+        """What is left once ``taken`` are in the target; None: nothing."""
+        left = tuple(chunk for chunk in self.left if chunk not in taken)
+        return replace(self, left=left) if left else None
+
+
+@dataclass(frozen=True)
+class SnapshotMark:
+    """A table of a database that is read in chunks first, and by its cursor columns then.
+
+    Attributes:
+        cursors: by column, the greatest value, taken before the snapshot; None where there was none.
+        chunks: what is left of the snapshot; None once all of it is in the target.
+        typed: False for values that another tool stored without their types.
+    """
+
+    cursors: Mapping[str, Any]
+    chunks: Chunks | None = None
+    typed: bool = field(default=True, compare=False)
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"cursors": dict(self.cursors)}
+        return found if self.chunks is None else {**found, "snapshot": self.chunks.value}
+
+    @property
+    def completed(self) -> SnapshotMark:
+        """The mark once all of the snapshot is in the target."""
+        return replace(self, chunks=None)
+
+    @classmethod
+    def of(cls, value: Any, label: str, *, typed: bool = True) -> SnapshotMark:
+        """The mark that ``value`` stores.
+
+        Raises:
+            IncrementError: it stores no cursors, or chunks that cannot be read.
+        """
+        try:
+            cursors, left = dict(value["cursors"]), value.get("snapshot")
+            return cls(cursors, Chunks.of(left) if left and left["left"] else None, typed)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise IncrementError(
+                f"the HWM of {label} is {str(value)[:200]}, and that of a snapshot needs `cursors`, a value by column; "
+                "and as long as chunks are left, `snapshot`, with `by`, `left` and `of`",
+                fix="set it right with odi state set, or read everything once with odi run --full-refresh",
+                label=label,
+            ) from error

@@ -1,0 +1,217 @@
+"""Marks of snapshots as OLake 0.9.4 keeps them, in the state of a stream in its `state.json`, and back.
+
+What OLake makes of such a state was read in its source (drivers/postgres and drivers/mysql, pkg/jdbc, types/state.go):
+bounds are ``min <= key < max``; those of MySQL are texts, of several columns joined by commas, the columns sorted by
+name; those of PostgreSQL go into its SQL as they are, so places in a table have quotes, and other keys are numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from odi_assets.config.models import CTID, CursorsIncrement, StatefulIncrement
+from odi_assets.errors import CursorDocumentError, IncrementError
+from odi_assets.sources.cursor.types import TypeName, parse
+from odi_assets.sources.sql.chunks import Ask, Cutter, key_columns, storage_of
+from odi_assets.sources.sql.dialects import Dialect, Mysql
+from odi_assets.sources.sql.keys import HEX, PostgresKeys, keys_of
+from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
+from odi_assets.sources.sql.statements import Relation
+
+CHUNKS = "chunks"
+LAST_PAGE = 2**32 - 1
+"""The page that OLake ends the last chunk of a table with."""
+
+_PLACE = re.compile(r"'?(\((\d+),\d+\))'?")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
+
+
+# -- written -----------------------------------------------------------------------------------------------------------
+
+
+def stream_state(mark: SnapshotMark, dialect: Dialect, label: str) -> dict[str, Any]:
+    """The state of a stream of OLake that says what ``mark`` says, JSON-ready.
+
+    Raises:
+        CursorDocumentError: OLake has no such chunks, and would read rows twice or never.
+    """
+    found: dict[str, Any] = {name: _written(value) for name, value in mark.cursors.items()}
+    chunks = mark.chunks
+    left = [] if chunks is None else [_bounds(chunk, chunks.by, dialect, label) for chunk in chunks.left]
+    return {CHUNKS: left, **found}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return f"{moment.isoformat(timespec='microseconds')}000Z"
+    if isinstance(value, date):
+        return f"{value.isoformat()}T00:00:00.000000000Z"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value.decode("utf-8", "strict") if isinstance(value, bytes) else value
+
+
+def _bounds(chunk: Chunk, by: Sequence[str], dialect: Dialect, label: str) -> dict[str, Any]:
+    if isinstance(dialect, Mysql):
+        if list(by) != sorted(by):
+            raise _unknown(label, f"cut by {', '.join(by)}, and OLake takes the columns of a key in the order of names")
+        return {"min": _joined(chunk.low, label), "max": _joined(chunk.high, label)}
+    if by == (CTID,):
+        low, high = chunk.low or ("(0,0)",), chunk.high or (f"({LAST_PAGE},0)",)
+        return {"min": f"'{low[0]}'", "max": f"'{high[0]}'"}
+    return {"min": _as_number(chunk.low, by, label), "max": _as_number(chunk.high, by, label)}
+
+
+def _joined(bound: Sequence[str] | None, label: str) -> str | None:
+    if bound is None:
+        return None
+    if any("," in text or text != text.strip() or text.startswith(HEX) for text in bound):
+        raise _unknown(label, f"bounded by {', '.join(map(repr, bound))}, and OLake takes bounds apart at their commas")
+    return ",".join(bound)
+
+
+def _as_number(bound: Sequence[str] | None, by: Sequence[str], label: str) -> int | float | None:
+    if bound is None:
+        return None
+    if len(bound) != 1 or not _NUMBER.fullmatch(bound[0]):
+        raise _unknown(label, f"cut by {', '.join(by)}, and OLake cuts tables of PostgreSQL by ctid or a number alone")
+    return float(bound[0]) if "." in bound[0] else int(bound[0])
+
+
+def _unknown(label: str, why: str) -> CursorDocumentError:
+    return CursorDocumentError(
+        f"the chunks of {label} that are left are {why}",
+        fix="let a run complete the snapshot, and export it then",
+        label=label,
+    )
+
+
+# -- taken over --------------------------------------------------------------------------------------------------------
+
+
+def mark_of_stream(
+    state: Mapping[str, Any],
+    relation: Relation,
+    table: str | None,
+    increment: CursorsIncrement,
+    types: Mapping[str, TypeName | None],
+    ask: Ask,
+) -> SnapshotMark:
+    """The mark that goes on where OLake stopped.
+
+    Args:
+        state: that of the stream, as its document has it.
+        table: the table's name in the project file.
+        types: the columns of the table.
+        ask: asks the database.
+
+    Raises:
+        CursorDocumentError: OLake did not begin a snapshot with these cursors; or its chunks cannot be read by others.
+        IncrementError: a value is none of its column.
+        SourceError: the database does not answer.
+    """
+    if CHUNKS not in state or any(name not in state for name in increment.columns):
+        missing = [name for name in (CHUNKS, *increment.columns) if name not in state]
+        raise CursorDocumentError(
+            f"the state of {relation.label} has no {' and no '.join(f'`{name}`' for name in missing)}: OLake did not "
+            f"begin to follow it by {', '.join(increment.columns)}",
+            fix="name the cursors that OLake follows it by in `incremental.columns`; or run the node, which begins a "
+            "snapshot of its own",
+            label=relation.label,
+        )
+    cursors = {name: _cursor(state[name], name, types, relation, ask) for name in increment.columns}
+    left = state[CHUNKS]
+    if not isinstance(left, list) or any(not isinstance(one, Mapping) for one in left):
+        raise _unreadable(relation.label, "are no list of `min` and `max`")
+    chunks = _chunks(left, relation, table, increment, types, ask) if left else None
+    return SnapshotMark(cursors, chunks)
+
+
+def _chunks(
+    left: Sequence[Mapping[str, Any]],
+    relation: Relation,
+    table: str | None,
+    increment: CursorsIncrement,
+    types: Mapping[str, TypeName | None],
+    ask: Ask,
+) -> Chunks:
+    texts = [(_text(one.get("min")), _text(one.get("max"))) for one in left]
+    is_postgres = isinstance(keys_of(relation.dialect), PostgresKeys)
+    if (
+        is_postgres
+        and table is not None
+        and all(text is None or _PLACE.fullmatch(text) for pair in texts for text in pair)
+    ):
+        storage, _ = storage_of(relation, table, ask)
+        chunks = [Chunk(_place(low), _place(high)) for low, high in texts]
+        return Chunks((CTID,), tuple(sorted(chunks, key=_in_order)), len(chunks), storage)
+    cutter = Cutter(relation, table, increment.snapshot, types, ask)
+    by = increment.snapshot.by or tuple(sorted(cutter.primary_key()))
+    if not by:
+        raise _unreadable(relation.label, "count rows in no order, because the table has no key")
+    key_columns(relation, by, types)
+    found = [Chunk(_split(low, len(by), relation.label), _split(high, len(by), relation.label)) for low, high in texts]
+    return Chunks(by, tuple(sorted(found, key=_in_order)), len(found))
+
+
+def _text(bound: Any) -> str | None:
+    return None if bound is None else bound if isinstance(bound, str) else str(bound)
+
+
+def _place(text: str | None) -> tuple[str, ...] | None:
+    found = _PLACE.fullmatch(text or "")
+    if found is None or int(found[2]) in (0, LAST_PAGE):
+        return None
+    return (found[1],)
+
+
+def _split(text: str | None, columns: int, label: str) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    # As OLake does, whatever the values are: what it has read ends at the same bounds.
+    parts = tuple(part.strip() for part in text.split(","))[:columns]
+    if len(parts) < columns:
+        raise _unreadable(label, f"have the bound {text!r}, and the key has {columns} columns")
+    return parts
+
+
+def _in_order(chunk: Chunk) -> tuple[bool, list[int], tuple[str, ...]]:
+    """The order in which chunks are read; no row depends on it."""
+    texts = chunk.low or ()
+    return chunk.low is not None, [int(number) for text in texts for number in re.findall(r"\d+", text)], texts
+
+
+def _cursor(value: Any, name: str, types: Mapping[str, TypeName | None], relation: Relation, ask: Ask) -> Any:
+    kind = types.get(name)
+    if kind is None:
+        raise IncrementError(
+            f"{relation.label} has no column `{name}` of a type that is a cursor; it has {', '.join(types)}",
+            fix="correct `incremental.columns`",
+            column=name,
+        )
+    if value is None:
+        return None
+    text = str(value)
+    if kind == "date":
+        text = text[:10]
+    elif kind == "timestamp_ntz":
+        text = _ZONED.sub("", text)
+    elif kind == "timestamp" and not _ZONED.search(text) and isinstance(relation.dialect, Mysql):
+        # OLake takes it over from a session in the server's own zone.
+        literal = keys_of(relation.dialect).constant(text, None)
+        text = str(ask(f"SELECT CAST(CONVERT_TZ({literal}, @@global.time_zone, '+00:00') AS CHAR) AS moment")[0][0])
+    return parse(text, str(kind), StatefulIncrement(mode="stateful", column=name), relation.label)
+
+
+def _unreadable(label: str, why: str) -> CursorDocumentError:
+    return CursorDocumentError(
+        f"the chunks of {label} in OLake's state {why}",
+        fix="let OLake complete its snapshot, or begin one here: run the node without its state",
+        label=label,
+    )

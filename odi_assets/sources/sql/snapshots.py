@@ -1,0 +1,344 @@
+"""Reading a table in chunks first, and by its cursor columns then: what a run takes, above a mark of such a source.
+
+The maxima of the cursors are taken before the table is cut, and the chunks are cut once. Both are in the mark of every
+commit, so a run goes on with the chunks that are left, whenever the one before it ended. What came or changed since the
+maxima were taken is read by the increments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from odi_assets.config.models import CTID, CursorsIncrement
+from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
+from odi_assets.sources.cursor.bounds import is_ahead
+from odi_assets.sources.cursor.window import Overlap
+from odi_assets.sources.cursor.window import shown as shown_value
+from odi_assets.sources.marks import UNRESOLVED, hwm_text
+from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions, Position
+from odi_assets.sources.sql import position as plain
+from odi_assets.sources.sql.chunks import Ask, Cutter, storage_of
+from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
+from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
+from odi_assets.sources.sql.source import SqlSnapshot
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class CursorTable(SqlSnapshot):
+    """A table that is followed by cursors, and what was known of it when the run was planned.
+
+    Attributes:
+        table: its name in the project file; None for a query.
+        seen: its columns' types and the maxima of its cursors; None if nobody looked.
+    """
+
+    table: str | None
+    increment: CursorsIncrement
+    seen: tuple[Types, Maxima] | None = None
+
+    @property
+    def cursors(self) -> Cursors:
+        return Cursors(self.relation, self.increment)
+
+    @property
+    def position(self) -> Position:
+        if self.seen is None:
+            return {}
+        maxima = self.seen[1]
+        shown = {name: None if one is None else shown_value(one) for name, one in maxima.values.items()}
+        return {"cursors": shown, "without_cursor": maxima.without_cursor}
+
+    def looked_at(self) -> CursorTable:
+        """It with the maxima of its cursors, if a plain driver tells them."""
+        driver = plain.driver_of(self.relation.dialect)
+        if driver is None:
+            return self
+
+        def question(session: plain.Session) -> tuple[Types, Maxima] | None:
+            types = session.columns(self.relation.sql)
+            return _look(self.cursors, types, session.rows) if _are_known(types, self.cursors) else None
+
+        return replace(self, seen=plain.ask(self.relation.dialect, driver, self.label, question))
+
+    def looked_at_by(self, spark: SparkSession) -> CursorTable:
+        """It with the maxima of its cursors."""
+        reader = self.reader(spark)
+        return replace(self, seen=_look(self.cursors, reader.types, reader.texts))
+
+    def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark]:
+        """It with its maxima, and the mark of a snapshot of which nothing is read yet; without rows, it has no chunks.
+
+        Raises:
+            IncrementError: its cursors, or what it is to be cut by, do not fit it.
+            SourceError: the database does not answer.
+        """
+        driver = plain.driver_of(self.relation.dialect)
+        found = None
+        if driver is not None:
+
+            def question(session: plain.Session) -> tuple[CursorTable, SnapshotMark] | None:
+                types = session.columns(self.relation.sql)
+                return self._begun(types, session.rows) if _are_known(types, self.cursors) else None
+
+            found = plain.ask(self.relation.dialect, driver, self.label, question)
+        if found is None:
+            reader = self.reader(spark)
+            found = self._begun(reader.types, reader.texts)
+        return found
+
+    def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
+        # In this order: what comes after the maxima were taken is above them, wherever the chunks are cut.
+        seen = _look(self.cursors, types, ask)
+        chunks = Cutter(self.relation, self.table, self.increment.snapshot, types, ask).chunks()
+        return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
+
+    def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
+        """Raises IncrementError if the table's rows were stored anew since its chunks were cut by their places."""
+        if chunks.by != (CTID,) or chunks.storage is None:
+            return
+        driver = plain.driver_of(self.relation.dialect)
+        table = str(self.table)
+        if driver is None:
+            now, _ = storage_of(self.relation, table, self.reader(spark).texts)
+        else:
+            now, _ = plain.ask(
+                self.relation.dialect,
+                driver,
+                self.label,
+                lambda session: storage_of(self.relation, table, session.rows),
+            )
+        if not set(chunks.storage.split(",")) <= set(now.split(",")):
+            raise IncrementError(
+                f"{self.label} was rewritten in the middle of its snapshot (by VACUUM FULL, CLUSTER, TRUNCATE or ALTER "
+                "TABLE): its rows are in other places, and what is left of them cannot be told",
+                fix="read it anew with odi run --full-refresh; chunks by a key (`incremental.snapshot.by`) do not mind",
+                label=self.label,
+            )
+
+
+def _look(cursors: Cursors, types: Types, ask: Ask) -> tuple[Types, Maxima]:
+    return types, cursors.found(ask(cursors.question(types))[0], types)
+
+
+def _are_known(types: Types, cursors: Cursors) -> bool:
+    """Whether a plain driver tells the types of all cursors; Spark knows more."""
+    return all(types.get(name, "") is not None for name in cursors.columns)
+
+
+def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
+    """What to read of ``table`` above ``mark``: a snapshot, the chunks that are left of one, or rows that are new.
+
+    Raises:
+        IdentityMismatchError: the chunks that are left were cut by other columns than the configuration names.
+        IncrementError: the cursors or the mark do not fit the table.
+        SourceError: the database does not answer.
+    """
+    if mark is None:
+        return NewSnapshot(snapshot=table, summary=_of_new(table), follows=True)
+    if mark.chunks is not None:
+        _require_same_key(table, mark.chunks)
+        return next_chunks(table, mark, mark.chunks, before=mark)
+    looked = table.looked_at()
+    summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
+    read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
+    return read if looked.seen is None else read.bounded(looked)
+
+
+def _of_new(table: CursorTable) -> str:
+    config = table.increment.snapshot
+    by = "its key" if config.by is None else ", ".join(config.by)
+    return f"a snapshot in chunks of about {counted(config.rows, 'row')} by {by}"
+
+
+def _require_same_key(table: CursorTable, chunks: Chunks) -> None:
+    wanted = table.increment.snapshot.by
+    if wanted is None or wanted == chunks.by:
+        return
+    raise IdentityMismatchError(
+        f"the snapshot of {table.label} is being read in chunks by {', '.join(chunks.by)}, {len(chunks.left):,} of "
+        f"them are left, and `incremental.snapshot.by` is {', '.join(wanted)} now",
+        fix="put `by` back until the snapshot is complete; or begin it anew with odi run --full-refresh",
+        label=table.label,
+    )
+
+
+def next_chunks(table: CursorTable, mark: SnapshotMark, chunks: Chunks, before: SnapshotMark | None = None) -> Read:
+    """The read of the next chunks of a snapshot.
+
+    Args:
+        mark: the snapshot, with ``chunks`` left.
+        before: the mark that the run starts from; None for a new snapshot.
+    """
+    taken = chunks.left[: table.increment.snapshot.chunks_per_commit]
+    first = chunks.count - len(chunks.left) + 1
+    which = f"chunk {first:,}" if len(taken) == 1 else f"chunks {first:,} to {first + len(taken) - 1:,}"
+    upto = table.cursors.text({}, mark.cursors)
+    return SnapshotChunks(
+        snapshot=table,
+        summary=f"{which} of {chunks.count:,} by {', '.join(chunks.by)}{f', {upto}' if upto else ''}"
+        if chunks.by
+        else "the whole of a table without rows",
+        before=before,
+        after=replace(mark, chunks=chunks.without(taken), measures=table.identity),
+        follows=True,
+        chunks=chunks,
+        taken=taken,
+        mark=mark,
+    )
+
+
+class _OfCursorTable(PlannedRead):
+    """What all reads of such a table have in common."""
+
+    @property
+    def table(self) -> CursorTable:
+        if not isinstance(self.snapshot, CursorTable):
+            raise AssertionError("a read of another source")
+        return self.snapshot
+
+    def whole(self) -> PlannedRead:
+        return self
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        del wanted
+        raise ConfigError(
+            f"{self.label} is written in parts, and a partition is computed from all of its rows",
+            fix="write it with append, append_once or upsert",
+        )
+
+    def affected(self, column: str, node: str) -> Affected:
+        del column, node
+        return Affected(by_rows=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSnapshot(_OfCursorTable, UnresolvedRead):
+    """A snapshot that begins: its maxima are not taken, and its chunks not cut yet.
+
+    Attributes:
+        replaces: it replaces what is in the target, even if the source has no row.
+    """
+
+    replaces: bool = False
+
+    def whole(self) -> PlannedRead:
+        return replace(self, replaces=True)
+
+    def resolve(self, spark: SparkSession) -> Read:
+        looked, mark = self.table.begun(spark)
+        if mark.chunks is not None:
+            return next_chunks(looked, mark, mark.chunks)
+        if self.replaces:
+            return next_chunks(looked, mark, Chunks((), (Chunk(None, None),), 1))
+        return NothingNew.of(replace(self, snapshot=looked), "nothing to read", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotChunks(_OfCursorTable, Read):
+    """Some chunks of a snapshot.
+
+    Attributes:
+        mark: the snapshot as it was planned, with ``chunks`` left.
+        taken: those of ``chunks`` that are read.
+    """
+
+    mark: SnapshotMark
+    chunks: Chunks
+    taken: tuple[Chunk, ...]
+
+    goes_on: ClassVar[bool] = True
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        reader, cursors = self.table.reader(spark), self.table.cursors
+        self.table.require_same_storage(self.chunks, spark)
+        upto = cursors.upto(cursors.fitting(self.mark, reader.types), reader.types)
+        return reader.chunks(upto, self.chunks.by, self.taken)
+
+    def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
+        return [self.load(spark)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRows(_OfCursorTable, Read):
+    """The rows above the maxima ``lower``, up to the maxima ``upper``."""
+
+    lower: Values
+    upper: Values
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        reader, cursors = self.table.reader(spark), self.table.cursors
+        above, upto = cursors.above(self.lower, reader.types), cursors.upto(self.upper, reader.types)
+        return reader.rows(f"({above}) AND ({upto})")
+
+    def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
+        return [self.load(spark)]
+
+    @property
+    def overlap(self) -> Overlap | None:
+        increment = self.table.increment
+        if not increment.watermark_lag:
+            return None
+        low = self.table.cursors.less_lag(increment.columns[0], self.lower[increment.columns[0]])
+        return Overlap(increment.columns, low if len(increment.columns) == 1 else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnresolvedRows(_OfCursorTable, UnresolvedRead):
+    """The rows above the maxima of a mark, whose upper bounds are not known yet."""
+
+    before: SnapshotMark | None = None
+
+    def resolve(self, spark: SparkSession) -> Read:
+        return self.bounded(self.table.looked_at_by(spark))
+
+    def bounded(self, looked: CursorTable) -> Read:
+        """The read, once the maxima are known.
+
+        Raises:
+            IncrementError: the mark does not fit the table.
+        """
+        if self.before is None or looked.seen is None:
+            raise AssertionError("the maxima of a mark and of the table are known")
+        types, found = looked.seen
+        lower = looked.cursors.fitting(self.before, types)
+        upper = looked.cursors.moved(lower, found)
+        excluded = found.without_cursor or 0
+        ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
+        after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
+        if not ahead and not looked.increment.watermark_lag:
+            nothing = NothingNew.of(replace(self, snapshot=looked), f"nothing above {hwm_text(after.value)}", after)
+            return replace(nothing, excluded=excluded)
+        left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
+        return NewRows(
+            snapshot=looked,
+            summary=f"{looked.cursors.text(lower, upper) or f'again up to {looked.cursors.text({}, upper)}'}{left_out}",
+            before=self.before,
+            after=after,
+            follows=True,
+            excluded=excluded,
+            lower=lower,
+            upper=upper,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded(_OfCursorTable, Read):
+    """The rows that runs up to ``mark``, whose snapshot is complete, have read. Moves no mark."""
+
+    mark: SnapshotMark
+    only: Partitions | None = None
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        return replace(self, only=wanted)
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        reader, cursors = self.table.reader(spark), self.table.cursors
+        rows = reader.rows(cursors.upto(cursors.fitting(self.mark, reader.types), reader.types))
+        return rows if self.only is None else rows.where(self.only.condition(rows))

