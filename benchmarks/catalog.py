@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import change_sweep, exactly_once, kill_sweep, snapshots, state, write
+from benchmarks import change_sweep, cursors, dagster, exactly_once, kill_sweep, snapshots, state, streaming, write
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -10,9 +10,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     for benchmark in (
         write.BENCHMARK,
         state.BENCHMARK,
+        cursors.BENCHMARK,
         exactly_once.BENCHMARK,
         kill_sweep.BENCHMARK,
         change_sweep.BENCHMARK,
         snapshots.BENCHMARK,
+        dagster.BENCHMARK,
+        streaming.BENCHMARK,
     )
 }

@@ -7,9 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
+from odi_assets.config.models import AutomationConfig
 from odi_assets.nodes.execution.materialize import commit, compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
@@ -73,6 +75,26 @@ def test_the_session_of_a_document_goes_as_it_is_printed_there(
                 shown = capfd.readouterr()
                 lines = [line.rstrip() for line in (shown.out + shown.err).splitlines()]
                 assert re.fullmatch(pattern(printed), "\n".join(lines)), f"$ odi {command}\n" + "\n".join(lines)
+
+
+def test_the_examples_of_the_document_on_dagster_are_right(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
+    base = example(ROOT / "README.md")
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL):
+        if language == "python":
+            compile(block, "docs/dagster.md", "exec")
+        elif "PipelinesComponent" in block:
+            from odi_assets.orchestration.component import PipelinesComponent
+
+            attributes = yaml.safe_load(block)["attributes"]
+            assert PipelinesComponent(**attributes).key_prefix == "sales"
+        elif language == "yaml":
+            (tmp_path / "odibi.yaml").write_text(f"{base}{block}", encoding="utf-8")
+            chosen = "prod" if "environments" in block else None
+            loaded = Project.load(tmp_path / "odibi.yaml", chosen)
+            assert loaded.environment == chosen
+            if chosen is None:
+                assert loaded.config.automation == AutomationConfig()
 
 
 def pattern(printed: str) -> str:

@@ -84,9 +84,10 @@ _BITS = ("{", "}", "[", "]", ",", ":", '"', "\\", "null", "true", "NaN", "-", "0
 _BITS += ("/*", "#", "\ud800", "é", "\n", " ", "'", "0/", ".", "[" * 70, '{"a":' * 70)
 _NAMES = ("chunk", "Streams", "LSN", "bookmarks", "global", "stream")
 _VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 2**70, 1.5, "", "x", "0/0", "0/FFFFFFFF", [], {}, [None], [[]], {"": None}, "NaN", "8" * 50,
-    {"lsn": ""}, {"state": {}}, [{"min": 1}], "GLOBAL", "STREAM", "LEGACY", {"type": "STATE"}, "\ud800", "\uf027x",
-)  # fmt: skip
+    *(None, True, False, 0, -1, 2**70, 1.5, "", "x", "0/0", "0/FFFFFFFF", "NaN", "8" * 50, "\ud800", "\uf027x"),
+    *([], {}, [None], [[]], {"": None}, {"lsn": ""}, {"state": {}}, [{"min": 1}], {"type": "STATE"}),
+    *("GLOBAL", "STREAM", "LEGACY"),
+)
 
 
 def mutants(number: int, seed: int = 2013) -> Iterator[str]:

@@ -7,22 +7,43 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli import config, doctor, plan, sample, store, system, tables
+from odi_assets.cli import config, doctor, init, plan, sample, store, system, tables
+from odi_assets.cli.checkpoint import explain as explain_key
+from odi_assets.cli.checkpoint import files as checkpoint_files
+from odi_assets.cli.checkpoint import health as checkpoint_health
+from odi_assets.cli.checkpoint import state as checkpoint_state
 from odi_assets.cli.cursors import change as change_cursors
 from odi_assets.cli.cursors import inspect as inspect_cursors
 from odi_assets.cli.cursors import transfer as transfer_cursors
-from odi_assets.cli.options import ConfigOption, DebugOption, read_settings, with_settings
+from odi_assets.cli.explain import batch as explain_batch
+from odi_assets.cli.explain import stream as explain_stream
+from odi_assets.cli.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
 from odi_assets.cli.output import data
+from odi_assets.cli.project import nodes, show
 from odi_assets.cli.run import command as run
 from odi_assets.cli.runs import list as list_runs
 from odi_assets.cli.runs import show as show_runs
+from odi_assets.cli.runs import stats as run_stats
 from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
+from odi_assets.cli.stream import run as run_stream
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 _HELP_TEXT = "Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one."
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-    "": (_HELP_TEXT, {"run": run.run, "plan": plan.plan, "doctor": doctor.doctor}),
+    "": (
+        _HELP_TEXT,
+        {
+            "init": init.init,
+            "run": run.run,
+            "plan": plan.plan,
+            "ls": nodes.ls,
+            "graph": nodes.graph,
+            "show": show.show,
+            "explain": explain_batch.explain,
+            "doctor": doctor.doctor,
+        },
+    ),
     "state": (
         "High-water marks: how far each node has read.",
         {
@@ -43,7 +64,7 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     ),
     "runs": (
         "What ran, and how it ended.",
-        {"list": list_runs.list_, "show": show_runs.show, "last": show_runs.last},
+        {"list": list_runs.list_, "stats": run_stats.stats, "show": show_runs.show, "last": show_runs.last},
     ),
     "store": (
         "State stores: versioned keys and values, of nodes and of programs.",
@@ -54,6 +75,22 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
             "scan": store.scan,
             "check": store.check,
             "rewind": store.rewind,
+        },
+    ),
+    "stream": (
+        "Stream nodes: queries that go on from their checkpoints.",
+        {"run": run_stream.run, "explain": explain_stream.explain},
+    ),
+    "checkpoint": (
+        "Checkpoints of streaming queries: what is in them, what they are good for, how the query is doing.",
+        {
+            "metadata": checkpoint_files.metadata,
+            "read": checkpoint_state.read,
+            "changes": checkpoint_state.changes,
+            "timers": checkpoint_state.timers,
+            "files": checkpoint_files.files,
+            "health": checkpoint_health.health,
+            "explain": explain_key.explain,
         },
     ),
     "cursors": (
@@ -74,7 +111,10 @@ _GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
         "The system tables: high-water marks and run history.",
         {"maintain": system.maintain, "share": system.share},
     ),
-    "catalog": ("Commands as Odibi has them.", {"state": odibi.state}),
+    "catalog": (
+        "Commands as Odibi has them.",
+        {"state": odibi.state, "runs": odibi.runs, "nodes": odibi.nodes, "tables": odibi.tables, "stats": odibi.stats},
+    ),
     "tables": ("The nodes' Delta tables.", {"maintain": tables.maintain}),
     "config": ("The project file.", {"check": config.check, "schema": config.schema}),
     "sample": (
@@ -87,7 +127,7 @@ app = typer.Typer(
     name="odi",
     help=_HELP_TEXT,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     context_settings=_HELP,
 )
 
@@ -104,13 +144,14 @@ def _version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     config: ConfigOption = None,
+    env: EnvOption = None,
     debug: DebugOption = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
-    read_settings(context, config, debug)
+    read_settings(context, config, env, debug)
 
 
 for _name, (_text, _commands) in _GROUPS.items():

@@ -25,7 +25,10 @@ def check(
 
     path = settings.at(file).project_file
     try:
-        loaded = load_project_file(path)
+        loaded = load_project_file(path, environment=settings.environment)
+        others = [name for name in loaded.config.environments if settings.environment is None]
+        for name in others:
+            load_project_file(path, environment=name)
     except ConfigErrors as error:
         if not any(problem.line for problem in error.problems):
             raise
@@ -40,7 +43,8 @@ def check(
     for warning in loaded.warnings:
         note(warning)
     nodes = sum(len(pipeline.nodes) for pipeline in loaded.config.pipelines)
-    note(f"{path}: OK, {counted(len(loaded.config.pipelines), 'pipeline')}, {counted(nodes, 'node')}")
+    found = f"{path}: OK, {counted(len(loaded.config.pipelines), 'pipeline')}, {counted(nodes, 'node')}"
+    note(f"{found}, {counted(len(others), 'environment')}" if others else found)
 
 
 def schema() -> None:

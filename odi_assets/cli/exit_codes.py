@@ -17,6 +17,25 @@ from odi_assets.spark.gateway import DEBUG_VARIABLE, debugging
 DONE, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 
 _JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)")
+_NO_COMMAND = re.compile(r"(?<=No such command ')[^']+")
+_ELSEWHERE = {
+    # Odibi, dbt, dlt, SQLMesh, Meltano, OLake and Dagster say so.
+    **dict.fromkeys(("validate", "check", "lint", "parse", "compile"), "odi config check, and odi plan"),
+    **dict.fromkeys(("list", "nodes", "pipelines"), "odi ls"),
+    **dict.fromkeys(("dag", "lineage", "docs"), "odi graph"),
+    **dict.fromkeys(("drop", "reset", "clean"), "odi state reset NODE, or odi run --full-refresh"),
+    **dict.fromkeys(("build", "materialize", "sync", "execute", "launch"), "odi run"),
+    **dict.fromkeys(("backfill", "restate"), "odi run --node NODE --from TIME --to TIME"),
+    **dict.fromkeys(("retry", "resume"), "odi run --resume"),
+    **dict.fromkeys(("preview", "head", "evaluate", "query"), "odi show NODE"),
+    **dict.fromkeys(("debug", "test", "info"), "odi doctor"),
+    **dict.fromkeys(("ui", "dev", "serve"), "dagster dev -m odi_assets.definitions"),
+    "diff": "odi plan",
+    "history": "odi runs list, or odi state history KEY",
+    "schema": "odi config schema",
+    "hwm": "odi state list",
+}
+"""Commands of other tools, and what does the same here."""
 _QUERY_PLAN = re.compile(r"^('|\+- )")
 
 
@@ -90,7 +109,10 @@ def _report_usage(error: BaseException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         return BAD_INPUT
     note(f"odi: {error.format_message()}")  # type: ignore[attr-defined]
-    if context is not None:
+    told = _ELSEWHERE.get((_NO_COMMAND.search(error.format_message()) or [""])[0])  # type: ignore[attr-defined]
+    if told is not None:
+        note(f"  → here it is: {told}")
+    elif context is not None:
         note(f"  → `{context.command_path} --help` tells what it takes")
     return BAD_INPUT
 

@@ -26,6 +26,10 @@ ConfigOption = Annotated[
         "--config", "-c", metavar="FILE", help="Project file; else $ODI_PROJECT, else odibi.yaml of this folder."
     ),
 ]
+EnvOption = Annotated[
+    str | None,
+    typer.Option("--env", metavar="NAME", help="One of the file's `environments`; else $ODI_ENV, else the file as is."),
+]
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show stack traces and Spark's own log; so does ODI_DEBUG=1.")
 ]
@@ -81,10 +85,18 @@ class Settings:
     """What the options that every command takes said so far; the last word counts."""
 
     config: Path | None = None
+    env: str | None = None
 
     def at(self, file: Path | None) -> Settings:
         """Return these settings with another project file, if one is given."""
-        return Settings(file or self.config)
+        return Settings(file or self.config, self.env)
+
+    @property
+    def environment(self) -> str | None:
+        """The environment that was named."""
+        from odi_assets.nodes.project import ENVIRONMENT_VARIABLE
+
+        return self.env or os.environ.get(ENVIRONMENT_VARIABLE) or None
 
     @property
     def project_file(self) -> Path:
@@ -113,34 +125,38 @@ class Settings:
         """
         from odi_assets.nodes.project import Project
 
-        project = Project.load(self.project_file)
+        project = Project.load(self.project_file, self.env)
         for warning in project.warnings:
             note(warning)
         return project
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with ``--config`` and ``--debug`` after its own options; it gets the settings in their place."""
+    """Return a command with ``--config``, ``--env`` and ``--debug`` after its own options; it gets the settings in
+    their place."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     common = inspect.signature(read_settings, eval_str=True).parameters.values()
     context, *added = common
     parameters = [context, *list(own)[1:], *added]
 
     @wraps(command)
-    def run(context: typer.Context, config: Path | None, debug: bool, **options: Any) -> None:
-        command(read_settings(context, config, debug), **options)
+    def run(context: typer.Context, config: Path | None, env: str | None, debug: bool, **options: Any) -> None:
+        command(read_settings(context, config, env, debug), **options)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def read_settings(context: typer.Context, config: ConfigOption = None, debug: DebugOption = False) -> Settings:
+def read_settings(
+    context: typer.Context, config: ConfigOption = None, env: EnvOption = None, debug: DebugOption = False
+) -> Settings:
     """Return the settings of this invocation, with what these options add."""
     root = context.find_root()
     found: Settings = root.obj if isinstance(root.obj, Settings) else Settings()
     root.obj = found
     found.config = config or found.config
+    found.env = env or found.env
     if debug:
         # The environment tells Spark's session and Dagster's loggers too.
         os.environ[DEBUG_VARIABLE] = "1"

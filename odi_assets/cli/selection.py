@@ -18,6 +18,10 @@ def selected_nodes(
     Raises:
         ConfigError: there is no such pipeline or node.
     """
+    if pipeline is not None and pipeline.endswith((".yaml", ".yml")):
+        raise ConfigError(
+            f"`{pipeline}` is a file, and a pipeline is named here", fix=f"name the file with -c {pipeline}"
+        )
     keys = project.pipeline_nodes(pipeline, tuple(nodes or ()))
     return _with_downstream(project, keys) if downstream else keys
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -44,12 +45,20 @@ def load_config_from_file(path: str | Path) -> ProjectConfig:
     return load_project_file(path).config
 
 
-def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None) -> LoadedProject:
+def load_project_file(
+    path: str | Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    environment: str | None = None,
+    functions: Sequence[Callable[..., Any]] = (),
+) -> LoadedProject:
     """Read and check a project file.
 
     Args:
         path: the file.
         env: what ``${VAR}`` is looked up in; the process's environment when None.
+        environment: which of the file's ``environments`` to take; what it says goes before the rest of the file.
+        functions: decorated functions that are nodes beside those of the file.
 
     Raises:
         ConfigErrors: with every mistake that could be found, each with its place. No message holds a secret, or what
@@ -64,10 +73,21 @@ def load_project_file(path: str | Path, *, env: Mapping[str, str] | None = None)
         raise _errors(path, document)
     ignored = _take_out_ignored(document)
     unset: list[Mistake] = []
+    known: Mapping[str, str] = os.environ if env is None else env
+    if environment is not None or "variables" in document.data:
+        from odi_assets.config.yaml.environments import choose, variables
+
+        if unknown := choose(document, environment):
+            raise _errors(path, document, unknown)
+        known = variables(document, known)
     if "${" in text:
         from odi_assets.config.yaml.variables import fill_in
 
-        unset = fill_in(document, os.environ if env is None else env)
+        unset = fill_in(document, known)
+    if functions or "python" in document.data:
+        from odi_assets.config.python_nodes import add_nodes
+
+        add_nodes(document, functions, root)
     invalid: ValidationError | None = None
     try:
         config = ProjectConfig.model_validate(document.data)

@@ -76,26 +76,24 @@ def convert(document: CursorDocument, to: str, *, namespace: str | None = None) 
     """
     if to == document.tool:
         raise CursorDocumentError(f"{document.path or 'the document'} is one of {to} already", path=document.path)
-    outcomes: list[Outcome] = []
-    streams: list[CursorStream] = []
+    outcomes: dict[str, Outcome] = {}
+    streams: dict[str, CursorStream] = {}
     for stream in document.streams:
         try:
             carried, notes = _carried(stream, document.tool, to)
         except _NotCarried as why:
-            outcomes.append(Outcome(stream.id, False, f"{why}: {to} reads it from its start"))
+            outcomes[stream.id] = Outcome(stream.id, False, f"{why}: {to} reads it from its start")
             continue
-        streams.append(_named(carried, document.tool, namespace))
-        what = (
-            str(carried.position) if carried.position else ", ".join(f"{k} = {v}" for k, v in carried.cursors.items())
-        )
-        outcomes.append(Outcome(stream.id, True, what, tuple(notes)))
-    shared = _shared(streams) if to == Tool.OLAKE else None
-    if shared is not None:
-        elsewhere = {one.id for one in streams if _is_shared(one.position) and one.position != shared.position}
-        streams = [one for one in streams if one.id not in elsewhere]
-        outcomes = [_left_behind(one, shared) if one.carried and one.stream in elsewhere else one for one in outcomes]
-    text = WRITERS[to].text_of(streams, shared) + "\n"
-    return Conversion(parse(text, tool=to), tuple(outcomes))
+        streams[stream.id] = _named(carried, document.tool, namespace)
+        what = str(carried.position or ", ".join(f"{name} = {value}" for name, value in carried.cursors.items()))
+        outcomes[stream.id] = Outcome(stream.id, True, what, tuple(notes))
+    shared = _shared(list(streams.values())) if to == Tool.OLAKE else None
+    for name, stream in list(streams.items()):
+        if shared is not None and _is_shared(stream.position) and stream.position != shared.position:
+            del streams[name]
+            outcomes[name] = _left_behind(outcomes[name], shared)
+    text = WRITERS[to].text_of(streams.values(), shared) + "\n"
+    return Conversion(parse(text, tool=to), tuple(outcomes.values()))
 
 
 def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, list[str]]:

@@ -108,8 +108,15 @@ def without_streams(document: CursorDocument, stream_ids: Sequence[str]) -> Curs
     """
     for stream_id in stream_ids:
         _require(document, stream_id)
+        places = WRITERS[document.tool].removals(document, stream_id)
+        if not places:
+            raise CursorDocumentError(
+                f"{_name(document)}: where the state of {stream_id} is cannot be told",
+                fix="edit the document by hand, and check it",
+                path=document.path,
+            )
         # One by one: an element that goes moves those after it.
-        for at in reversed(WRITERS[document.tool].removals(document, stream_id)):
+        for at in reversed(places):
             document = _edited(document, [without_member(document.text, at, many=document.many)])
     return document
 

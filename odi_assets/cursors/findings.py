@@ -17,8 +17,8 @@ _SHOWN = 50
 """Findings spelled out in a message; ``findings`` of the error holds all."""
 _FEW = 8
 """So many findings are each looked up in the text; for more, all places are looked up at once."""
-_ALIKE = 0.75
-"""How alike two keys are, of 1, to take one for the other mistyped."""
+_ALIKE, _MUCH_ALIKE = 0.8, 0.9
+"""How alike two keys are, of 1, to take one for the other mistyped: where all keys are known, and where any may be."""
 
 
 class Severity(StrEnum):
@@ -95,12 +95,16 @@ class Findings:
         """Note a warning; see :meth:`add`."""
         self.add(key, message, remedy, severity=Severity.WARNING, of_key=of_key)
 
-    def of_keys(self, at: JsonPath, value: Mapping[str, Any], known: frozenset[str]) -> None:
-        """Note keys that look like known ones mistyped: the tool overlooks them in silence."""
+    def of_keys(self, at: JsonPath, value: Mapping[str, Any], known: frozenset[str], *, free: bool = False) -> None:
+        """Note keys that look like known ones mistyped: the tool overlooks them in silence.
+
+        Args:
+            free: connectors keep keys of their own there, so that such a key is worth a warning at most.
+        """
         for key in value:
             if key in known:
                 continue
-            meant = meant_key(key, known)
+            meant = meant_key(key, known, _MUCH_ALIKE if free else _ALIKE)
             if meant is None:
                 continue
             lost = meant not in value
@@ -108,7 +112,7 @@ class Findings:
                 (*at, key),
                 f"is not a key of {self.tool}" + (f"; `{meant}` is, and it is missing" if lost else ""),
                 f"write `{meant}`" if lost else f"remove it, or merge it into `{meant}`",
-                severity=Severity.ERROR if lost else Severity.WARNING,
+                severity=Severity.ERROR if lost and not free else Severity.WARNING,
                 of_key=True,
             )
 
@@ -143,10 +147,10 @@ class Findings:
 
 
 @lru_cache(maxsize=4096)
-def meant_key(key: str, known: frozenset[str]) -> str | None:
+def meant_key(key: str, known: frozenset[str], alike: float) -> str | None:
     """The known key that ``key`` is a misspelling of; None if it is a key of its own."""
     lowered = {name.lower().replace("_", ""): name for name in known}
-    close = difflib.get_close_matches(key.lower().replace("_", ""), lowered, n=1, cutoff=_ALIKE)
+    close = difflib.get_close_matches(key.lower().replace("_", ""), lowered, n=1, cutoff=alike)
     return lowered[close[0]] if close else None
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from odi_assets.cursors.canonical import fingerprint
+from odi_assets.cursors.codec import to_value, typed
 from odi_assets.cursors.compare import StreamMove, compare
 from odi_assets.cursors.editing import states_of, with_states, without_streams
 from odi_assets.cursors.files import require_forward
 from odi_assets.cursors.model import CursorDocument, CursorStream
 from odi_assets.cursors.reading import parse
-from odi_assets.cursors.values import Scalar
 from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, Move
@@ -166,29 +165,6 @@ def _head(document: CursorDocument) -> dict[str, Any]:
 
 def _value(stream: CursorStream, state: str | None) -> dict[str, Any]:
     """How far a stream was read, in types; ``state`` is what the document says of it, as JSON text."""
-    snapshot, position = stream.snapshot, stream.position
-    parts = [str(position)] if position else []
-    parts += [f"{name} {value}" for name, value in stream.cursors.items()]
-    left = f", {len(snapshot.chunks)} left" if snapshot.chunks else ""
-    return {
-        "shown": "; ".join([*parts, f"snapshot {snapshot.status}{left}"]),
-        "snapshot": str(snapshot.status),
-        "chunks_left": len(snapshot.chunks),
-        "position": None if position is None else {"kind": type(position).__name__, **vars(position)},
-        "cursors": {name: typed(value) for name, value in stream.cursors.items()},
-        "state": state,
-    }
-
-
-def typed(value: Scalar) -> int | str | bool | Decimal | date | datetime | None:
-    """A cursor's value with the type that it has: texts of dates and times as these, where nothing of them is lost."""
-    if not isinstance(value, str) or not value[:1].isdigit():
-        return value
-    for kind in (date, datetime):
-        try:
-            found = kind.fromisoformat(value)
-        except ValueError:
-            continue
-        same = found.isoformat() in (value, value.replace(" ", "T").replace("Z", "+00:00"))
-        return found if same else value
-    return value
+    found = to_value(stream)
+    cursors = {name: typed(value) for name, value in stream.cursors.items()}
+    return {"shown": found["at"], **found, "cursors": cursors, "state": state}

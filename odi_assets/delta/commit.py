@@ -56,13 +56,15 @@ class Stamp:
     facts: Mapping[str, Any] = field(default_factory=dict)
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     fences: bool = True
+    late_facts: Callable[[], Mapping[str, Any]] | None = None
 
     def properties(
         self, facts: Mapping[str, Any], *, others: Sequence[tuple[str, int]] = (), max_retries: int | None = None
     ) -> CommitProperties:
         """A commit's properties: these ``facts`` of the commit, ours, and its transactions, ``others`` among them."""
         fence = {"app_id": self.app_id, "number": self.number}
-        metadata = {**self.facts, "fence": fence, "write_id": self.write_id, **facts}
+        late = self.late_facts() if self.late_facts is not None else {}
+        metadata = {**self.facts, **late, "fence": fence, "write_id": self.write_id, **facts}
         return CommitProperties(
             custom_metadata={METADATA_KEY: metadata},
             app_transactions=[Transaction(app, number) for app, number in [(self.app_id, self.number), *others]],

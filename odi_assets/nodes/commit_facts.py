@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.errors import StateError
 from odi_assets.sources.marks import Identity
 from odi_assets.state.values import decode, encode
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.stream_facts import StreamFacts
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ class CommitFacts:
         rewound_to: of a rewind: the version it went back to.
         rows_written, rows_updated: counted by the write.
         store: the version of the node's state store that belongs to the table's rows from this commit on.
+        stream: of a stream node: the batch whose rows are in the table from this commit on.
     """
 
     node: str
@@ -151,6 +155,7 @@ class CommitFacts:
     rows_written: int | None = None
     rows_updated: int | None = None
     store: Mapping[str, Any] | None = None
+    stream: StreamFacts | None = None
 
     def origin(self, table_id: str | None) -> Origin:
         """What the HWM of this commit is of."""
@@ -164,6 +169,7 @@ class CommitFacts:
             "bounds": list(self.bounds) if self.bounds else None,
             "hwm": self.hwm.to_json() if self.hwm else None,
             "partial": self.partial or None,
+            "stream": self.stream.to_json() if self.stream else None,
         }
         known = {name: value for name, value in found.items() if value is not None}
         updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
@@ -185,4 +191,8 @@ class CommitFacts:
             "hwm": CommittedHwm.from_json(facts["hwm"]) if facts.get("hwm") else None,
             "rewound_to": None if rewound_to is None else int(rewound_to),
         }
+        if facts.get("stream"):
+            from odi_assets.nodes.stream_facts import StreamFacts
+
+            typed["stream"] = StreamFacts.from_json(facts["stream"])
         return cls(**{**as_they_are, **typed})

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import Graph, NodeKey
 from odi_assets.config.loader import load_project_file
-from odi_assets.config.models import ProjectConfig
+from odi_assets.config.models import PipelineConfig, ProjectConfig
+from odi_assets.config.models.connections import SCHEME
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import create_state_backend
 
+if TYPE_CHECKING:
+    from odi_assets.state.delta.batches import BatchLog
+
 DEFAULT_PROJECT_FILE = "odibi.yaml"
 PROJECT_VARIABLE = "ODI_PROJECT"
+ENVIRONMENT_VARIABLE = "ODI_ENV"
 
 
-_shared: dict[Path, Project] = {}
+_shared: dict[tuple[Path, str | None], Project] = {}
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,9 @@ class Project:
         graph: its nodes, and which of them need which.
         environment: the environment of the state keys: that of ``system``, else that of the project.
         warnings: what is valid in the file but looks like a mistake.
+        chosen: which of the file's ``environments`` was chosen; None for the file as it is.
+        key_prefix: what other systems put before pipeline and node, so that several projects have different names.
+        resource_prefix: what they put before the names of what its nodes share: Spark, state.
     """
 
     config: ProjectConfig
@@ -41,32 +51,55 @@ class Project:
     graph: Graph
     environment: str | None
     warnings: tuple[str, ...] = ()
+    chosen: str | None = None
+    key_prefix: tuple[str, ...] = ()
+    resource_prefix: str = ""
 
     @classmethod
-    def load(cls, path: str | Path | None = None) -> Project:
+    def load(
+        cls,
+        path: str | Path | None = None,
+        environment: str | None = None,
+        *,
+        nodes: Sequence[Callable[..., Any]] = (),
+    ) -> Project:
         """Load ``path``, else the file that ``$ODI_PROJECT`` names, else ``odibi.yaml`` of the current folder.
+
+        Args:
+            environment: which of the file's ``environments``; the one that ``$ODI_ENV`` names unless given.
+            nodes: functions decorated with ``@odi_assets.node``, beside those of the file.
 
         Raises:
             ConfigErrors: all mistakes of the file.
         """
-        loaded = load_project_file(path or os.environ.get(PROJECT_VARIABLE) or DEFAULT_PROJECT_FILE)
+        chosen = environment or os.environ.get(ENVIRONMENT_VARIABLE) or None
+        path = path or os.environ.get(PROJECT_VARIABLE) or DEFAULT_PROJECT_FILE
+        loaded = load_project_file(path, environment=chosen, functions=nodes)
         config = loaded.config
-        environment = (config.system.environment if config.system else None) or config.environment
-        return cls(config, loaded.path, loaded.root, Graph(config), environment, loaded.warnings)
+        of_state = (config.system.environment if config.system else None) or config.environment
+        return cls(config, loaded.path, loaded.root, Graph(config), of_state, loaded.warnings, chosen)
 
     @classmethod
-    def shared(cls, path: str | Path) -> Project:
+    def shared(cls, path: str | Path, chosen: str | None = None) -> Project:
         """The project that this process shares for ``path``, so that a run and its resources load it once.
+
+        Args:
+            chosen: which of the file's ``environments``.
 
         Raises:
             ConfigErrors: it was not loaded before, and the file has mistakes.
         """
-        return _shared.get(Path(path)) or cls.load(path).share()
+        return _shared.get((Path(path), chosen)) or cls.load(path, chosen).share()
 
     def share(self) -> Project:
         """Make this the project of the process for its path, and return it."""
-        _shared[self.path] = self
+        _shared[self.path, self.chosen] = self
         return self
+
+    @cached_property
+    def pipelines(self) -> Mapping[str, PipelineConfig]:
+        """The pipelines by their names."""
+        return {pipeline.pipeline: pipeline for pipeline in self.config.pipelines}
 
     def pipeline_nodes(self, pipeline: str | None = None, nodes: Sequence[str] = ()) -> tuple[NodeKey, ...]:
         """Nodes of a pipeline (of all, if None) in the order they run; if ``nodes`` names any, only those.
@@ -95,6 +128,12 @@ class Project:
         """A path on a connection of the project file."""
         return resolve(self.config.connections[connection], path, self.root, name=connection, retry=self.config.retry)
 
+    def place(self, connection: str | None, path: str) -> Location:
+        """A path on a connection; without one a URI, or a path from the project file's folder."""
+        if connection is not None:
+            return self.location(connection, path)
+        return Location(path if SCHEME.match(path) else str(self.root / path))
+
     @property
     def stores(self) -> Location:
         """The folder of the state stores of nodes: ``stores`` beside ``meta_state``, or below ``.odibi``.
@@ -107,6 +146,19 @@ class Project:
             return Location(str(self.root / ".odibi")).child(inside)
         folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
         return self.location(system.connection, str(folder / inside))
+
+    def open_batches(self) -> BatchLog:
+        """The batches of the project's stream nodes: ``meta_batches`` beside ``meta_state``, or below ``.odibi``."""
+        from odi_assets.delta.retry import Retry
+        from odi_assets.state.delta.batches import BatchLog
+
+        system = self.config.system
+        if system is None:
+            location = Location(str(self.root / ".odibi")).child("meta_batches")
+        else:
+            folder = PurePosixPath(system.meta_state_path or f"{system.path}/meta_state").parent
+            location = self.location(system.connection, str(folder / "meta_batches"))
+        return BatchLog(location, self.environment, Retry(self.config.retry))
 
     def store(self, key: NodeKey) -> Location:
         """The state store of a node, which its function may ask for."""

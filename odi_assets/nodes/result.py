@@ -88,3 +88,9 @@ class NodeResult:
 def is_left_out(result: NodeResult) -> bool:
     """Whether a resumed run left the node out because there was nothing to do."""
     return result.status is RunStatus.SKIPPED and RESUMED_FROM in result.metrics
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether somebody ended the run: Ctrl-C in the shell, *Terminate* in Dagster."""
+    # Dagster's own type is not imported here. It is a BaseException too, so an error of a node is neither.
+    return isinstance(error, KeyboardInterrupt) or type(error).__name__ == "DagsterExecutionInterruptedError"

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import dagster as dg
 
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
+from odi_assets.orchestration.naming import Names
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory, nobody
-from odi_assets.orchestration.runs.reconcile import PROCESS_TAG, PROJECT_TAG, repair_history
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG
+from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, repair_history
 from odi_assets.util.process import process_name
 
 
 def build_definitions(
     project: Project,
     *,
+    key_prefix: str | Sequence[str] = (),
+    resource_prefix: str = "",
+    executor: dg.ExecutorDefinition | None = None,
     listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
 
-    Starts no JVM. Merge it with ``Definitions`` of your own to add assets beside the nodes.
+    Starts no JVM and asks no source. Merge it with ``Definitions`` of your own to add assets beside the nodes, or with
+    those of another project, if one of the two has other prefixes.
 
     Args:
+        key_prefix: comes before the keys of all assets, and the names of jobs, schedules and sensors.
+        resource_prefix: comes before the keys of the resources ``spark``, ``state``, ``run_history`` and
+            ``delta_io_manager``, where others have these names.
+        executor: of runs of assets that are picked in the UI; Dagster's own choice if None. The jobs of pipelines run
+            in one process, with one JVM.
         listener: called for each node of a run that starts or ends, in the process of the run.
         loggers: loggers of the jobs, instead of Dagster's.
 
@@ -36,22 +50,23 @@ def build_definitions(
     from odi_assets.orchestration.assets.sources import Sources
     from odi_assets.orchestration.automation.sensors import new_data_sensor
 
+    prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
+    project = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
     sources = Sources(project)
-    assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
-        *sources.specs(),
-        *(node_asset(project, key, sources) for key in project.graph.order(None)),
-    ]
+    nodes = {key: node_asset(project, key, sources, checked=True) for key in project.graph.order(None)}
     shared = resources(project, listener)
-    jobs = pipeline_jobs(project, project.config.pipelines, assets, shared, loggers)
-    sensors = [new_data_sensor(project, name, job) for name, job in jobs.items()]
+    pipelines = project.config.pipelines
+    checks = _checks(project, pipelines)
+    jobs = pipeline_jobs(project, pipelines, shared, loggers, nodes, checks)
+    sensors = [new_data_sensor(project, name, job, sources.watched(name)) for name, job in jobs.items()]
     return dg.Definitions(
-        assets=assets,
+        assets=[*sources.specs(), *nodes.values()],
+        asset_checks=[check for group in checks.values() for check in group],
         jobs=list(jobs.values()),
-        schedules=[pipeline_schedule(p, jobs[p.pipeline]) for p in project.config.pipelines if p.schedule],
+        schedules=[pipeline_schedule(project, p, jobs[p.pipeline]) for p in pipelines if p.schedule],
         sensors=[sensor for sensor in sensors if sensor is not None],
         resources=shared,
-        # Assets picked in the UI run outside a pipeline's job; they share one JVM too.
-        executor=dg.in_process_executor,
+        executor=executor,
         loggers=loggers,
     )
 
@@ -67,33 +82,54 @@ def build_job(
 
     Args as of :func:`build_definitions`.
     """
-    nodes = [node_asset(project, key) for key in project.graph.order(pipeline)]
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
-    shared = resources(project, listener)
-    return pipeline_jobs(project, [config], nodes, shared, loggers, described=False)[pipeline]
+    # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
+    limited = any(node.stream and node.stream.health for node in config.nodes)
+    checks = _checks(project, [config]) if limited else None
+    found = pipeline_jobs(project, [config], resources(project, listener), loggers, checks=checks)[pipeline]
+    assert isinstance(found, dg.JobDefinition)
+    return found
+
+
+def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
+    """By pipeline, the checks of stream nodes: on rows that they give up, and on their health where it has limits."""
+    from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
+    from odi_assets.orchestration.assets.stream_health import health_check
+
+    found: dict[str, list[dg.AssetChecksDefinition]] = {}
+    for pipeline in pipelines:
+        streams = {NodeKey(pipeline.pipeline, node.name): node.stream for node in pipeline.nodes if node.stream}
+        kept = [check for key in streams for check in kept_rows_checks(project, key)]
+        found[pipeline.pipeline] = kept + [health_check(project, key) for key, one in streams.items() if one.health]
+    return found
 
 
 def resources(project: Project, listener: Listener = nobody) -> dict[str, object]:
     """The resources of nodes, by their keys."""
     project.share()
+    names = Names.of(project)
 
-    @dg.resource(required_resource_keys={STATE}, description="Writes a row of run history for each node of a run.")
+    @dg.resource(
+        required_resource_keys={names.resources + STATE},
+        description="Writes a row of run history for each node of a run.",
+    )
     def run_history(context: dg.InitResourceContext) -> RunHistory:
         run, instance = context.run, context.instance
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
         instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), PROJECT_TAG: project.config.project})
-        state: StateResource = getattr(context.resources, STATE)
+        state: StateResource = getattr(context.resources, names.resources + STATE)
         repair_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener)
 
-    return {
-        SPARK: SparkResource(project_file=str(project.path)),
-        STATE: StateResource(project_file=str(project.path)),
+    found = {
+        SPARK: SparkResource(project_file=str(project.path), environment=project.chosen),
+        STATE: StateResource(project_file=str(project.path), environment=project.chosen),
         HISTORY: run_history,
         IO_MANAGER: dg.IOManagerDefinition(
             lambda _: DeltaIOManager(project),
-            required_resource_keys={SPARK, STATE, HISTORY},
+            required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},
             description="Commits a node's rows to its Delta table, advances the HWM, reads tables for other assets.",
         ),
     }
+    return {names.resources + name: resource for name, resource in found.items()}

@@ -33,7 +33,8 @@ def load_definitions() -> dg.Definitions:
     """
     try:
         project = Project.load(project_file())
-        definitions = build_definitions(project)
+        # Assets picked in the UI run outside a pipeline's job; they share one JVM too.
+        definitions = build_definitions(project, executor=dg.in_process_executor)
     except OdiError as error:
         raise error.with_traceback(None) from None
     for warning in project.warnings:

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
-import sqlglot
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
+from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.sources.marks import hwm_text
+from odi_assets.state.records import RunStatus
 
 STORAGE_KIND = "delta"
 NO_HWM = "none"
+UP_TO_DATE = "up_to_date"
+"""The asset check of each node. It passes when a run has taken in what was new, and when there was nothing new."""
+
+
+_OF_STREAMS = (
+    "batches",
+    "watermark",
+    "rows_dropped",
+    "rows_removed",
+    "state_rows",
+    "state_bytes",
+    "query",
+    "checkpoint",
+)
+"""Metrics of runs of stream nodes alone."""
 
 
 def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     """What Dagster shows of a node's asset: kinds, owner, tags, description and metadata."""
     node = project.graph.node(key)
-    pipeline = next(p for p in project.config.pipelines if p.pipeline == key.pipeline)
+    pipeline = project.pipelines[key.pipeline]
     owner = node.owner or pipeline.owner or project.config.owner
     return {
-        "kinds": {"spark", "delta", *([node.read.format.value] if node.read else [])},
+        "kinds": {"spark", "delta", *(read.format.value for read in node.reads.values())},
         "owners": [owner] if owner else [],
         "tags": dict.fromkeys([*pipeline.tags, *node.tags], ""),
         "description": description(project, key),
@@ -55,6 +75,8 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
         metadata["keys"] = ", ".join(node.write.keys)
     if increments := _increments(node):
         metadata["incremental"] = increments
+    if node.stream is not None:
+        metadata["stream"] = f"{node.stream.output_mode}, state in {node.stream.state_store}"
     if declared := _declared_columns(node):
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(declared))
     return metadata
@@ -75,6 +97,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "rows_written": result.rows_written,
         "rows_updated": result.metrics.get("rows_updated"),
         "delta_version": result.table_version,
+        **{name: result.metrics.get(name) for name in _OF_STREAMS},
     }
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))
@@ -88,19 +111,47 @@ def observation_metadata(result: NodeResult) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name not in {"rows_written", "rows_updated"}}
 
 
+def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
+    """What the check of a node shows after a run, whether there was anything new or not."""
+    now = datetime.now(UTC)
+    gained = now if result.status is RunStatus.SUCCESS else _last_commit(project, result)
+    metadata: dict[str, Any] = {
+        "status": result.status.value,
+        "last_checked": dg.MetadataValue.timestamp(now),
+        "last_new_rows": dg.MetadataValue.timestamp(gained) if gained else None,
+        "hwm": hwm_text(result.hwm_after) or NO_HWM,
+        "increment": result.increment or None,
+    }
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _last_commit(project: Project, result: NodeResult) -> datetime | None:
+    """When the node last committed rows; None if its table's log no longer tells."""
+    target = TableHandle.open(project.target(result.key))
+    stamps = (target.last_stamp(app_id) for app_id in app_ids(result.key))
+    return max((stamp.committed_at for stamp in stamps if stamp is not None), default=None)
+
+
 def _increments(node: NodeConfig) -> str:
     reads = {"read": node.read.incremental} if node.read else {}
     inputs = {name: item.incremental for name, item in node.inputs.items()}
     return ", ".join(f"{name}: {increment.mode}" for name, increment in {**reads, **inputs}.items() if increment)
 
 
-def _declared_columns(node: NodeConfig) -> list[tuple[str, str]]:
+def _declared_columns(node: NodeConfig) -> Sequence[tuple[str, str]]:
     """The columns of a node that stores what it reads, if the project file declares them."""
     if node.read is None or node.read.schema_ddl is None or node.transform is not None or node.inputs:
-        return []
+        return ()
+    return _columns_of(node.read.schema_ddl)
+
+
+@lru_cache(maxsize=1024)
+def _columns_of(ddl: str) -> Sequence[tuple[str, str]]:
+    import sqlglot
+
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({node.read.schema_ddl})", dialect="spark")
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
     except sqlglot.errors.ParseError:
         # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.
-        return []
+        return ()
     return [(column.name, column.kind.sql("spark").lower()) for column in table.this.expressions]

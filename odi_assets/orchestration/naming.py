@@ -3,30 +3,71 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.project import Project
 
 SOURCES_GROUP = "sources"
+_RANGES = "ranges"
 _GLOB = re.compile(r"[*?\[{]")
 _EXTENSIONS = re.compile(r"(\.[A-Za-z0-9]{1,7}){1,2}$")
 
 
 def asset_key(key: NodeKey) -> dg.AssetKey:
-    """``[pipeline, node]``."""
-    return dg.AssetKey([key.pipeline, key.node])
+    """``[pipeline, node]``: the asset of a node of a project without a prefix."""
+    return Names().asset(key)
 
 
 def node_key(key: dg.AssetKey) -> NodeKey:
     """The node of an asset key that :func:`asset_key` made."""
-    pipeline, node = key.path
+    pipeline, node = key.path[-2:]
     return NodeKey(pipeline, node)
 
 
-def op_name(key: NodeKey) -> str:
-    """The step that materializes a node, as run configuration names it."""
-    return f"{key.pipeline}__{key.node}"
+def node_of(project: Project, key: dg.AssetKey) -> NodeKey | None:
+    """The node of an asset; None if it is the asset of somebody else."""
+    if len(key.path) < 2:
+        return None
+    found = node_key(key)
+    return found if found in project.graph.nodes and Names.of(project).asset(found) == key else None
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a project's parts are called in Dagster. Two projects in one code location need different prefixes.
+
+    Attributes:
+        prefix: comes before pipeline and node in asset keys, and in names of jobs, sensors, schedules, steps and pools.
+        resources: comes before the keys of resources.
+    """
+
+    prefix: tuple[str, ...] = ()
+    resources: str = ""
+
+    @classmethod
+    def of(cls, project: Project) -> Names:
+        """The names of a project."""
+        return cls(project.key_prefix, project.resource_prefix)
+
+    def asset(self, key: NodeKey) -> dg.AssetKey:
+        """The asset of a node."""
+        return dg.AssetKey([*self.prefix, key.pipeline, key.node])
+
+    def source(self, connection: str, path: str) -> dg.AssetKey:
+        """The asset of a source."""
+        return source_key(connection, path).with_prefix(self.prefix) if self.prefix else source_key(connection, path)
+
+    def step(self, key: NodeKey, *, of_ranges: bool = False) -> str:
+        """The step that takes in what is new of a node, as run configuration names it, and its pool; or the step and
+        the pool of its backfills, which may run beside increments."""
+        return "__".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
+
+    def pipeline(self, pipeline: str) -> str:
+        """The job of a pipeline, and its group of assets."""
+        return "_".join([*self.prefix, pipeline])
 
 
 def source_key(connection: str, path: str) -> dg.AssetKey:

@@ -38,12 +38,14 @@ class SparkResource(LazyPySparkResource):
     )
     project_file: str | None = Field(default=None, description="Project file whose `spark` settings to take.")
 
+    environment: str | None = Field(default=None, description="Which of the file's `environments`.")
+
     _handle: SessionHandle | None = PrivateAttr(default=None)
 
     def _init_session(self) -> None:
         if self._handle is not None:
             return
-        base = Project.shared(self.project_file).config.spark if self.project_file else SparkConfig()
+        base = Project.shared(self.project_file, self.environment).config.spark if self.project_file else SparkConfig()
         own = {key: str(value) for key, value in flatten_dict(self.spark_config)}  # type: ignore[no-untyped-call]
         config = SparkConfig(
             master=self.master or base.master, remote=self.remote or base.remote, conf={**base.conf, **own}
@@ -65,13 +67,15 @@ class StateResource(dg.ConfigurableResource[Any]):
 
     project_file: str = Field(description="Project file whose `system` names the state backend.")
 
+    environment: str | None = Field(default=None, description="Which of the file's `environments`.")
+
     _backend: StateBackend | None = PrivateAttr(default=None)
 
     @property
     def backend(self) -> StateBackend:
         """The state backend, opened at first use."""
         if self._backend is None:
-            self._backend = Project.shared(self.project_file).open_state()
+            self._backend = Project.shared(self.project_file, self.environment).open_state()
         return self._backend
 
     @property
@@ -79,4 +83,5 @@ class StateResource(dg.ConfigurableResource[Any]):
         """The public API of the state backend, as documented."""
         from odi_assets.state.manager import StateManager
 
-        return StateManager(project_root=str(Project.shared(self.project_file).root), backend=self.backend)
+        root = Project.shared(self.project_file, self.environment).root
+        return StateManager(project_root=str(root), backend=self.backend)

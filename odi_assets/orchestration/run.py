@@ -19,8 +19,9 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
+from odi_assets.orchestration.runs.in_flight import unfinished_runs
 from odi_assets.orchestration.runs.instance import open_instance
-from odi_assets.orchestration.runs.reconcile import run_in_flight
+from odi_assets.orchestration.runs.reconcile import INTERRUPTS
 from odi_assets.spark.gateway import debugging
 
 __all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines"]
@@ -28,7 +29,6 @@ __all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines
 
 LOGGER = "odi"
 _GIVEN_UP = "Dependencies for step "
-_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _run(
     # If state cannot be opened, no node can run: the caller gets the error, not the history of a node.
     state = project.open_state()
     # Ends killed runs, which the UI would show as still running.
-    run_in_flight(instance, pipeline, [asset_key(key) for key in keys])
+    unfinished_runs(instance)
     run_id, started = str(uuid.uuid4()), time.monotonic()
     job = build_job(project, pipeline, listener=listen, loggers={LOGGER: quiet_logger})
     failure: dg.DagsterEvent | None = None
@@ -148,7 +148,7 @@ def _reason(failure: dg.DagsterEvent | None) -> str:
 
 def _is_interrupt(failure: dg.DagsterEvent) -> bool:
     error = failure.job_failure_data.error
-    return error is not None and error.cls_name in _INTERRUPTS
+    return error is not None and error.cls_name in INTERRUPTS
 
 
 def _is_dagsters_own(record: logging.LogRecord) -> bool:

@@ -22,11 +22,12 @@ class NodeTableResource(DeltaTableResource):
     project file when the table is loaded."""
 
     project_file: str = Field(description="Project file that holds the node.")
+    environment: str | None = Field(default=None, description="Which of the file's `environments`.")
     node: str = Field(description="The node, as `pipeline.node`.")
 
     def load(self) -> DeltaTable:
         """The table at ``version``, else at its newest version."""
-        location = Project.shared(self.project_file).target(NodeKey.parse(self.node))
+        location = Project.shared(self.project_file, self.environment).target(NodeKey.parse(self.node))
         client = self.client_options.str_dict() if self.client_options else {}
         options = {**self.storage_options.str_dict(), **location.storage_options, **client}
         return DeltaTable(self.url, version=self.version, storage_options=options)
@@ -44,6 +45,7 @@ def delta_table_resource(project: Project, key: NodeKey | str) -> NodeTableResou
         url=project.target(key).uri,
         storage_options=storage_config(connection),
         project_file=str(project.path),
+        environment=project.chosen,
         node=str(key),
     )
 

@@ -188,6 +188,49 @@ class CursorMark:
         return found
 
 
+@dataclass(frozen=True)
+class StreamMark:
+    """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
+
+    offset: Mapping[str, Any] | None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> Any:
+        return self.offset
+
+
+@dataclass(frozen=True)
+class DrivenMark:
+    """The mark of a source that is read when a stream of a cursor document moves.
+
+    Attributes:
+        position: how far the stream was (see ``cursors.codec``); None if that is not known.
+        rows: the mark of what is read; None if that keeps none.
+    """
+
+    position: Mapping[str, Any] | None
+    rows: Mark | None = None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        rows = None if self.rows is None else self.rows.value
+        position = self.position
+        stream = None if position is None else f"{position.get('stream')} at {position.get('at')}"
+        shown = " and ".join(filter(None, [hwm_text(rows), stream]))
+        return {"shown": shown, "cursor": self.position, "rows": rows}
+
+    @staticmethod
+    def is_value(value: Mapping[str, Any]) -> bool:
+        """Whether this is what such a mark stores."""
+        return {"cursor", "rows"} <= value.keys()
+
+    def remembered(self) -> dict[str, Any]:
+        """What its commit has to store beside the value, JSON-ready."""
+        return self.rows.remembered() if isinstance(self.rows, CursorMark | DrivenMark) else {}
+
+
 class Mark(Protocol):
     """What all marks have in common: what state stores of them, and what they measure.
 
@@ -245,6 +288,10 @@ def hwm_text(value: Any) -> str | None:
         if {"mtime_ns", "path"} <= set(value) <= {"mtime_ns", "path", "ledger"}:
             return str(value["path"])
         if "version" in value and set(value) <= {"version", "table_id"}:
+            return f"version {value['version']}"
+        if value.keys() == {"query", "batch"}:
+            return f"batch {value['batch']}"
+        if {"since", "version", "index"} <= value.keys():
             return f"version {value['version']}"
         if isinstance(value.get("cursors"), Mapping) and set(value) <= {"cursors", "snapshot"}:
             return _snapshot_text(value["cursors"], value.get("snapshot"))

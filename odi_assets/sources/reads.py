@@ -9,11 +9,11 @@ the base class, and never ask which one they have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from odi_assets.sources.marks import UNRESOLVED, CursorMark, Mark, Unresolved, hwm_text
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, DrivenMark, Mark, Unresolved, hwm_text
 from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class PlannedRead(ABC):
         follows: the source keeps a mark.
         rewrites: rows of the source were changed or removed, so that reading the gained rows is not enough.
         excluded: rows without a cursor that are left out.
+        under: where the stream of a cursor document is that the read was planned under; None if none drives it.
+        warning: what somebody should look at, in words.
+        keep: writes to storage what goes with ``under``, before the commit.
     """
 
     snapshot: Snapshot
@@ -61,6 +64,9 @@ class PlannedRead(ABC):
     follows: bool = False
     rewrites: bool = False
     excluded: int = 0
+    under: str | None = None
+    warning: str | None = None
+    keep: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     nothing_new: ClassVar[bool] = False
     """The source is not ahead of its mark."""
@@ -172,7 +178,7 @@ class Read(PlannedRead):
 
     def remembered(self) -> Mapping[str, Any]:
         """What the commit has to store beside the mark's value, JSON-ready."""
-        return self.after.remembered() if isinstance(self.after, CursorMark) else {}
+        return self.after.remembered() if isinstance(self.after, CursorMark | DrivenMark) else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +204,8 @@ class Whole(Read):
             before=increment.before,
             after=increment.after,
             follows=increment.follows,
+            under=increment.under,
+            keep=increment.keep,
             increment=increment,
         )
 
@@ -242,6 +250,8 @@ class NothingNew(Read):
             before=increment.before,
             after=after,
             follows=increment.follows,
+            under=increment.under,
+            keep=increment.keep,
             increment=increment,
         )
 

@@ -14,20 +14,20 @@ Locate = Callable[[str, str], Location]
 """A path of a connection → where it is."""
 
 
-def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate) -> Source:
-    """The source that a node's ``read`` names, on ``connection``."""
+def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate, name: str = READ) -> Source:
+    """The source that a node's ``read`` names, on ``connection``; that of an input of a stream node by its ``name``."""
     label = f"{read.connection}:{read.shown}"
     if isinstance(connection, SqlConnection):
         from odi_assets.sources.sql.source import sql_source
 
-        return sql_source(READ, label, read, target, connection)
+        return sql_source(name, label, read, target, connection)
     if read.format is FileFormat.DELTA:
-        found = table_source(READ, label, target, read.incremental, locate(read.connection, read.path))
+        found = table_source(name, label, target, read.incremental, locate(read.connection, read.path))
         return replace(found, connection=read.connection)
     from odi_assets.sources.files.source import LandingFiles
 
     return LandingFiles(
-        name=READ,
+        name=name,
         label=label,
         target=target,
         increment=read.incremental,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import (
@@ -99,6 +99,11 @@ class Source(ABC):
     def followed_by(self, increment: Increment) -> Source:
         """The same source, followed in another way."""
         return replace(self, increment=increment)
+
+    @property
+    def settles_within(self) -> timedelta:
+        """How long after its position changed, at most, a plan may find more though the position stays."""
+        return timedelta()
 
     @property
     def cursor(self) -> str | None:

@@ -69,12 +69,13 @@ DETAILS = "odi_assets"
 
 
 class RunStatus(StrEnum):
-    """How a node's attempt ended. LOST: its run vanished without a word."""
+    """How a node's attempt ended. CANCELLED: somebody ended its run. LOST: its run vanished without a word."""
 
     SUCCESS = "SUCCESS"
     NO_DATA = "NO_DATA"
     FAILURE = "FAILURE"
     SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
     LOST = "LOST"
 
     @property

@@ -60,6 +60,25 @@ class EmbeddedEngine:
         )
 
 
+def write_computed_once(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+    """Write ``df`` as :meth:`TableEngine.write` does, and compute it once, whatever happens: a batch of a stream.
+
+    A write that depends on the table's rows, and may have to start over, works from staged files.
+
+    Raises:
+        FencedError, TableConflictError, TableError: as :meth:`TableEngine.write` does.
+    """
+    if spec.mode.traits.computed_from == "nothing":
+        return _write(df, handle, spec, stamp)
+    schema_json = delta_schema(df, handle.location.uri)
+    first = Write(df, handle, replace(spec, partition_by=()), replace(stamp, write_id=uuid.uuid4().hex), schema_json)
+    rows = read_staged(df.sparkSession, handle.location, first.stage(df), schema_json)
+    try:
+        return EmbeddedEngine().write(rows, handle, spec, stamp)
+    finally:
+        first.discard()
+
+
 def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
     require_unfenced(handle, stamp)
     return _write(df, handle, spec, replace(stamp, write_id=uuid.uuid4().hex))
@@ -89,7 +108,11 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
         new_schema=bool(added and not changes.removed),
     )
     version = commit(handle, schema_json, spec.partition_by, changes, stamp)
-    return replace(_result(write, changes, version), columns_added=tuple(added), columns_ignored=tuple(ignored))
+    stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
+    columns = tuple((field.name, field.dataType.simpleString()) for field in stored.schema)
+    return replace(
+        result_of(write, changes, version, columns), columns_added=tuple(added), columns_ignored=tuple(ignored)
+    )
 
 
 def _admitted(write: Write) -> FileChanges:
@@ -138,9 +161,9 @@ def _schema_plan(
     return plan_schema(handle, schema_json, spec.schema_policy)
 
 
-def _result(write: Write, changes: FileChanges, version: int) -> WriteResult:
+def result_of(write: Write, changes: FileChanges, version: int, columns: tuple[tuple[str, str], ...]) -> WriteResult:
+    """What the commit of ``version`` did; ``columns`` are those of the table, with their types."""
     added = [*changes.new, *changes.moved]
-    stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
     changed = [*(file.partition for file in changes.new), *changes.partitions]
     partitions = {tuple(sorted(values.items())): values for values in changed if values}
     before, gone = write.handle.rows, rows_in(changes.removed)
@@ -159,5 +182,5 @@ def _result(write: Write, changes: FileChanges, version: int) -> WriteResult:
         bytes_written=sum(file.size for file in added),
         partitions=tuple(partitions[items] for items in null_first),
         rows_deleted=changes.rows_deleted,
-        columns=tuple((field.name, field.dataType.simpleString()) for field in stored.schema),
+        columns=columns,
     )

@@ -11,6 +11,7 @@ REQUIREMENTS = {
     "postgres": ("psycopg[binary]>=3.2",),
     "mysql": ("pymysql[rsa]>=1.1",),
     "mssql": ("pymssql>=2.3",),
+    "plots": ("matplotlib>=3.10",),
 }
 """By extra of pyproject.toml, the packages that it names. The package's own metadata would not do: an installation that
 is not brought up to date has those of its day."""

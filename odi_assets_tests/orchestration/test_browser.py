@@ -1,4 +1,4 @@
-"""The UI in a real browser: the graph shows sources and nodes, and a materialization started there succeeds."""
+"""The UI in a real browser: what people do there, and what they see then."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from urllib.parse import quote
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from odi_assets_tests.orchestration.small_project import make_project
+from odi_assets.nodes.project import Project
+from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_project
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -40,11 +42,37 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+TWO_SOURCES = (
+    PROJECT_FILE
+    + """
+  - pipeline: weather
+    nodes:
+      - name: stations
+        read: {connection: landing, format: csv, path: stations.csv, schema: "id BIGINT", incremental: files}
+        write: {connection: lake, path: stations, mode: append}
+      - name: readings
+        read: {connection: landing, format: csv, path: readings/*.csv, schema: "id BIGINT", incremental: files}
+        write: {connection: lake, path: readings, mode: append}
+automation: {interval: 3s}
+"""
+)
+"""The small project, and a pipeline of two nodes that do not know each other."""
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Dagster's UI and daemon over the small project, with nothing run yet."""
-    folder = tmp_path_factory.mktemp("ui")
-    make_project(folder, "2024-01-01", "2024-01-02")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the project."""
+    made = tmp_path_factory.mktemp("ui")
+    make_project(made, "2024-01-01", "2024-01-02", text=TWO_SOURCES)
+    (made / "landing" / "readings").mkdir()
+    (made / "landing" / "readings" / "1.csv").write_text("1\n", encoding="utf-8")
+    (made / "landing" / "stations.csv").write_text("1\n", encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """Dagster's UI and daemon over the project, with nothing run yet."""
     shutil.copy(REPOSITORY / "dagster.yaml", folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -135,3 +163,79 @@ def test_a_materialization_started_in_the_ui_succeeds_and_shows_its_metadata(
     _await_text(browser, "Success", seconds=RUN_SECONDS)
     browser.get(f"{address}/assets/shop/raw_sales")
     _await_text(browser, "hwm_after", "2024-01-02.csv", "rows_written", "delta_version", "Row count")
+
+
+def _click(browser: webdriver.Chrome, text: str, seconds: float = 60) -> None:
+    """Click the button with this text, once it may be clicked."""
+
+    def found(driver: webdriver.Chrome) -> bool:
+        named = (button for button in driver.find_elements(By.TAG_NAME, "button") if button.text.strip() == text)
+        ready = next((button for button in named if button.is_enabled()), None)
+        if ready is not None:
+            ready.click()
+        return ready is not None
+
+    WebDriverWait(browser, seconds, poll_frequency=0.5, ignored_exceptions=[StaleElementReferenceException]).until(
+        found
+    )
+
+
+def _history(folder: Path, node: str) -> list[str]:
+    """How the attempts of a node ended, oldest first."""
+    runs = Project.load(folder / "odibi.yaml").open_state().list_runs(pipeline="weather", node=node)
+    return [run.status.value for run in reversed(runs)]
+
+
+def _await_history(folder: Path, node: str, *expected: str) -> None:
+    deadline = time.monotonic() + RUN_SECONDS
+    while _history(folder, node) != [*expected]:
+        assert time.monotonic() < deadline, f"{node}: {_history(folder, node)}, not {expected}"
+        time.sleep(1)
+
+
+def test_all_of_a_pipeline_without_partitions_is_materialized_without_a_question(
+    browser: webdriver.Chrome, address: str, folder: Path
+) -> None:
+    browser.get(f"{address}/locations/odi_assets.definitions/jobs/weather")
+    _click(browser, "Materialize all")
+    _await_history(folder, "readings", "SUCCESS")
+    _await_history(folder, "stations", "SUCCESS")
+    browser.get(f"{address}/assets/weather/stations?view=checks")
+    _await_text(browser, "up_to_date", "last_new_rows", "stations.csv")
+
+
+def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
+    browser: webdriver.Chrome, address: str, folder: Path
+) -> None:
+    (folder / "landing" / "readings" / "2.csv").write_text("no number\n", encoding="utf-8")
+    browser.get(f"{address}/locations/odi_assets.definitions/jobs/weather")
+    _click(browser, "Materialize all")
+    _await_history(folder, "readings", "SUCCESS", "FAILURE")
+    _await_history(folder, "stations", "SUCCESS", "NO_DATA")
+    browser.get(f"{address}/runs")
+    _await_text(browser, "Failure")
+    for node, failed in (("readings", True), ("stations", False)):
+        browser.get(f"{address}/assets/weather/{node}")
+        _await_text(browser, "Latest materialization")
+        body = str(browser.execute_script("return document.body.innerText"))
+        assert ("Failed" in body) is failed, body
+    (folder / "landing" / "readings" / "2.csv").write_text("2\n", encoding="utf-8")
+
+
+def test_the_sensor_takes_in_files_that_arrive_and_a_cancelled_run_is_not_requested_again(
+    browser: webdriver.Chrome, address: str, folder: Path
+) -> None:
+    browser.get(f"{address}/locations/odi_assets.definitions/sensors/weather_new_data")
+    _await_text(browser, "weather_new_data")
+    browser.execute_script("document.querySelector('input[type=checkbox]').click()")
+    _await_history(folder, "readings", "SUCCESS", "FAILURE", "SUCCESS")
+    assert len(_history(folder, "stations")) == 2, "it had nothing new, and was not in the run"
+    (folder / "landing" / "stations.csv").write_text("1\n2\n", encoding="utf-8")
+    browser.get(f"{address}/runs")
+    _await_text(browser, "Started", seconds=RUN_SECONDS)
+    browser.execute_script(
+        "[...document.querySelectorAll('a')].find(a => /\\/runs\\/[0-9a-f-]{36}$/.test(a.href)).click()"
+    )
+    _click(browser, "Terminate")
+    _click(browser, "Terminate 1 run")
+    _await_history(folder, "stations", "SUCCESS", "NO_DATA", "CANCELLED")

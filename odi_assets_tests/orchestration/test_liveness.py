@@ -6,7 +6,7 @@ import uuid
 
 import dagster as dg
 
-from odi_assets.orchestration.runs.reconcile import PROCESS_TAG, end_lost_run
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, end_lost_run
 from odi_assets.util.process import process_name
 
 

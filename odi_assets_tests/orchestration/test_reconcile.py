@@ -14,13 +14,16 @@ from dagster._core.events import StepSuccessData
 
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import run_pipeline
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import RECONCILED_TAG, reconcile
+from odi_assets_tests.orchestration.small_project import NODES
 
 KILLED = """
 import os, signal, sys
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import run_pipeline
 
 def listen(event):
@@ -59,6 +62,40 @@ def test_a_run_that_was_killed_is_lost_in_history_once_and_failed_in_dagster(kil
         assert RECONCILED_TAG in run.tags
     (found,) = killed.open_state().list_runs()
     assert (found.run_id, found.metrics["mended"]) == (row.run_id, True)
+
+
+def test_a_run_that_was_cancelled_while_it_waited_has_a_row_for_each_node_it_was_to_run(
+    project: Project, instance: dg.DagsterInstance
+) -> None:
+    whole = build_definitions(project).resolve_job_def("shop")
+    picked = build_definitions(project).resolve_job_def("__ASSET_JOB")
+    shops = {dg.AssetKey(["shop", "shops"])}
+    runs = [
+        instance.create_run_for_job(whole, tags=whole.run_tags),
+        instance.create_run_for_job(picked.get_subset(asset_selection=shops), asset_selection=shops),
+    ]
+    for run in runs:
+        instance.report_run_canceled(run)
+    rows = reconcile(project, instance)
+    assert {(row.run_id, row.node_name, row.status.value) for row in rows} == {
+        *((runs[0].run_id, node, "SKIPPED") for node in NODES),
+        (runs[1].run_id, "shops", "SKIPPED"),
+    }
+    assert all(row.error == "the run was cancelled before it began" for row in rows)
+    assert reconcile(project, instance) == []
+
+
+def test_a_run_whose_process_went_while_it_was_being_cancelled_is_cancelled(killed: Project) -> None:
+    with open_instance(killed.root) as instance:
+        (run,) = instance.get_runs()
+        instance.report_run_canceling(run)
+        rows = reconcile(killed, instance)
+        (run,) = instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.CANCELED
+    assert {row.node_name: row.status.value for row in rows} == {
+        **dict.fromkeys(NODES, "SKIPPED"),
+        "raw_sales": "CANCELLED",
+    }
 
 
 @pytest.mark.usefixtures("spark")

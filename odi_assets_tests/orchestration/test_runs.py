@@ -48,6 +48,14 @@ def _observations(instance: dg.DagsterInstance, node: str) -> list[dg.AssetObser
     return [record.asset_observation for record in records if record.asset_observation]
 
 
+def _check(instance: dg.DagsterInstance, node: str) -> dg.AssetCheckEvaluation:
+    """The latest outcome of a node's check."""
+    key = dg.AssetCheckKey(dg.AssetKey(["shop", node]), "up_to_date")
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key].evaluation
+    assert found is not None
+    return found
+
+
 def _values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
     return {name: value.value for name, value in event.metadata.items()}
 
@@ -137,6 +145,11 @@ class TestARunWithNothingNew:
         assert len(_materializations(instance, "raw_sales")) == 1
         (seen,) = _observations(instance, "raw_sales")
         assert _values(seen)["status"] == "NO_DATA"
+        check = _check(instance, "raw_sales")
+        assert check.passed
+        shown = {name: value.value for name, value in check.metadata.items()}
+        assert (shown["status"], "2024-01-02.csv" in str(shown["hwm"])) == ("NO_DATA", True)
+        assert 0 < shown["last_new_rows"] < shown["last_checked"]  # type: ignore[operator]
         assert _values(seen)["dagster/row_count"] == 5
 
     def test_is_recorded_as_such(self, loaded: Project, instance: dg.DagsterInstance) -> None:
@@ -318,6 +331,22 @@ class TestAFailedNode:
         assert _statuses(summary)["sales_by_day"] == "SKIPPED"
         assert not (project.root / "lake" / "sales" / "_delta_log").exists()
 
+    def test_leaves_nodes_with_nothing_new_well_in_dagster(
+        self, failing: Project, instance: dg.DagsterInstance
+    ) -> None:
+        run_pipeline(failing, "shop", instance=instance)
+        again = run_pipeline(failing, "shop", instance=instance)
+        assert (_statuses(again)["raw_sales"], _statuses(again)["sales"]) == ("NO_DATA", "FAILURE")
+        # Dagster paints assets red that a failed run was to materialize and did not.
+        record = instance.get_latest_materialization_event(dg.AssetKey(["shop", "raw_sales"]))
+        assert record is not None
+        assert record.run_id == again.run_id
+        first, second = _materializations(instance, "raw_sales")
+        assert _values(second)["status"] == "NO_DATA"
+        assert second.tags is not None
+        assert first.tags is not None
+        assert second.tags["dagster/data_version"] == first.tags["dagster/data_version"]
+
     def test_does_not_fill_the_console_with_dagsters_log(
         self, failing: Project, instance: dg.DagsterInstance, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -342,6 +371,7 @@ class TestAnInterruptedRun:
         assert run.is_finished
         statuses = {record.node_name: record.status for record in project.open_state().list_runs(run_id=run.run_id)}
         assert statuses["raw_sales"] is RunStatus.SUCCESS
+        assert statuses["sales"] is RunStatus.CANCELLED
         assert statuses["sales_by_day"] is RunStatus.SKIPPED
         summary = run_pipeline(project, "shop", instance=instance)
         assert summary.success
@@ -361,14 +391,26 @@ def test_an_unknown_node_or_pipeline_is_named_with_a_suggestion(project: Project
         run_pipeline(project, "shopp")
 
 
-def test_runs_of_one_pipeline_share_a_pool_so_that_they_wait_for_each_other(
+def test_each_node_has_a_pool_so_that_two_runs_of_it_wait_for_each_other(
     project: Project, instance: dg.DagsterInstance
 ) -> None:
     summary = run_pipeline(project, "shop", nodes=["shops"], instance=instance)
     run = instance.get_run_by_id(summary.run_id)
     assert run is not None
     assert run.run_op_concurrency is not None
-    assert run.run_op_concurrency.all_pools == {"shop"}
+    assert run.run_op_concurrency.all_pools == {"shop__shops"}
+
+
+def test_increments_and_backfills_of_a_node_have_different_pools_because_both_may_run_at_once(
+    project: Project, instance: dg.DagsterInstance
+) -> None:
+    definitions, pools = build_definitions(project), []
+    for job, tags in (("shop", {}), ("__ASSET_JOB", {"dagster/partition": "2024-01-01"})):
+        one = definitions.resolve_job_def(job).get_subset(asset_selection={dg.AssetKey(["shop", "sales_by_day"])})
+        run = instance.create_run_for_job(one, tags=tags)
+        assert run.run_op_concurrency is not None
+        pools.append(run.run_op_concurrency.all_pools)
+    assert pools == [{"shop__sales_by_day"}, {"shop__sales_by_day__ranges"}]
 
 
 def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:

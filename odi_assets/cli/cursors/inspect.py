@@ -16,7 +16,7 @@ from odi_assets.cli.cursors.documents import (
 )
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, note
+from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.util.words import counted
 
@@ -91,9 +91,7 @@ def _tell_kept(settings: Settings, file: str) -> None:
         note(f"warning: whether state has a copy cannot be told: {error.message}")
         return
     if kept is not None:
-        note(
-            f"State has it as of {kept.taken_at:%Y-%m-%d %H:%M:%S} UTC: odi cursors export {file} --force puts it there."
-        )
+        note(f"State has it as of {moment(kept.taken_at)} UTC: odi cursors export {file} --force puts it there.")
 
 
 def _inspection_json(file: str, found: Inspection) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data_json, data_table, hwm_change, moment, note, short_id
+from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, SinceOption, StatusOption, chosen_runs
 
 if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord
@@ -30,22 +31,17 @@ _COLUMNS = (
 
 def list_(
     settings: Settings,
-    pipeline: Annotated[
-        str | None, typer.Option("--pipeline", "-p", metavar="NAME", help="Only this pipeline.")
-    ] = None,
-    node: Annotated[str | None, typer.Option("--node", "-n", metavar="NAME", help="Only this node.")] = None,
+    pipeline: PipelineOption = None,
+    node: NodeFilter = None,
+    status: StatusOption = None,
+    since: SinceOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many, the newest.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List what ran, newest first."""
-    project = settings.project()
-    if node and "." in node and pipeline is None:
-        pipeline, _, node = node.partition(".")
-    records = project.open_state().list_runs(pipeline=pipeline, node=node, limit=limit)
+    records = chosen_runs(settings.project(), pipeline, node, status, since, limit)
     if not records:
-        # A name that history does not know may be a node that has not run, or a mistake.
-        project.pipeline_nodes(pipeline, (node,) if node else ())
-        note("Nothing has run yet.")
+        note("No run is like that." if status or since else "Nothing has run yet.")
     if as_json:
         data_json([record_json(record) for record in records])
     elif records:

@@ -28,16 +28,44 @@ _COLUMNS = (
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="PIPELINE.NODE, or the node's `state_key`.")]
 
 
-def list_(settings: Settings, as_json: JsonOption = False) -> None:
+def list_(
+    settings: Settings,
+    pipeline: Annotated[
+        str | None,
+        typer.Option("--pipeline", "-p", metavar="NAME", help="Only this pipeline; and its nodes that have none yet."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """List the high-water mark of each key."""
-    entries = settings.project().open_state().list_hwms()
+    project = settings.project()
+    entries = project.open_state().list_hwms()
+    without: list[str] = []
+    if pipeline is not None:
+        keys = _keys_of(project, pipeline)
+        entries = [entry for entry in entries if entry.key in keys]
+        without = [key for key in keys if key not in {entry.key for entry in entries}]
     if as_json:
-        data_json([entry_json(entry) for entry in entries])
+        missing = [{"key": key, "value": None, "revision": None} for key in without]
+        data_json([*(entry_json(entry) for entry in entries), *missing])
         return
-    if not entries:
+    if entries:
+        data_table(_COLUMNS, entries)
+    elif pipeline is None:
         note("No high-water marks yet: nothing has been loaded.")
-        return
-    data_table(_COLUMNS, entries)
+    if without:
+        note(f"Without one yet: {', '.join(without)}")
+
+
+def _keys_of(project: Project, pipeline: str) -> list[str]:
+    """The keys of the nodes of a pipeline that keep an HWM."""
+    from odi_assets.config.graph import state_key
+
+    nodes = ((key, project.graph.node(key)) for key in project.pipeline_nodes(pipeline))
+    return [state_key(key, node) for key, node in nodes if any(map(_keeps_hwm, node.increments.values()))]
+
+
+def _keeps_hwm(increment: Any) -> bool:
+    return increment is not None and increment.mode != "rolling_window"
 
 
 def get(settings: Settings, key: KeyArgument) -> None:

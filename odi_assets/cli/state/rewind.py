@@ -33,7 +33,7 @@ _REWINDS = (
     Column("HWM before → after", lambda one: hwm_change(one["hwm_before"], one["hwm_after"] or "none"), wrap=True),
     Column("undoes", lambda one: _undone([item["run_id"] for item in one["undone"]]), wrap=True),
 )
-_POINTS = "--to-version, --to-run, --before-run, --to-time or --redo"
+_POINTS = "--to-version, --to-batch, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
 """The name of a commit of ours that no run made."""
 
@@ -45,6 +45,10 @@ def rewind(
     node: NodeArgument,
     to_version: Annotated[
         int | None, typer.Option("--to-version", metavar="V", help="Back to this version of its table.")
+    ] = None,
+    to_batch: Annotated[
+        int | None,
+        typer.Option("--to-batch", metavar="N", help="Of a stream node: back to this batch, its checkpoint too."),
     ] = None,
     to_run: Annotated[
         str | None, typer.Option("--to-run", metavar="ID", help="Back to how this run left it; its first letters do.")
@@ -78,6 +82,7 @@ def rewind(
         return
     points: tuple[tuple[Any, Callable[[Any], Choice]], ...] = (
         (to_version, table_versions.at_version),
+        (to_batch, lambda number: _at_batch(project, key, number)),
         (to_run, lambda run: table_versions.after_run(run, state, key)),
         (before_run, lambda run: table_versions.before_run(run, key)),
         (to_time, lambda text: table_versions.at_time(_moment(text))),
@@ -107,6 +112,15 @@ def rewind(
     if made:
         others = " (and of the others one by one)" if len(made) > 1 else ""
         note(f"To undo this: odi state rewind {key} --redo" + others)
+
+
+def _at_batch(project: Project, key: NodeKey, number: int) -> Choice:
+    from odi_assets.nodes.node import Node
+    from odi_assets.nodes.recovery.rewind_stream import at_batch
+
+    if project.graph.node(key).stream is None:
+        raise ConfigError(f"{key} is no stream, and has no batches", fix=f"give another point: {_POINTS}")
+    return at_batch(Node.of(project, key), number)
 
 
 def _moment(text: str) -> datetime:
@@ -153,6 +167,8 @@ def _shown_facts(version: Version) -> dict[str, Any]:
 
     facts = CommitFacts.of(version.stamp)
     shown = {name: getattr(facts, name) for name in ("run_id", "mode", "rows_written", "increment")}
+    if facts.stream is not None:
+        shown["increment"] = f"batch {facts.stream.batch}"
     return {**shown, "hwm": facts.hwm.to_json() if facts.hwm else None}
 
 

@@ -15,18 +15,18 @@ def connections(project: ProjectView) -> Iterator[Mistake]:
     tables: dict[Path, str] = {} if system is None else {("system", "connection"): system.connection}
     for node in project.nodes:
         tables[(*node.path, "write", "connection")] = node.config.write.connection
-        read = node.config.read
-        connection = project.connection(read.connection) if read is not None else None
-        if read is None or connection is None:
-            continue
-        name = read.connection
-        is_database, wants_one = isinstance(connection, SqlConnection), read.format == FileFormat.SQL
-        if is_database and not wants_one:
-            text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
-            yield Mistake(text, at=(*node.path, "read", "format"))
-        if wants_one and not is_database:
-            text = "is no database: name a connection of type postgres, mysql, mssql or sql"
-            yield about(name, text, at=(*node.path, "read", "connection"))
+        for place, read in node.config.reads.items():
+            name = read.connection
+            connection = project.connection(name)
+            if connection is None:
+                continue
+            is_database, wants_one = isinstance(connection, SqlConnection), read.format == FileFormat.SQL
+            if is_database and not wants_one:
+                text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
+                yield Mistake(text, at=(*node.path, *place, "format"))
+            if wants_one and not is_database:
+                text = "is no database: name a connection of type postgres, mysql, mssql or sql"
+                yield about(name, text, at=(*node.path, *place, "connection"))
     for path, name in tables.items():
         if isinstance(project.connection(name), SqlConnection):
             yield about(name, "is a database, and Delta tables are kept in files: name another connection", at=path)

@@ -16,9 +16,10 @@ def unknown_connections(project: ProjectView) -> Iterator[Mistake]:
     system = project.config.system
     named: dict[Path, str] = {("system", "connection"): system.connection if system else ""}
     for node in project.nodes:
-        read = node.config.read
-        named[*node.path, "read", "connection"] = read.connection if read else ""
+        named |= {(*node.path, *at, "connection"): read.connection for at, read in node.config.reads.items()}
         named[*node.path, "write", "connection"] = node.config.write.connection
+        cursor = node.config.cursor
+        named[*node.path, "cursor", "connection"] = (cursor.connection or "") if cursor else ""
     for path, name in named.items():
         if name and name not in project.connections:
             yield _unknown("connection", name, path, project.connections)
@@ -83,14 +84,21 @@ def duplicate_names(project: ProjectView) -> Iterator[Mistake]:
 
 
 def nothing_to_read(project: ProjectView) -> Iterator[Mistake]:
-    """Find nodes with neither ``read`` nor ``inputs``, and those with several inputs and nothing to join them."""
+    """Find nodes with neither ``read`` nor ``inputs``, those with several inputs and nothing to join them, and those
+    whose stream settings or inputs do not fit."""
     for node in project.nodes:
+        if node.config.stream is not None or any(given.read is not None for given in node.config.inputs.values()):
+            from odi_assets.config.checks import streams
+
+            yield from streams.mistakes_of(node)
         sources = len(node.config.inputs) + (node.config.read is not None)
         if not sources:
             yield Mistake("has nothing to read: give `read` or `inputs`", at=node.path, absence=True)
         elif sources > 1 and node.config.transform is None:
             message = "reads more than one source: say with `transform` what becomes of them"
             yield Mistake(message, at=node.path, absence=True)
+        if node.config.cursor is not None and node.config.read is None:
+            yield Mistake("tells when to `read`, and the node has no `read`", at=(*node.path, "cursor"), where="key")
 
 
 def wrong_queries(project: ProjectView) -> Iterator[Mistake]:

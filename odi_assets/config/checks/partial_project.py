@@ -10,12 +10,14 @@ from pydantic_core import PydanticCustomError
 
 from odi_assets.config.models import (
     Connection,
+    DrivingCursor,
     InputConfig,
     NodeConfig,
     PartitionConfig,
     PipelineConfig,
     ProjectConfig,
     ReadConfig,
+    StreamSettings,
     SystemConfig,
     TransformConfig,
     WriteConfig,
@@ -50,6 +52,8 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "read": ReadConfig, "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
+    "stream": StreamSettings,
+    "cursor": DrivingCursor,
 }  # fmt: skip
 
 

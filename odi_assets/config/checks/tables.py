@@ -60,10 +60,15 @@ def outside_paths(project: ProjectView) -> Iterator[Mistake]:
 def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, str, str]]:
     """Yield the paths in these sections of the nodes and in ``system``, with connection, text, and whose they are."""
     for node in project.nodes:
-        for name in sections:
-            section = getattr(node.config, name)
-            if section is not None and section.connection and section.path:
-                yield (*node.path, name, "path"), section.connection, section.path, f"node `{node.shown}`"
+        owner, write, stream = f"node `{node.shown}`", node.config.write, node.config.stream
+        if "read" in sections:
+            for at, read in node.config.reads.items():
+                if read.connection and read.path:
+                    yield (*node.path, *at, "path"), read.connection, read.path, owner
+        if "write" in sections and write.connection and write.path:
+            yield (*node.path, "write", "path"), write.connection, write.path, owner
+            for key, text in (stream.paths if stream is not None else {}).items():
+                yield (*node.path, "stream", key), write.connection, text, f"`{key}` of {owner}"
     system = project.config.system
     if system is not None:
         given = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}

@@ -55,8 +55,6 @@ _LISTS: dict[str | int, str] = {
 """What the lists of texts hold: one text is easily given without brackets."""
 
 ELSEWHERE = {
-    "vars": "`vars` does not exist here: use environment variables, `${NAME}`",
-    "environments": "`environments` does not exist here: set `environment`, and use environment variables, `${NAME}`",
     "performance": "`performance` does not exist here: set `spark: {conf: …}`",
     "transformer": "`transformer` does not exist here: use `transform`",
     "enabled": "`enabled` does not exist here: leave the node out",

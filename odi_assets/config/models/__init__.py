@@ -11,6 +11,7 @@ from odi_assets.config.models.connections import (
     SasAuth,
     StoreConnection,
 )
+from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.databases import (
     JdbcConnection,
     ServerConnection,
@@ -42,13 +43,15 @@ from odi_assets.config.models.nodes import (
     ReadConfig,
     TransformConfig,
 )
-from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
 
 __all__ = [
     "CTID",
     "AccountKeyAuth",
+    "AutomationConfig",
     "AzureAuth",
     "AzureBlobConnection",
     "Boundary",
@@ -57,6 +60,7 @@ __all__ = [
     "CursorIncrement",
     "CursorsIncrement",
     "DateFormat",
+    "DrivingCursor",
     "FileFormat",
     "FilesIncrement",
     "GcsConnection",
@@ -68,6 +72,7 @@ __all__ = [
     "NodeConfig",
     "OnChange",
     "OnNull",
+    "OutputMode",
     "PartitionConfig",
     "PipelineConfig",
     "ProjectConfig",
@@ -80,12 +85,16 @@ __all__ = [
     "ServerConnection",
     "SparkConfig",
     "SqlConnection",
+    "StateStoreKind",
     "StatefulIncrement",
     "StoreConnection",
+    "StreamInput",
+    "StreamSettings",
     "Strict",
     "SystemConfig",
     "TransformConfig",
     "VersionIncrement",
+    "Watermark",
     "WriteConfig",
     "WriteMode",
 ]

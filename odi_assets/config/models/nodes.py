@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
+from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -26,6 +27,7 @@ from odi_assets.config.models.fields import (
     Text,
 )
 from odi_assets.config.models.increments import Increment, InputIncrement, RollingWindowIncrement
+from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
 
@@ -153,10 +155,20 @@ def _place_of(table: Any) -> str:
     return table.replace(".", "/") if isinstance(table, str) and table else "query"
 
 
-class InputConfig(Strict):
-    """Another node's table, whole unless ``incremental`` is set."""
+def _require_node_or_read(schema: dict[str, Any]) -> None:
+    schema["oneOf"] = [{"required": ["node"]}, {"required": ["read"]}]
 
-    node: Text = Field(description="`node` of this pipeline, or `pipeline.node`.")
+
+class InputConfig(Strict):
+    """Another node's table, whole unless ``incremental`` is set; of a stream node, also a source outside the
+    pipeline."""
+
+    model_config = ConfigDict(json_schema_extra=_require_node_or_read)
+
+    node: Text = Field(default="", description="`node` of this pipeline, or `pipeline.node`.")
+    read: ReadConfig | None = Field(
+        default=None, description="Of a stream node: a source outside the pipeline, in the place of `node`."
+    )
     incremental: InputIncrement | None = Field(
         default=None, description="Take only what is new in the table; without it, everything."
     )
@@ -165,6 +177,14 @@ class InputConfig(Strict):
     @classmethod
     def _accept_name(cls, data: Any) -> Any:
         return {"node": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _node_or_read(self) -> InputConfig:
+        if not self.node and self.read is None:
+            raise mistake("names nothing to read: give a `node`, or in a stream node a `read`")
+        if self.node and self.read is not None:
+            raise mistake("is for an input that is no node: give `node` or `read`", at=("read",))
+        return self
 
 
 def view_name(item: Any, position: int) -> str:
@@ -292,6 +312,13 @@ class NodeConfig(Strict):
     inputs: Annotated[dict[str, InputConfig], BeforeValidator(named_inputs), AfterValidator(_check_views)] = Field(
         default_factory=dict, description="Other nodes' tables: a list of nodes, or view names and nodes."
     )
+    stream: StreamSettings | None = Field(
+        default=None,
+        description="Run the node as a Structured Streaming query: `stream: {}` reads its inputs as streams.",
+    )
+    cursor: DrivingCursor | None = Field(
+        default=None, description="Stream of a cursor document that tells when there is something to `read`."
+    )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
     write: WriteConfig = Field(description="The node's table.")
@@ -300,9 +327,15 @@ class NodeConfig(Strict):
     def references(self) -> dict[tuple[str | int, ...], str]:
         """The nodes that it names in ``inputs`` and ``depends_on``, by where it names them."""
         named: dict[tuple[str | int, ...], str] = {
-            ("inputs", view, "node"): given.node for view, given in self.inputs.items()
+            ("inputs", view, "node"): given.node for view, given in self.inputs.items() if given.read is None
         }
         return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}}
+
+    @property
+    def reads(self) -> dict[tuple[str, ...], ReadConfig]:
+        """The sources outside the pipeline, by where they are in the node: ``("inputs", "orders", "read")``."""
+        found: dict[tuple[str, ...], ReadConfig] = {} if self.read is None else {("read",): self.read}
+        return found | {("inputs", view, "read"): one.read for view, one in self.inputs.items() if one.read is not None}
 
     @property
     def increments(self) -> dict[tuple[str, ...], Increment]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -88,13 +89,50 @@ class SparkConfig(Strict):
     )
 
 
+class AutomationConfig(Strict):
+    """How the sensors of pipelines look for new data, and how often they request a run that does not take it in."""
+
+    interval: Duration = Field(default=timedelta(seconds=30), description="Time between two looks, at least.")
+    look_timeout: Duration = Field(
+        default=timedelta(seconds=10), description="How long one source may take to say where it stands."
+    )
+    looks_at_once: int = Field(default=8, ge=1, le=64, description="Sources that are asked at the same time.")
+    max_attempts: int = Field(
+        default=10,
+        ge=1,
+        description="Runs that are requested for a node while its sources stand where they are. After that, it waits "
+        "until they move or somebody runs it.",
+    )
+    first_pause: Duration = Field(
+        default=timedelta(minutes=1), description="Pause after the first failed run; doubled after each further one."
+    )
+    longest_pause: Duration = Field(default=timedelta(hours=1), description="The longest pause.")
+
+
+class EnvironmentConfig(Strict):
+    """What differs in one environment. Mappings are merged with those of the file, key by key."""
+
+    connections: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Connections; one with a `type` replaces the file's as a whole, another one changes keys of it.",
+    )
+    system: dict[str, Any] = Field(default_factory=dict, repr=False, description="Keys of `system`.")
+    variables: dict[str, Option] = Field(default_factory=dict, repr=False, description="What `${NAME}` means here.")
+    environment: Text | None = Field(
+        default=None, description="Whose state this is; the name of the environment unless given."
+    )
+    spark: dict[str, Any] = Field(default_factory=dict, repr=False, description="Keys of `spark`.")
+    retry: dict[str, Any] = Field(default_factory=dict, description="Keys of `retry`.")
+    automation: dict[str, Any] = Field(default_factory=dict, description="Keys of `automation`.")
+
+
 class ProjectConfig(Strict):
     """The whole project file."""
 
     IGNORED: ClassVar = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
     DEFAULTS: ClassVar = {
         "vars": {},
-        "environments": None,
         "performance": {
             "use_arrow": True,
             "spark_config": {},
@@ -122,6 +160,20 @@ class ProjectConfig(Strict):
         default=RetryConfig(), description="How often, and after what waits, stores and conflicts are tried again."
     )
     spark: SparkConfig = Field(default=SparkConfig(), description="Spark settings.")
+    python: Names = Field(
+        default=(), description="Modules with nodes written in Python; those beside this file are found first."
+    )
+    variables: dict[str, Option] = Field(
+        default_factory=dict,
+        repr=False,
+        description="What `${NAME}` means where the process's environment does not set NAME.",
+    )
+    environments: dict[str, EnvironmentConfig] = Field(
+        default_factory=dict, description="What differs in each environment; `--env NAME` or ODI_ENV chooses one."
+    )
+    automation: AutomationConfig = Field(
+        default=AutomationConfig(), description="How sensors look for new data and request runs."
+    )
 
     @model_validator(mode="after")
     def _one_retry_policy(self) -> ProjectConfig:

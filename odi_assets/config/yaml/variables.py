@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from odi_assets.config.diagnostics.mistakes import Mistake
 from odi_assets.config.yaml.document import Document
+from odi_assets.config.yaml.environments import NOT_FILLED_IN
 
 _PATTERN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<open>\$\{)")
 _REFERENCE = re.compile(r"\s*(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*")
@@ -36,7 +37,7 @@ def fill_in(document: Document, environment: Mapping[str, str]) -> list[Mistake]
     """Fill in the variables of a document's values, in place; return what is wrong with them."""
     found: list[Mistake] = []
     for path, place in document.places.items():
-        if place.text is not None and "${" in place.text:
+        if place.text is not None and "${" in place.text and path[0] not in NOT_FILLED_IN:
             result = substitute(place.text, environment)
             document.section(path)[path[-1]] = result.text
             found += [Mistake(f"environment variable `{name}` is not set", at=path) for name in result.unset]

@@ -225,7 +225,7 @@ class _Reader:
             if not isinstance(content, dict):
                 self.findings.add(at, f"must be an object, but is {kind_of(content)}", "restore the export")
                 return
-        self.findings.of_keys(at, content, _EXPORT_KEYS)
+        self.findings.of_keys(at, content, _EXPORT_KEYS, free=True)
         given = content.get("stateType")
         if not isinstance(given, str) or given not in _EXPORT_TYPES:
             text = (

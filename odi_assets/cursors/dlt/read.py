@@ -106,7 +106,7 @@ def _source(source: str, state: Any, at: JsonPath, findings: Findings) -> dict[s
     if not isinstance(state, dict):
         findings.add(at, f"must be an object, but is {kind_of(state)}", "restore it, or remove it")
         return {}
-    findings.of_keys(at, state, frozenset({"resources"}))
+    findings.of_keys(at, state, frozenset({"resources"}), free=True)
     resources = state.get("resources", {})
     if not isinstance(resources, dict):
         findings.add((*at, "resources"), f"must be an object, but is {kind_of(resources)}", "restore it")
@@ -123,7 +123,7 @@ def _resource(source: str, name: str, state: Any, at: JsonPath, findings: Findin
     if not isinstance(state, dict):
         findings.add(at, f"must be an object, but is {kind_of(state)}", "restore it, or remove it")
         return None
-    findings.of_keys(at, state, frozenset({"incremental"}))
+    findings.of_keys(at, state, frozenset({"incremental"}), free=True)
     cursors: dict[str, Scalar] = {}
     other = {key: write(value, sort=True) for key, value in state.items() if key != "incremental"}
     incremental = state.get("incremental", {})

@@ -145,7 +145,7 @@ def _read_stream(name: str, mark: Any, at: JsonPath, findings: Findings) -> Curs
         return CursorStream(name, "", name, "", ABSENT)
     if not isinstance(mark, dict):
         return CursorStream(name, "", name, "", FINISHED, None, {"bookmark": mark})
-    findings.of_keys(at, mark, _KNOWN)
+    findings.of_keys(at, mark, _KNOWN, free=True)
     method = mark.get("last_replication_method")
     mode = method.lower() if isinstance(method, str) else ""
     position = _position(mark, at, findings)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.retry import raced
@@ -30,6 +30,7 @@ from odi_assets.tables.engine import TableEngine, WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.nodes.execution.stream_run import StreamRows
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
     from odi_assets.state.store.staged import StagedStore
@@ -62,7 +63,8 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Rows | NoRows
+Computed = Union["Rows", NoRows, "StreamRows"]
+"""``StreamRows`` are those of a stream node, whose batches are read and committed one after the other."""
 
 
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
@@ -77,6 +79,10 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     if plan.nothing_new:
         return NoRows(plan)
     node, own = plan.node, None
+    if node.config.stream is not None:
+        from odi_assets.nodes.execution.stream_run import StreamRows
+
+        return StreamRows(plan, spark)
     if node.config.transform or any(spark.conf.get(key, None) != value for key, value in REQUIRED_CONF.items()):
         from odi_assets.spark.own_session import OwnSession
 
@@ -139,6 +145,10 @@ def commit(
     engine = engine or EmbeddedEngine()
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
+    if not isinstance(computed, Rows):
+        from odi_assets.nodes.execution.stream_run import run_stream
+
+        return run_stream(computed, run)
     if any(read.goes_on for read in computed.plan.reads):
         from odi_assets.nodes.execution.steps import commit_steps
 
@@ -158,6 +168,7 @@ def commit_anew(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngi
         computed = compute(plan_node(plan.node.project, state, plan.node.key, plan.request), rows.spark)
         if isinstance(computed, NoRows):
             return no_data(computed.plan, state, run)
+        assert isinstance(computed, Rows)
         return commit_once(computed, state, run, engine)
 
     return raced(attempt, lost=lambda error: isinstance(error, TableConflictError))
@@ -190,6 +201,8 @@ def commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngi
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
+            if read.keep is not None:
+                read.keep()
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]),
@@ -241,11 +254,15 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     If that HWM is lost, the target's log has a lower one, and the same changes are found above it.
     """
     hwm, entry = plan.start.hwm, plan.start.entry
+    for warning in filter(None, (read.warning for read in plan.reads)):
+        _log.warning(warning)
     if plan.start.repaired and plan.moves_hwm:
         advance(plan, state, hwm, plan.start.log_version, run.run_id, plan.start.origin)
     elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
         for read in plan.reads:
             read.before_commit()
+            if read.keep is not None:
+                read.keep()
         hwm = plan.marked()
         advance(plan, state, hwm, entry.target_commit, run.run_id, plan.origin(plan.target.table_id))
     result = nothing_new(plan, run, hwm)

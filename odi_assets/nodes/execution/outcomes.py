@@ -13,7 +13,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.result import NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
@@ -103,19 +103,24 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
 
 
 def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException, uri: str = "") -> NodeResult:
-    """The result of a node that ended with ``error``."""
+    """The result of a node that ended with ``error``: CANCELLED, if somebody ended its run."""
     key = plan_or_key.node.key if isinstance(plan_or_key, NodePlan) else plan_or_key
     before = plan_or_key.start.hwm if isinstance(plan_or_key, NodePlan) else None
     target = plan_or_key.target.location.uri if isinstance(plan_or_key, NodePlan) else uri
+    cancelled = is_cancellation(error)
     return NodeResult(
         key,
-        RunStatus.FAILURE,
+        RunStatus.CANCELLED if cancelled else RunStatus.FAILURE,
         seconds=_seconds(run),
         uri=target,
         hwm_before=before,
         hwm_after=before,
-        error="; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]),
+        error="the run was cancelled while this node ran" if cancelled else _told(error),
     )
+
+
+def _told(error: BaseException) -> str:
+    return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 
 def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:

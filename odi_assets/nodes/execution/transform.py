@@ -72,6 +72,10 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
         ConfigError: there is no such module or function in it.
         TransformError: the module fails when it is imported.
     """
+    from odi_assets.config.python_nodes import decorated
+
+    if (made := decorated(reference)) is not None:
+        return made
     module_name, _, name = reference.partition(":")
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

@@ -40,6 +40,8 @@ class Attempt(RunInfo):
         process: where it runs or ran, as ``util.process`` names it; None if unknown.
         error: why it failed, if Dagster recorded that.
         succeeded: whether Dagster recorded that it succeeded; its row is then in another store of state.
+        cancelled: somebody ended its run.
+        never_began: its run was cancelled before the node's turn came.
     """
 
     key: NodeKey
@@ -47,6 +49,8 @@ class Attempt(RunInfo):
     process: str | None = None
     error: str | None = None
     succeeded: bool = False
+    cancelled: bool = False
+    never_began: bool = False
 
     @property
     def identity(self) -> tuple[NodeKey, str, int]:

@@ -39,10 +39,10 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
     """The row of an attempt that ended without writing one.
 
     SUCCESS with the figures of its commit, if the target's log holds one. NO_DATA, if Dagster saw it succeed without
-    one. FAILURE, if its error is known. Else LOST, and so is one that was in the middle of a snapshot. Without a
-    commit, at the time it began: nobody knows when it ended.
+    one. CANCELLED or SKIPPED, if its run was cancelled. FAILURE, if its error is known. Else LOST, and so is one that
+    was in the middle of a snapshot. Without a commit, at the time it began: nobody knows when it ended.
     """
-    stamps = _commits_of(project, attempt)
+    stamps = [] if attempt.never_began else _commits_of(project, attempt)
     stamp = stamps[0] if stamps else None
     metrics = {
         **(_metrics(project, attempt, stamps) if stamps else {}),
@@ -51,9 +51,7 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
         "mended_at": datetime.now(UTC).isoformat(),
     }
     if stamp is None:
-        status = RunStatus.FAILURE if attempt.error else RunStatus.NO_DATA if attempt.succeeded else RunStatus.LOST
-        vanished = "the run vanished before this node ended; it had committed nothing"
-        error = attempt.error or (None if attempt.succeeded else vanished)
+        status, error = _ended(attempt)
         return run_record(
             project,
             attempt.key,
@@ -80,6 +78,19 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
         hwm_after=facts.hwm.value if facts.hwm else None,
         table_version=stamp.version,
     )
+
+
+def _ended(attempt: Attempt) -> tuple[RunStatus, str | None]:
+    """How an attempt without a commit ended, and why."""
+    if attempt.never_began:
+        return RunStatus.SKIPPED, "the run was cancelled before it began"
+    if attempt.succeeded:
+        return RunStatus.NO_DATA, None
+    if attempt.error:
+        return RunStatus.FAILURE, attempt.error
+    if attempt.cancelled:
+        return RunStatus.CANCELLED, "the run was cancelled while this node ran"
+    return RunStatus.LOST, "the run vanished before this node ended; it had committed nothing"
 
 
 def _metrics(project: Project, attempt: Attempt, stamps: Sequence[CommittedStamp]) -> dict[str, Any]:
@@ -139,6 +150,7 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
+            # One row for an attempt, although each batch of a stream is a commit: the newest tells how far it came.
             known.add((attempt.run_id, attempt.attempt))
             found.append(stamp)
     return found[::-1]

@@ -88,7 +88,8 @@ def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecor
     if target is not None:
         return f"its table changed: {target}"
     hwm = state.get_hwm(node.state_key)
-    if _as_recorded(hwm) != last.hwm_after:
+    # The mark of a stream is its checkpoint: state has none.
+    if node.config.stream is None and _as_recorded(hwm) != last.hwm_after:
         return f"its HWM is {hwm_text(hwm) or 'gone'}, and it was {hwm_text(last.hwm_after) or 'none'}"
     inputs = last.metrics.get(INPUTS) or {}
     for source in node.sources:

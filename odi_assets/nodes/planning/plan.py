@@ -80,7 +80,13 @@ class NodePlan:
     @property
     def inputs(self) -> dict[str, Any]:
         """The position of each source, and of each node in ``depends_on``."""
-        return {**self.waited, **{read.name: read.snapshot.position for read in self.reads}}
+        positions = {
+            read.name: read.snapshot.position
+            if read.under is None
+            else {**read.snapshot.position, "cursor": read.under}
+            for read in self.reads
+        }
+        return {**self.waited, **positions}
 
     @property
     def summary(self) -> str:

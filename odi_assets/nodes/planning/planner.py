@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
@@ -19,13 +20,25 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.reads import Affected
 from odi_assets.sources.snapshot import Partitions
-from odi_assets.state.backend import StateBackend
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from odi_assets.state.records import HwmEntry
+
+    class Hwms(Protocol):
+        """What planning needs of state: a state backend, or its entries as they were at one moment."""
+
+        def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+            """As of ``StateBackend``."""
+            ...
+
 
 NEW_DATA = RunRequest()
 """The request of a run that takes in what is new."""
 
 
-def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunRequest = NEW_DATA) -> NodePlan:
+def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest = NEW_DATA) -> NodePlan:
     """Decide what a run of ``key`` will do: look at state, the target's fence and the sources. Changes nothing.
 
     Raises:
@@ -35,9 +48,14 @@ def plan_node(project: Project, state: StateBackend, key: NodeKey, request: RunR
         StateError: it appends, and nothing says any more up to where its table was loaded.
         LossError: a full refresh would lose rows, and the request does not say that it may.
         IncrementError, SourceError, TableError: a source cannot be planned.
+        CheckpointError: of a stream node: its checkpoint and its table do not belong together.
     """
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
+    if node.config.stream is not None:
+        from odi_assets.nodes.planning.stream import planned_stream
+
+        return planned_stream(node, target, request)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     if (target.exists or start.origin is not None) and not request.full_refresh:
         from odi_assets.nodes.planning.identity import require_own

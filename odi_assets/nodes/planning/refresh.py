@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,19 @@ def planned_refresh(plan: NodePlan) -> NodePlan:
         LossError: rows would be lost for good, and the request does not say that they may be.
         SourceError, TableError: a source cannot be planned.
     """
-    losses = tuple(_losses(plan))
+    losses = require_consent(plan, _losses(plan))
+    reads = tuple(source.plan(None).whole() for source in plan.node.sources)
+    write = replace(plan.write, mode=WriteMode.OVERWRITE)
+    return replace(plan, request=replace(plan.request, full_refresh=True), write=write, reads=reads, losses=losses)
+
+
+def require_consent(plan: NodePlan, found: Iterable[Loss]) -> tuple[Loss, ...]:
+    """The losses of a full refresh.
+
+    Raises:
+        LossError: rows would be lost for good, and the request does not say that they may be.
+    """
+    losses = tuple(found)
     if any(loss.for_good for loss in losses) and not plan.request.accept_loss:
         raise LossError(
             f"{plan.node}: its table holds what a full refresh does not bring back: {'; '.join(map(str, losses))}",
@@ -40,9 +52,7 @@ def planned_refresh(plan: NodePlan) -> NodePlan:
             node=str(plan.node),
             losses=losses,
         )
-    reads = tuple(source.plan(None).whole() for source in plan.node.sources)
-    write = replace(plan.write, mode=WriteMode.OVERWRITE)
-    return replace(plan, request=replace(plan.request, full_refresh=True), write=write, reads=reads, losses=losses)
+    return losses
 
 
 def _losses(plan: NodePlan) -> Iterator[Loss]:
@@ -57,6 +67,11 @@ def _losses(plan: NodePlan) -> Iterator[Loss]:
         since = _first_versions(plan)
         for source in node.sources:
             yield from source.losses(marks.get(source.name), positions.get(source.name), since.get(source.name))
+    yield from losses_of_others(plan)
+
+
+def losses_of_others(plan: NodePlan) -> Iterator[Loss]:
+    """What others wrote into the table."""
     foreign = [change for commit in _commits_of_others(plan) if (change := _change(plan, commit))]
     if foreign:
         yield Loss(f"what others wrote there, in {counted(len(foreign), 'version')}", tuple(foreign))

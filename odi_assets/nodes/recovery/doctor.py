@@ -38,6 +38,8 @@ class Kind(StrEnum):
     HISTORY_AHEAD = "row of history without its commit"
     REDEFINED = "table or HWM of another definition"
     UPSTREAM_CHANGED = "input is another table"
+    STREAM_APART = "checkpoint and table apart"
+    BATCH_IN_FLIGHT = "batch not finished"
     UNREADABLE = "cannot be looked at"
 
 
@@ -89,6 +91,11 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
 def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
+    if node.config.stream is not None:
+        yield from _stream(node, target)
+        yield from _files(key, target)
+        yield from _history(project, state, key, target)
+        return
     try:
         start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
         require_own(node, start, target)
@@ -103,6 +110,24 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
+
+
+def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
+    """What does not belong together of a stream's checkpoint and its table."""
+    from odi_assets.nodes.planning.stream_marks import Standing, out_of_step, stream_marks
+
+    try:
+        marks = stream_marks(node, target)
+    except IdentityMismatchError as error:
+        yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
+        return
+    if marks.standing is Standing.TABLE_ONE_AHEAD and marks.last is not None:
+        text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
+        remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
+        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
+    elif not marks.standing.can_go_on:
+        why = out_of_step(node, marks)
+        yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
@@ -28,9 +28,13 @@ from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_s
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.recovery.rewind_stream import CheckpointRewind
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +50,7 @@ class Rewind:
         entry: the HWM in state.
         committed: the HWM of ``before``, as its commit carried it; None if it has none.
         undone: the stamped commits whose rows leave, newest first.
+        checkpoint: of a stream node: how its checkpoint goes along.
     """
 
     key: NodeKey
@@ -56,6 +61,7 @@ class Rewind:
     from_version: int
     rows_before: int | None
     undone: tuple[CommittedStamp, ...] = ()
+    checkpoint: CheckpointRewind | None = None
 
     @property
     def to_version(self) -> int:
@@ -63,10 +69,14 @@ class Rewind:
 
     @property
     def hwm_before(self) -> Any:
+        if self.checkpoint is not None:
+            return _batch_text(self.checkpoint.before)
         return self.entry.value if self.entry and not self.entry.deleted else None
 
     @property
     def hwm_after(self) -> Any:
+        if self.checkpoint is not None:
+            return _batch_text(self.checkpoint.facts)
         return None if self.committed is None else self.committed.value
 
     def to_json(self) -> dict[str, Any]:
@@ -85,6 +95,10 @@ class Rewind:
                 for stamp, facts in ((stamp, CommitFacts.of(stamp)) for stamp in self.undone)
             ],
         }
+
+
+def _batch_text(facts: StreamFacts | None) -> dict[str, Any] | None:
+    return None if facts is None else {"query": facts.query, "batch": facts.batch}
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ def plan_rewind(
     version = choose(handle)
     rewinds: list[Rewind] = []
     left: dict[NodeKey, str] = {}
-    if version == handle.version:
+    if version == handle.version and not _checkpoint_is_ahead(project, key):
         left[key] = f"is at version {version} already"
     else:
         rewinds.append(_rewind(project, state, key, handle, version))
@@ -120,6 +134,16 @@ def plan_rewind(
     for below in _all_downstream(project, key) if cascade else ():
         _follow(project, state, below, reached, rewinds, left)
     return RewindPlan(tuple(reversed(rewinds)), left)
+
+
+def _checkpoint_is_ahead(project: Project, key: NodeKey) -> bool:
+    """Whether the node is a stream whose checkpoint has read more than its table has."""
+    if project.graph.node(key).stream is None:
+        return False
+    from odi_assets.nodes.planning.stream_marks import Standing, stream_marks
+
+    node = Node.of(project, key)
+    return stream_marks(node, TableHandle.open(node.target.location)).standing is Standing.TABLE_BEHIND
 
 
 def _follow(
@@ -170,6 +194,11 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
             version=version,
         )
     node = Node.of(project, key)
+    checkpoint = None
+    if node.config.stream is not None:
+        from odi_assets.nodes.recovery.rewind_stream import plan_checkpoint
+
+        checkpoint = plan_checkpoint(node, before)
     return Rewind(
         key,
         handle,
@@ -179,6 +208,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
+        checkpoint,
     )
 
 
@@ -295,7 +325,13 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
     also = [(ranges, rewind.handle.transaction_number(ranges) + 1)]
     attempts.begin(project, rewind.key, run)
     try:
-        version = restore(rewind.handle, rewind.to_version, stamp, also)
+        version = rewind.from_version
+        if rewind.to_version != version:
+            version = restore(rewind.handle, rewind.to_version, stamp, also)
+        if rewind.checkpoint is not None:
+            from odi_assets.nodes.recovery.rewind_stream import apply_checkpoint
+
+            apply_checkpoint(project, node, rewind.checkpoint)
     except BaseException:
         attempts.end(project, rewind.key, run)
         raise
@@ -334,6 +370,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=(rewind.committed or CommittedHwm.of(None)) if keeps_hwm else None,
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
+        stream=rewind.checkpoint.facts if rewind.checkpoint else None,
     )
 
 

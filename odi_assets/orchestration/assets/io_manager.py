@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pandas as pd
-import pyarrow as pa
 
-from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.materialize import Computed, commit
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
-from odi_assets.orchestration.metadata import materialization_metadata, observation_metadata
-from odi_assets.orchestration.naming import node_key
+from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_metadata, observation_metadata
+from odi_assets.orchestration.naming import Names, node_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.reader import read_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession
+
+    from odi_assets.connections.location import Location
+    from odi_assets.orchestration.assets.frames import AssetTable
+    from odi_assets.orchestration.resources import SparkResource, StateResource
 
 IO_MANAGER = "delta_io_manager"
 ROW_COUNT = "dagster/partition_row_count"
@@ -48,27 +51,39 @@ class DeltaIOManager(dg.IOManager):
     """Writes a node's rows in one Delta commit, then the HWM, the row of run history and the asset's metadata."""
 
     project: Project
+    _reads: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = field(default_factory=dict)
 
-    def handle_output(self, context: dg.OutputContext, obj: StepOutput) -> None:
-        """Commit ``obj``. For a node that has nothing new, report an observation, not a materialization.
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Commit ``obj``: what a node's step gives, or the frame of an asset that is none, as its metadata says:
+        ``connection``, ``path``, ``mode``, ``keys``, ``partition_column``, ``partition_by``, ``schema``.
+
+        For a node that has nothing new, report an observation, not a materialization.
 
         Raises:
             OdiError: nothing was committed; the run history says why.
         """
+        if not isinstance(obj, StepOutput):
+            self._write_frame(context, obj)
+            return
         if obj.computed is None:
             suppress_materialization(context)
             return
-        history: RunHistory = getattr(context.resources, HISTORY)
+        names = Names.of(self.project)
+        history: RunHistory = getattr(context.resources, names.resources + HISTORY)
+        state: StateResource = getattr(context.resources, names.resources + STATE)
         plan = obj.computed.plan
         try:
-            state = getattr(context.resources, STATE).backend
-            result = commit(obj.computed, state, obj.run, progress=lambda text: history.progress(plan.node.key, text))
+            told = partial(history.progress, plan.node.key)
+            result = commit(obj.computed, state.backend, obj.run, progress=told)
         except BaseException as error:
-            skipped = skipped_with(plan.node.key, self.project.graph, context.step_context.job_def)
+            skipped = skipped_with(self.project, plan.node.key, context.step_context.job_def, error)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)
+            show_idle_nodes(self.project, history, context.log_event)
             raise
         history.finish(result, obj.run, obj.partition_key)
         self._report(context, result, obj.run)
+        if history.failed:
+            show_idle_nodes(self.project, history, context.log_event)
 
     def _report(self, context: dg.OutputContext, result: NodeResult, run: RunInfo) -> None:
         if result.status is RunStatus.NO_DATA:
@@ -97,32 +112,108 @@ class DeltaIOManager(dg.IOManager):
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """The table of a node, for an asset that takes it as an argument.
+        """The table of a node, or of an asset that this IO manager writes, for an asset that takes it as an argument.
 
-        It is a Spark DataFrame, unless the argument is annotated with ``pandas.DataFrame`` or ``pyarrow.Table``. An
-        asset that runs for partitions gets the rows of those.
+        It is a Spark DataFrame, unless the argument is annotated with a frame of pandas, pyarrow or polars; these need
+        no JVM. An asset that runs for partitions gets the rows of those. The metadata of the argument's ``AssetIn`` can
+        ask for ``columns``, for a range (``column``, ``from``, ``to``), or with ``incremental: True`` for what was
+        gained since the asset that takes it was last committed by this IO manager.
+
+        Raises:
+            ConfigError: the metadata is not right.
+            IncrementError: what was gained cannot be told.
         """
-        spark = getattr(context.resources, SPARK).spark_session
-        key = node_key(context.asset_key)
-        rows = read_table(spark, TableHandle.open(self.project.target(key)))
-        if context.has_asset_partitions:
-            rows = self._within_partitions(context, key, rows)
-        wanted = context.dagster_type.typing_type
-        if wanted is pd.DataFrame:
-            return rows.toPandas()
-        return rows.toArrow() if wanted is pa.Table else rows
+        from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole
 
-    def _within_partitions(self, context: dg.InputContext, key: NodeKey, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
+        location, column, every = self._table(context)
+        wanted = Wanted.by(context, column, every)
+        if not (context.definition_metadata or {}).get(INCREMENTAL):
+            return load_whole(TableHandle.open(location), wanted, lambda: self._spark(context))
+        upstream, reader = context.asset_key.to_user_string(), self._reader(context)
+        tags = context.step_context.dagster_run.tags
+        increment = load_increment(upstream, location, reader, wanted, tags, lambda: self._spark(context))
+        self._reads.setdefault(_step(context.step_context), {})[upstream] = increment.reads
+        return increment.rows
 
-        partition = self.project.graph.node(key).partition
-        if partition is None:
-            return rows
-        window = context.asset_partitions_time_window
-        start, end = window.start.replace(tzinfo=None), window.end.replace(tzinfo=None)
-        kind = "timestamp" if partition.every == "hour" else "date"
-        column = F.col(partition.column).cast(kind)
-        return rows.where((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
+    def _spark(self, context: dg.InputContext | dg.OutputContext) -> SparkSession:
+        resource: SparkResource = getattr(context.resources, self.project.resource_prefix + SPARK)
+        found: SparkSession = resource.spark_session
+        return found
+
+    def _table(self, context: dg.InputContext) -> tuple[Location, str | None, str | None]:
+        """Where the table of an input is, and how it is partitioned: the column, and its unit for a node."""
+        from odi_assets.orchestration.assets.frames import AssetTable
+
+        node = node_of(self.project, context.asset_key)
+        if node is not None:
+            partition = self.project.graph.node(node).partition
+            every = partition.every if partition else None
+            return self.project.target(node), partition.column if partition else None, every
+        output = context.upstream_output
+        metadata = (output.definition_metadata if output else None) or {}
+        table = AssetTable.of(self.project, context.asset_key, metadata)
+        return table.location, table.partition_column, None
+
+    def _reader(self, context: dg.InputContext) -> AssetTable:
+        """The table of the asset that takes the input."""
+        from odi_assets.orchestration.assets.frames import AssetTable
+
+        step = context.step_context
+        keys = step.job_def.asset_layer.get_selected_entity_keys_for_node(step.node_handle)
+        own = [key for key in keys if isinstance(key, dg.AssetKey)]
+        outputs = [output for output in step.op_def.output_defs if output.io_manager_key == _manager_key(self.project)]
+        if len(own) != 1 or not outputs:
+            raise ConfigError(
+                "an increment is what an asset has not committed yet, and this one is written by another IO manager",
+                fix=f'give the asset io_manager_key="{_manager_key(self.project)}", or read the input whole',
+            )
+        return AssetTable.of(self.project, own[0], step.job_def.asset_layer.get(own[0]).metadata)
+
+    def _write_frame(self, context: dg.OutputContext, frame: Any) -> None:
+        from odi_assets.orchestration.assets.frames import AssetTable, attempt_of, write_frame
+
+        table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
+        attempt = attempt_of(context, self._reads.pop(_step(context.step_context), {}), table)
+        written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
+        context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(version)))
+        metadata: dict[str, Any] = {
+            "dagster/uri": table.location.uri,
+            "dagster/storage_kind": STORAGE_KIND,
+            "delta_version": version,
+        }
+        if written is None:
+            context.log.info("%s was committed by an earlier attempt, as version %d", table.key, version)
+        else:
+            metadata |= {
+                "dagster/row_count": written.rows_total,
+                "rows_written": written.rows_written,
+                "dagster/column_schema": dg.TableSchema.from_name_type_dict(dict(written.columns)),
+            }
+        context.add_output_metadata({name: value for name, value in metadata.items() if value is not None})
+
+
+def _manager_key(project: Project) -> str:
+    return project.resource_prefix + IO_MANAGER
+
+
+def _step(context: Any) -> tuple[str, str]:
+    return context.dagster_run.run_id, context.step.key
+
+
+def show_idle_nodes(
+    project: Project, history: RunHistory, log_event: Callable[[dg.AssetMaterialization], None]
+) -> None:
+    """In a run in which a node failed, report nodes that had nothing to do as materialized, as they were before.
+
+    Dagster paints each asset red that a failed run was to materialize and did not. The data version stays as it was.
+    """
+    for result in history.results.values():
+        partitioned = project.graph.node(result.key).partition is not None
+        if result.status is not RunStatus.NO_DATA or partitioned or result.key in history.shown_idle:
+            continue
+        history.shown_idle.add(result.key)
+        key, tags = Names.of(project).asset(result.key), {"dagster/data_version": str(result.table_version)}
+        log_event(dg.AssetMaterialization(key, metadata=observation_metadata(result), tags=tags))
 
 
 def _report_nothing_new(context: dg.OutputContext, result: NodeResult) -> None:

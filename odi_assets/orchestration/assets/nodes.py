@@ -1,11 +1,13 @@
 """Nodes as software-defined assets.
 
-There is no ``from __future__ import annotations`` here: Dagster needs the type of a step's ``config``, not its text.
+There is no ``from __future__ import annotations`` here: Dagster needs the types of :class:`NodeRunConfig`, not their
+text. The assets are made of ops, not by ``@dg.asset``: that looks at the signature of each function and makes a schema
+of its configuration anew, which takes longer than all the rest.
 """
 
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -16,24 +18,27 @@ from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
-from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, StepOutput
+from odi_assets.orchestration.assets.io_manager import (
+    HISTORY,
+    IO_MANAGER,
+    SPARK,
+    STATE,
+    StepOutput,
+    show_idle_nodes,
+)
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
-from odi_assets.orchestration.metadata import definition_attributes
-from odi_assets.orchestration.naming import asset_key, op_name
+from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, definition_attributes
+from odi_assets.orchestration.naming import Names
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
     from odi_assets.orchestration.assets.sources import Sources
-    from odi_assets.orchestration.resources import SparkResource, StateResource
+    from odi_assets.orchestration.resources import SparkResource
     from odi_assets.orchestration.runs.history import RunHistory
+    from odi_assets.state.backend import StateBackend
 
-    class NodeResources(Protocol):
-        """The resources a node's step asks for."""
-
-        spark: SparkResource
-        state: StateResource
-        run_history: RunHistory
+_TABLE = "result"
 
 
 class NodeRunConfig(dg.Config):
@@ -52,47 +57,105 @@ class NodeRunConfig(dg.Config):
     )
 
 
-def node_asset(project: Project, key: NodeKey, sources: "Sources | None" = None) -> dg.AssetsDefinition:
+_CONFIG = NodeRunConfig.to_config_schema()
+
+
+def node_asset(
+    project: Project,
+    key: NodeKey,
+    sources: "Sources | None" = None,
+    *,
+    partitioned: bool = True,
+    checked: bool = False,
+) -> dg.AssetsDefinition:
     """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline.
 
     Args:
         sources: the project's sources, for an asset that Dagster shows: with its lineage, owner, tags and description.
             None makes one that is only run.
+        partitioned: False for one without the node's partitions: its runs take in what is new.
+        checked: with the asset check ``up_to_date``.
     """
-
-    def step(context: dg.AssetExecutionContext, config: NodeRunConfig) -> Iterator[dg.Output[StepOutput]]:
-        yield dg.Output(_computed(project, key, context, config), metadata=PLANNED)
-
-    step.__name__ = op_name(key)
-    node = project.graph.node(key)
-    shown: dict[str, Any] = {} if sources is None else definition_attributes(project, key)
-    above = [] if sources is None else sources.of(key)
+    names, node = Names.of(project), project.graph.node(key)
+    deps = [names.asset(above) for above in project.graph.upstream(key)]
+    shown: dict[str, Any] = {}
+    if sources is not None:
+        deps = list(dict.fromkeys([*deps, *sources.of(key)]))
+        shown = definition_attributes(project, key)
+    partition = node.partition if partitioned else None
+    asset = names.asset(key)
+    inputs = {"__".join(dep.path).replace("-", "_"): dep for dep in deps}
+    check = dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)
+    version = code_version(project, key)
     with warnings.catch_warnings():
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        made: dg.AssetsDefinition = dg.asset(
-            name=None,
-            key=asset_key(key),
-            op_tags=None,
-            group_name=key.pipeline,
-            code_version=code_version(project, key),
-            deps=[*map(asset_key, project.graph.upstream(key)), *above],
-            partitions_def=partitions_definition(node.partition) if node.partition else None,
-            backfill_policy=dg.BackfillPolicy.single_run() if node.partition else None,
-            io_manager_key=IO_MANAGER,
-            required_resource_keys={SPARK, STATE, HISTORY},
-            pool=key.pipeline,
-            dagster_type=dg.Any,
+        op = dg.OpDefinition(
+            _step(project, key, checked=checked),
+            names.step(key, of_ranges=partition is not None),
+            ins={name: dg.In(dg.Nothing) for name in inputs},
+            outs={
+                _TABLE: dg.Out(dg.Any, io_manager_key=names.resources + IO_MANAGER, code_version=version),
+                **({UP_TO_DATE: dg.Out(dg.Nothing)} if checked else {}),
+            },
+            config_schema=_CONFIG,
+            required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},
+            pool=names.step(key, of_ranges=partition is not None),
+        )
+        spec = dg.AssetSpec(
+            asset,
+            deps=deps,
+            group_name=names.pipeline(key.pipeline),
+            code_version=version,
+            partitions_def=partitions_definition(partition) if partition else None,
             **shown,
-        )(step)
-        return made
+        )
+        return dg.AssetsDefinition(
+            keys_by_input_name=inputs,
+            keys_by_output_name={_TABLE: asset},
+            node_def=op,
+            check_specs_by_output_name={UP_TO_DATE: check} if checked else None,
+            specs=[spec],
+            backfill_policy=dg.BackfillPolicy.single_run() if partition else None,
+        )
 
 
-def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext, config: NodeRunConfig) -> StepOutput:
-    resources: NodeResources = context.resources
+_CHECK_TEXT = "When it was last looked at, when it last gained rows, and up to where it has read its sources."
+
+
+def _step(project: Project, key: NodeKey, *, checked: bool) -> Any:
+    names = Names.of(project)
+
+    def step(
+        context: dg.OpExecutionContext, inputs: Mapping[str, Any]
+    ) -> Iterator[dg.Output[StepOutput] | dg.AssetCheckResult]:
+        del inputs
+        config = NodeRunConfig(**context.op_config)
+        yield dg.Output(_computed(project, key, context, config), _TABLE, metadata=PLANNED)
+        if not checked:
+            return
+        # Dagster goes on here once the IO manager has committed the rows.
+        result = getattr(context.resources, names.resources + HISTORY).results[key]
+        yield dg.AssetCheckResult(
+            passed=True, asset_key=names.asset(key), check_name=UP_TO_DATE, metadata=check_metadata(project, result)
+        )
+
+    return step
+
+
+def _computed(
+    project: Project,
+    key: NodeKey,
+    context: dg.OpExecutionContext,
+    config: NodeRunConfig,
+) -> StepOutput:
+    prefix = project.resource_prefix
+    history: RunHistory = getattr(context.resources, prefix + HISTORY)
+    state: StateBackend = getattr(context.resources, prefix + STATE).backend
+    spark: SparkResource = getattr(context.resources, prefix + SPARK)
     partition = _partition_label(context)
-    run = resources.run_history.start(key, context.retry_number, partition)
+    run = history.start(key, context.retry_number, partition)
     plan = None
     try:
         partition_config = project.graph.node(key).partition
@@ -107,27 +170,27 @@ def _computed(project: Project, key: NodeKey, context: dg.AssetExecutionContext,
         if wanted.adopt:
             from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 
-            state = resources.state.backend
-            adoption = plan_adoption(project, state, key, lambda: resources.spark.spark_session)
+            adoption = plan_adoption(project, state, key, lambda: spark.spark_session)
             if adoption is not None:
                 context.log.info("%s is adopted: %s", key, "; ".join(adoption.changes))
                 apply_adoption(state, adoption)
-        if wanted.resume and resources.run_history.left_out(key, run) is not None:
+        if wanted.resume and history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
-        plan = plan_node(project, resources.state.backend, key, wanted)
+        plan = plan_node(project, state, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:
             context.log.warning("%s: its full refresh loses %s", key, loss)
         # If nothing is new, there is no reason to start Spark.
-        computed = NoRows(plan) if plan.nothing_new else compute(plan, resources.spark.spark_session)
+        computed = NoRows(plan) if plan.nothing_new else compute(plan, spark.spark_session)
     except BaseException as error:
-        skipped = skipped_with(key, project.graph, context.job_def)
-        resources.run_history.fail(plan or key, run, error, skipped, partition)
+        skipped = skipped_with(project, key, context.job_def, error)
+        history.fail(plan or key, run, error, skipped, partition)
+        show_idle_nodes(project, history, context.log_event)
         raise
     return StepOutput(computed, run, partition)
 
 
-def _partition_label(context: dg.AssetExecutionContext) -> str | None:
+def _partition_label(context: dg.OpExecutionContext) -> str | None:
     if context.has_partition_key:
         return str(context.partition_key)
     if context.has_partition_key_range:

@@ -23,7 +23,7 @@ def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDef
     return kind(config.start.isoformat(), end_date=config.end.isoformat() if config.end else None)
 
 
-def run_bounds(context: dg.AssetExecutionContext, config: PartitionConfig) -> Bounds | None:
+def run_bounds(context: dg.OpExecutionContext, config: PartitionConfig) -> Bounds | None:
     """The half-open range of the partition column that this run is bounded to; None for a run without partitions."""
     if context.has_partition_key:
         first = last = str(context.partition_key)

@@ -11,7 +11,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import SOURCES_GROUP, asset_key, source_key
+from odi_assets.orchestration.naming import SOURCES_GROUP, Names
+from odi_assets.sources.marks import READ
 
 
 class Sources:
@@ -20,27 +21,37 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
-        self._taken = {asset_key(key) for key in project.graph.nodes}
-        self._reads: dict[dg.AssetKey, list[tuple[NodeKey, ReadConfig]]] = defaultdict(list)
-        for key, node in project.graph.nodes.items():
-            if node.read is not None and not self._written_by(key):
-                self._reads[self._key(node.read)].append((key, node.read))
+        self._names = Names.of(project)
+        self._made: dict[NodeKey, Node] = {}
+        self._taken = {self._names.asset(key) for key in project.graph.nodes}
+        self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig]]] = defaultdict(list)
+        for key in project.graph.nodes:
+            for read, uri in self._outside(key):
+                if uri not in self._nodes:
+                    self._reads[self._key(read)].append((uri, read))
 
     def of(self, key: NodeKey) -> list[dg.AssetKey]:
-        """What the node's ``read`` names: a source, or the node that writes the table it reads by its path."""
-        node = self._project.graph.node(key)
-        if node.read is None:
-            return []
-        writer = self._written_by(key)
-        if writer is None:
-            return [self._key(node.read)]
-        return [] if writer in {key, *self._project.graph.upstream(key)} else [asset_key(writer)]
+        """What the node reads from outside its pipeline: sources, or the nodes that write tables it reads by path."""
+        known = {key, *self._project.graph.upstream(key)}
+        found: list[dg.AssetKey] = []
+        for read, uri in self._outside(key):
+            writer = self._nodes.get(uri)
+            if writer is None:
+                found.append(self._key(read))
+            elif writer not in known:
+                found.append(self._names.asset(writer))
+        return list(dict.fromkeys(found))
+
+    def watched(self, pipeline: str) -> tuple[NodeKey, ...]:
+        """The nodes of a pipeline whose sources tell their positions without being read."""
+        nodes = map(self._node, self._project.graph.order(pipeline))
+        return tuple(node.key for node in nodes if node.config.stream or any(one.watchable for one in node.sources))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source."""
         return [self._spec(key, readers) for key, readers in self._reads.items()]
 
-    def _spec(self, key: dg.AssetKey, readers: list[tuple[NodeKey, ReadConfig]]) -> dg.AssetSpec:
+    def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig]]) -> dg.AssetSpec:
         reads = [read for _, read in readers]
         connection = self._project.config.connections[reads[0].connection]
         shown = list(dict.fromkeys(read.shown for read in reads))
@@ -49,16 +60,21 @@ class Sources:
             group_name=SOURCES_GROUP,
             kinds={read.format.value for read in reads},
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
-            metadata={"dagster/uri": self._uri(readers[0][0])},
+            metadata={"dagster/uri": readers[0][0]},
         )
 
-    def _written_by(self, key: NodeKey) -> NodeKey | None:
-        return self._nodes.get(self._uri(key))
+    def _outside(self, key: NodeKey) -> list[tuple[ReadConfig, str]]:
+        """What the node reads from outside its pipeline, and where each is."""
+        places = {source.name: source.uri for source in self._node(key).sources}
+        reads = self._project.graph.node(key).reads
+        return [(read, places[at[1] if len(at) > 1 else READ]) for at, read in reads.items()]
 
-    def _uri(self, key: NodeKey) -> str:
-        return Node.of(self._project, key).sources[0].uri
+    def _node(self, key: NodeKey) -> Node:
+        if key not in self._made:
+            self._made[key] = Node.of(self._project, key)
+        return self._made[key]
 
     def _key(self, read: ReadConfig) -> dg.AssetKey:
-        found = source_key(read.connection, read.path)
+        found = self._names.source(read.connection, read.path)
         # A connection and a path may be named like a pipeline and a node.
         return found.with_prefix(SOURCES_GROUP) if found in self._taken else found

@@ -2,56 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
-from odi_assets.orchestration.naming import asset_key
+from odi_assets.orchestration.assets.nodes import node_asset
+from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.runs.in_flight import whole_run_to_begin
+from odi_assets.orchestration.runs.reconcile import PROJECT_TAG
+
+Job = dg.JobDefinition | UnresolvedAssetJobDefinition
 
 
 def pipeline_jobs(
     project: Project,
-    pipelines: Iterable[PipelineConfig],
-    assets: Iterable[dg.AssetsDefinition | dg.AssetSpec],
+    pipelines: Sequence[PipelineConfig],
     resources: Mapping[str, object],
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
-    *,
-    described: bool = True,
-) -> dict[str, dg.JobDefinition]:
+    assets: Mapping[NodeKey, dg.AssetsDefinition] | None = None,
+    checks: Mapping[str, Sequence[dg.AssetChecksDefinition]] | None = None,
+) -> dict[str, Job]:
     """The job of each of ``pipelines``, by its name: all nodes of the pipeline in one process, so with one JVM.
 
     Args:
-        assets: the nodes of these pipelines, and the sources to show beside them.
-        described: False for jobs that nobody looks at.
+        assets: the nodes, for jobs that Dagster shows; None for those that are only run.
+        checks: by pipeline, what runs after the nodes that they are of.
 
     In these jobs, the nodes' assets have no partitions. A run of a pipeline reads what is new and writes to whichever
     partitions that belongs to, and Dagster 1.13 runs a partitioned asset downstream of another one only if the run
-    names partitions. Backfills name them: they run the partitioned assets, outside of these jobs. Without partitions,
-    one job can also hold nodes with different ones.
+    names partitions. Backfills name them: they run the partitioned assets, outside of these jobs. So the job of a
+    pipeline with partitioned nodes gets assets of its own; without partitions, one job can hold nodes with different
+    ones.
     """
-    pipelines = list(pipelines)
-    keys = {p.pipeline: [asset_key(NodeKey(p.pipeline, node.name)) for node in p.nodes] for p in pipelines}
+    names = Names.of(project)
+    jobs: dict[str, Job] = {
+        one.pipeline: dg.define_asset_job(
+            names.pipeline(one.pipeline),
+            selection=dg.AssetSelection.assets(*map(names.asset, project.graph.order(one.pipeline))),
+            description=_description(project, one) if assets is not None else None,
+            executor_def=dg.in_process_executor,
+            tags={PROJECT_TAG: project.config.project, **dict.fromkeys(one.tags, "")},
+        )
+        for one in pipelines
+    }
+    apart = [p.pipeline for p in pipelines if assets is None or any(node.partition for node in p.nodes)]
+    if not apart:
+        return jobs
+    shown = {} if assets is None else {key: asset for key, asset in assets.items() if not asset.partitions_def}
+    nodes = [key for name in apart for key in project.graph.order(name)]
     definitions = dg.Definitions(
-        assets=dg.map_asset_specs(lambda spec: spec.replace_attributes(partitions_def=None), list(assets)),
-        jobs=[
-            dg.define_asset_job(
-                pipeline.pipeline,
-                selection=dg.AssetSelection.assets(*keys[pipeline.pipeline]),
-                description=_description(project, pipeline) if described else None,
-                executor_def=dg.in_process_executor,
-                tags=dict.fromkeys(pipeline.tags, ""),
-            )
-            for pipeline in pipelines
+        # Dagster wants each op to be defined once.
+        assets=[
+            shown.get(key) or node_asset(project, key, partitioned=False, checked=assets is not None) for key in nodes
         ],
+        asset_checks=[check for name in apart for check in (checks or {}).get(name, ())],
+        jobs=[jobs[name] for name in apart],
         resources=resources,
-        executor=dg.in_process_executor,
         loggers=loggers,
     )
-    return {p.pipeline: definitions.resolve_job_def(p.pipeline) for p in pipelines}
+    return jobs | {name: definitions.resolve_job_def(names.pipeline(name)) for name in apart}
 
 
 def _description(project: Project, pipeline: PipelineConfig) -> str:
@@ -67,13 +81,26 @@ def _description(project: Project, pipeline: PipelineConfig) -> str:
     )
 
 
-def pipeline_schedule(pipeline: PipelineConfig, job: dg.JobDefinition) -> dg.ScheduleDefinition:
+def pipeline_schedule(project: Project, pipeline: PipelineConfig, job: Job) -> dg.ScheduleDefinition:
     """The schedule of a pipeline that has one, in UTC. It is stopped until somebody starts it in the UI."""
+
+    def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        try:
+            instance = context.instance
+        except dg.DagsterInvariantViolationError:
+            # A context that was made without one: there are no runs.
+            return dg.RunRequest()
+        waiting = whole_run_to_begin(project, instance, pipeline.pipeline)
+        if waiting is not None:
+            return dg.SkipReason(f"Run {waiting.run_id} of {pipeline.pipeline} has not begun; it takes in what is new.")
+        return dg.RunRequest()
+
     return dg.ScheduleDefinition(
-        name=f"{pipeline.pipeline}_schedule",
+        name=f"{Names.of(project).pipeline(pipeline.pipeline)}_schedule",
         job=job,
         cron_schedule=str(pipeline.schedule),
         execution_timezone="UTC",
+        execution_fn=evaluate,
         description=f"Runs pipeline `{pipeline.pipeline}` at `{pipeline.schedule}` (UTC).",
         default_status=dg.DefaultScheduleStatus.STOPPED,
     )

@@ -1,106 +1,241 @@
-"""A sensor per pipeline that requests a run when a source is ahead of its HWM."""
+"""A sensor per pipeline that requests a run of the nodes whose sources are ahead of their HWMs."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.position import table_position
+from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.automation.source_lag import Positions, look, watched_nodes
-from odi_assets.orchestration.naming import asset_key
-from odi_assets.orchestration.runs.reconcile import repair_history, run_in_flight
-from odi_assets.util.words import counted
+from odi_assets.orchestration.automation.attempts import Verdict, due_tags, verdict
+from odi_assets.orchestration.automation.jobs import Job
+from odi_assets.orchestration.automation.source_lag import Positions, Watch
+from odi_assets.orchestration.metadata import UP_TO_DATE
+from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.runs.in_flight import increments_in_flight
+from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, repair_history
 
 POSITION_TAG = "odi/source_position"
-INTERVAL = 30
-"""Seconds between two ticks."""
+PIPELINE_TAG = "odi/pipeline"
 BUDGET = 40.0
 """Seconds that a tick may take to look at sources; Dagster ends a tick after 60."""
-FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
-"""Seconds until a run is requested again for a position that a run did not take in; doubled with each such run."""
-_RECENT = 12
+_MOST_NAMED = 20
+_MOST_REMEMBERED = 2_000
+"""Nodes in the cursor: databases hold 64 KiB of it."""
 
 
-def new_data_sensor(project: Project, pipeline: str, job: dg.JobDefinition) -> dg.SensorDefinition | None:
-    """``<pipeline>_new_data``; None if the pipeline has no source whose position is known without reading it."""
-    watched = watched_nodes(project, pipeline)
+def new_data_sensor(
+    project: Project, pipeline: str, job: Job, watched: Sequence[NodeKey]
+) -> dg.SensorDefinition | None:
+    """``<pipeline>_new_data``, for the nodes whose sources tell their position without being read; None for none."""
     if not watched:
         return None
+    watch = Watch(project, pipeline, watched)
 
     @dg.sensor(
-        name=f"{pipeline}_new_data",
+        name=f"{Names.of(project).pipeline(pipeline)}_new_data",
         job=job,
-        minimum_interval_seconds=INTERVAL,
+        minimum_interval_seconds=max(1, int(project.config.automation.interval.total_seconds())),
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"Runs pipeline `{pipeline}` when there are new files, table versions or rows for "
-        + ", ".join(f"`{key.node}`" for key in watched)
-        + ".",
+        description=f"Runs nodes of `{pipeline}` for which there are new files, table versions or rows, and those "
+        f"below them. It looks at the sources of {_some(f'`{key.node}`' for key in watch.nodes)}.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        return evaluate(context, project, pipeline)
+        return evaluate(context, project, pipeline, watch=watch)
 
     return sensor
 
 
 def evaluate(
-    context: dg.SensorEvaluationContext, project: Project, pipeline: str, now: float | None = None
+    context: dg.SensorEvaluationContext,
+    project: Project,
+    pipeline: str,
+    now: float | None = None,
+    watch: Watch | None = None,
 ) -> dg.RunRequest | dg.SkipReason:
-    """One tick. Its cursor is only displayed: HWMs and earlier runs decide whether to request a run."""
-    keys = [asset_key(key) for key in project.graph.order(pipeline)]
-    running = run_in_flight(context.instance, pipeline, keys)
-    if running is not None:
-        return dg.SkipReason(f"Run {running.run_id} of {pipeline} is {running.status.value.lower()}.")
-    repair_history(project, context.instance, pipeline=pipeline)
-    positions = look(project, pipeline, BUDGET)
-    context.update_cursor(_shown(positions))
-    if not positions.ahead:
-        return dg.SkipReason(_nothing(positions))
-    tries, ended = _tries(context.instance, pipeline, positions.fingerprint)
-    wait = _wait(tries) - ((now or time.time()) - ended)
-    if tries and wait > 0:
-        return dg.SkipReason(
-            f"{_list(positions.ahead)}. {counted(tries, 'run')} for this did not take it in; "
-            f"the next one is requested in {wait:.0f} s.{_troubles(positions)}"
-        )
-    context.log.info("Ahead: %s.%s", _list(positions.ahead), _troubles(positions))
+    """One tick. HWMs and earlier runs decide whether to request a run. The cursor is displayed, and spares a new
+    process looks of which the outcome is known.
+
+    Args:
+        now: the time, in seconds; that of the clock unless given.
+        watch: remembers what earlier ticks saw.
+    """
+    watch = watch or Watch(project, pipeline)
+    cursor = _cursor(context.cursor)
+    watch.recall(cursor.get("seen", {}), cursor.get("definition", ""))
+    running = {
+        key: run for key, run in increments_in_flight(project, context.instance).items() if key.pipeline == pipeline
+    }
+    if running.keys() >= set(watch.nodes):
+        runs = {run.run_id: run for run in running.values()}.values()
+        return dg.SkipReason(" ".join(f"Run {run.run_id} of {pipeline} is {run.status.value.lower()}." for run in runs))
+    positions = watch.look(BUDGET, leave_out=tuple(running))
+    repair_history(project, context.instance, nodes=watch.to_repair())
+    verdicts = _verdicts(context.instance, project, positions, now or time.time())
+    told = _tell(context, project, positions, verdicts, cursor.get("told", {}))
+    context.update_cursor(_shown(watch, positions, told))
+    due = [key for key, found in verdicts.items() if found.due]
+    wanted = _with_others(project, due, running.keys())
+    notes = _notes(positions, verdicts, running)
+    if not wanted:
+        return dg.SkipReason(notes if positions.ahead else f"{_nothing(positions)} {notes}".strip())
+    context.log.info("Due: %s. %s", _list({key: positions.ahead[key] for key in due}), notes)
     # No run key: Dagster would not request a run with the key of one that failed.
-    return dg.RunRequest(tags={POSITION_TAG: positions.fingerprint})
-
-
-def _tries(instance: dg.DagsterInstance, pipeline: str, fingerprint: str) -> tuple[int, float]:
-    """How many of the last dozen runs were for a position, and when the last of them ended."""
-    records = instance.get_run_records(
-        dg.RunsFilter(job_name=pipeline, tags={POSITION_TAG: fingerprint}), limit=_RECENT
+    return dg.RunRequest(
+        asset_selection=[Names.of(project).asset(key) for key in wanted],
+        tags={
+            **_own_tags(project, pipeline),
+            POSITION_TAG: positions.fingerprint,
+            **due_tags({key: positions.marks[key] for key in due}),
+        },
     )
-    ends = [record.end_time or record.update_timestamp.timestamp() for record in records]
-    return len(records), max(ends, default=0.0)
 
 
-def _wait(tries: int) -> float:
-    return min(FIRST_WAIT * 2.0 ** (tries - 1), LONGEST_WAIT)
+def _own_tags(project: Project, pipeline: str) -> dict[str, str]:
+    return {PROJECT_TAG: project.config.project, PIPELINE_TAG: pipeline}
+
+
+def _verdicts(
+    instance: dg.DagsterInstance, project: Project, positions: Positions, now: float
+) -> dict[NodeKey, Verdict]:
+    if not positions.ahead:
+        return {}
+    state, automation = project.open_state(), project.config.automation
+    return {
+        key: verdict(instance, state, automation, _own_tags(project, key.pipeline), key, positions.marks[key], now)
+        for key in positions.ahead
+    }
+
+
+def _with_others(project: Project, due: Iterable[NodeKey], running: Iterable[NodeKey]) -> list[NodeKey]:
+    """The nodes of the run for ``due`` ones: those, what is below them in their pipeline, and what these need that was
+    never run. Nodes whose increment is in flight are left out, and those below them: their turn comes after that."""
+    graph, busy = project.graph, _with_below(project, running)
+    found: set[NodeKey] = set()
+    waiting = list(due)
+    while waiting:
+        key = waiting.pop()
+        if key in busy or key in found:
+            continue
+        found.add(key)
+        waiting += [below for below in graph.downstream(key) if below.pipeline == key.pipeline]
+        # A node that is not there yet cannot be read.
+        waiting += [
+            above for above in graph.upstream(key) if above.pipeline == key.pipeline and _never_ran(project, above)
+        ]
+    return [key for key in graph.order(None) if key in found]
+
+
+def _with_below(project: Project, keys: Iterable[NodeKey]) -> set[NodeKey]:
+    found: set[NodeKey] = set()
+    waiting = list(keys)
+    while waiting:
+        if (key := waiting.pop()) not in found:
+            found.add(key)
+            waiting += project.graph.downstream(key)
+    return found
+
+
+def _never_ran(project: Project, key: NodeKey) -> bool:
+    try:
+        return table_position(project.target(key))["version"] is None
+    except OdiError:
+        # Something is there. The look at the nodes that read it tells what is wrong.
+        return False
+
+
+def _tell(
+    context: dg.SensorEvaluationContext,
+    project: Project,
+    positions: Positions,
+    verdicts: Mapping[NodeKey, Verdict],
+    told: Mapping[str, str],
+) -> dict[str, str]:
+    """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
+    looked at; and once that this is over. Returns what was said of which nodes."""
+    now = {str(key): f"given up: {found.reason}" for key, found in verdicts.items() if found.given_up}
+    now |= {str(key): error for key, error in positions.errors.items()}
+    seen = {str(key) for key in (*positions.ahead, *positions.current)}
+    for name, text in now.items():
+        if told.get(name, "").partition(":")[0] != text.partition(":")[0]:
+            given_up = text.startswith("given up")
+            severity = dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN
+            context.log.error("%s: %s", name, text)
+            _report_check(context.instance, project, name, text, severity)
+    for name in told.keys() - now.keys():
+        if name in seen:
+            _report_check(context.instance, project, name, None, dg.AssetCheckSeverity.WARN)
+    return {**{name: text for name, text in told.items() if name not in seen}, **now}
+
+
+def _report_check(
+    instance: dg.DagsterInstance, project: Project, name: str, trouble: str | None, severity: dg.AssetCheckSeverity
+) -> None:
+    instance.report_runless_asset_event(
+        dg.AssetCheckEvaluation(
+            asset_key=Names.of(project).asset(NodeKey.parse(name)),
+            check_name=UP_TO_DATE,
+            passed=trouble is None,
+            metadata={"trouble": trouble or "over: the source answers, or has moved"},
+            severity=severity,
+            description=trouble,
+        )
+    )
+
+
+def _notes(positions: Positions, verdicts: Mapping[NodeKey, Verdict], running: Mapping[NodeKey, dg.DagsterRun]) -> str:
+    parts = [
+        f"{key.node}: {positions.ahead[key]}. {found.reason[:1].upper()}{found.reason[1:]}."
+        for key, found in verdicts.items()
+        if not found.due
+    ]
+    parts += [f"{key}: {error}." for key, error in positions.errors.items()]
+    if positions.unseen:
+        parts.append(f"No time was left for {_some(str(key) for key in positions.unseen)}.")
+    runs: dict[str, list[str]] = {}
+    for key, run in running.items():
+        runs.setdefault(f"Run {run.run_id} is {run.status.value.lower()}", []).append(key.node)
+    parts += [f"{text}: {_some(nodes)}." for text, nodes in runs.items()]
+    return " ".join(parts)
 
 
 def _nothing(positions: Positions) -> str:
-    seen = ", ".join(f"{key.node} at {text}" for key, text in positions.current.items())
-    return f"Nothing new: {seen}.{_troubles(positions)}" if seen else f"No source answered.{_troubles(positions)}"
-
-
-def _troubles(positions: Positions) -> str:
-    text = "".join(f" {key}: {error}." for key, error in positions.errors.items())
-    if positions.unseen:
-        text += f" No time was left for {', '.join(str(key) for key in positions.unseen)}."
-    return text
+    if not positions.current:
+        return "No source answered." if positions.errors else "Nothing to look at."
+    return f"Nothing new: {_some(f'{key.node} at {text}' for key, text in positions.current.items())}."
 
 
 def _list(nodes: Mapping[NodeKey, str]) -> str:
     return "; ".join(f"{key.node}: {text}" for key, text in nodes.items())
 
 
-def _shown(positions: Positions) -> str:
-    groups = {"ahead": positions.ahead, "current": positions.current, "errors": positions.errors}
-    shown = {name: {str(key): text for key, text in nodes.items()} for name, nodes in groups.items() if nodes}
-    return json.dumps({"position": positions.fingerprint, **shown})
+def _some(texts: Iterable[str]) -> str:
+    found = list(texts)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(found[:_MOST_NAMED]) + more
+
+
+def _cursor(text: str | None) -> dict[str, Any]:
+    """What an earlier tick left in the cursor; nothing, if it was written by hand or by an earlier version."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _shown(watch: Watch, positions: Positions, told: Mapping[str, str]) -> str:
+    groups = {"ahead": positions.ahead, "errors": positions.errors}
+    shown: dict[str, Any] = {
+        name: {str(key): text for key, text in nodes.items()} for name, nodes in groups.items() if nodes
+    }
+    seen, definition = watch.remember()
+    if len(seen) <= _MOST_REMEMBERED:
+        shown |= {"seen": seen, "definition": definition}
+    return json.dumps({"position": positions.fingerprint, **shown, **({"told": told} if told else {})})

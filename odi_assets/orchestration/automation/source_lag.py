@@ -1,4 +1,8 @@
-"""How far the sources of a pipeline are ahead of their HWMs, without Spark."""
+"""How far the sources of a pipeline are ahead of their HWMs, without Spark.
+
+A node is planned only if something changed since it was planned last: the position of a source, its table, or its HWM.
+What was found is remembered in memory, and what had nothing new also in the sensor's cursor, for a new process.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,25 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.table import TableHandle
+from odi_assets.delta.position import table_position
+from odi_assets.nodes.history.repair import GRACE
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.sources.marks import Mark, Unresolved, hwm_text
-from odi_assets.state.values import encode
+from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.automation.looks import Looks
+from odi_assets.sources.marks import hwm_text
+from odi_assets.state.records import HwmEntry
 
 logger = logging.getLogger(__name__)
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -29,74 +38,207 @@ class Positions:
     Attributes:
         ahead: nodes whose source is ahead, with what is new in words.
         current: nodes whose source is not ahead, with their HWM in words.
-        errors: nodes whose source could not be examined, and why.
+        errors: nodes whose source could not be examined, or has moved in a way that starts nothing, and why.
         unseen: nodes that there was no time for.
-        fingerprint: a hash of the positions of the sources that are ahead.
+        marks: by node that is ahead, a hash of where its sources stand.
     """
 
     ahead: dict[NodeKey, str] = field(default_factory=dict)
     current: dict[NodeKey, str] = field(default_factory=dict)
     errors: dict[NodeKey, str] = field(default_factory=dict)
     unseen: tuple[NodeKey, ...] = ()
-    fingerprint: str = ""
+    marks: dict[NodeKey, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the positions of the sources that are ahead."""
+        return _hash({str(key): mark for key, mark in self.marks.items()}) if self.marks else ""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One look at one node.
+
+    Attributes:
+        print: a hash of all that its plan depends on.
+        mark: a hash of where its sources stand.
+        ahead: whether they are ahead of the HWM.
+        text: what is new, or why nothing is, in words; empty if the HWM says it.
+        warning: a move of a source that starts nothing, in words; empty if there is none.
+        lasts: as long as ``print`` stays the same, so does the rest.
+    """
+
+    print: str
+    mark: str
+    ahead: bool
+    text: str
+    lasts: bool
+    warning: str = ""
+
+    @property
+    def is_idle(self) -> bool:
+        return self.lasts and not self.ahead and not self.warning
+
+
+@dataclass(frozen=True)
+class _State:
+    """The HWMs as they were when a tick began."""
+
+    entries: Mapping[str, HwmEntry]
+
+    def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+        entry = self.entries.get(key)
+        return None if entry is None or (entry.deleted and not deleted) else entry
+
+
+class Watch:
+    """Looks at the sources of one pipeline, again and again.
+
+    Attributes:
+        nodes: the nodes with a source that tells its position without being read.
+    """
+
+    def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
+        self.project, self.pipeline = project, pipeline
+        self.nodes = Sources(project).watched(pipeline) if nodes is None else tuple(nodes)
+        automation = project.config.automation
+        self._looks: Looks[NodeKey, _Seen] = Looks(automation.looks_at_once, automation.look_timeout.total_seconds())
+        self._seen: dict[NodeKey, _Seen] = {}
+        self._first: dict[NodeKey, tuple[str, float]] = {}
+        self._changed: set[NodeKey] = set()
+        self._repaired_all = time.monotonic()
+        self._next = 0
+
+    @cached_property
+    def _state_keys(self) -> dict[NodeKey, str]:
+        return {key: Node.of(self.project, key).state_key for key in self.nodes}
+
+    @cached_property
+    def _definition(self) -> str:
+        # What is remembered of another project file is of no use.
+        return hashlib.sha256(self.project.path.read_bytes()).hexdigest()[:_DIGITS]
+
+    def recall(self, remembered: Mapping[str, str], definition: str) -> None:
+        """Take up what :meth:`remember` gave to an earlier process."""
+        if self._seen or definition != self._definition:
+            return
+        nodes = {str(key): key for key in self.nodes}
+        self._seen = {
+            nodes[name]: _Seen(found, "", False, "", True) for name, found in remembered.items() if name in nodes
+        }
+
+    def remember(self) -> tuple[dict[str, str], str]:
+        """The nodes that had nothing new, each with a hash of all that this depends on; and what it is valid for."""
+        lasting = {str(key): seen.print for key, seen in self._seen.items() if seen.is_idle}
+        return lasting, self._definition
+
+    def to_repair(self) -> tuple[NodeKey, ...]:
+        """The nodes whose table a run may have written without a row of history: those that changed since this was
+        asked last; once in a while all, because a run gets some time to write its row."""
+        if time.monotonic() - self._repaired_all > GRACE.total_seconds():
+            self._repaired_all = time.monotonic()
+            return self.project.graph.order(self.pipeline)
+        changed, self._changed = self._changed, set()
+        return tuple(key for key in self.nodes if key in changed)
+
+    def look(self, seconds: float, leave_out: Sequence[NodeKey] = ()) -> Positions:
+        """Compare the watched sources with their HWMs; after ``seconds``, no further node is begun. The next look
+        begins with those.
+
+        Args:
+            leave_out: nodes that need no look.
+        """
+        until = time.monotonic() + seconds
+        # One read of state, for all nodes.
+        entries = {entry.key: entry for entry in self.project.open_state().list_hwms(deleted=True)}
+        turn = self.nodes[self._next :] + self.nodes[: self._next]
+        asked = [key for key in turn if key not in leave_out]
+        questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, _State(entries)) for key in asked}
+        found, answered = Positions(), set()
+        for answer in self._looks.ask(questions, until):
+            key, seen = answer.key, answer.value
+            answered.add(key)
+            if seen is None:
+                error = answer.error
+                logger.warning("%s: its source cannot be looked at: %s", key, error)
+                logger.debug("why %s cannot be looked at", key, exc_info=error)
+                found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
+                continue
+            self._seen[key] = seen
+            if seen.warning:
+                logger.warning("%s: %s", key, seen.warning)
+                found.errors[key] = seen.warning
+            if seen.ahead:
+                found.ahead[key], found.marks[key] = seen.text, seen.mark
+            else:
+                entry = _State(entries).get_entry(self._state_keys[key])
+                found.current[key] = seen.text or hwm_text(entry.value if entry else None) or "nothing to read"
+        unseen = tuple(key for key in asked if key not in answered)
+        self._next = self.nodes.index(unseen[0]) if unseen else 0
+        return Positions(
+            self._in_order(found.ahead),
+            self._in_order(found.current),
+            self._in_order(found.errors),
+            unseen,
+            self._in_order(found.marks),
+        )
+
+    def _in_order(self, group: Mapping[NodeKey, str]) -> dict[NodeKey, str]:
+        # Answers come in the order in which sources gave them.
+        return {key: group[key] for key in self.nodes if key in group}
+
+    def _question(self, key: NodeKey, state: _State) -> Callable[[], _Seen]:
+        return lambda: self._look_at(key, state)
+
+    def _look_at(self, key: NodeKey, state: _State) -> _Seen:
+        node, graph = Node.of(self.project, key), self.project.graph
+        missing = [up for up in graph.upstream(key) if table_position(self.project.target(up))["version"] is None]
+        if missing:
+            return _follows(key, missing)
+        is_stream = node.config.stream is not None
+        positions = {source.name: source.position() for source in node.sources if source.follows or is_stream}
+        entry = state.get_entry(node.state_key, deleted=True)
+        stored = None if entry is None else [entry.revision, entry.updated_at.isoformat(), hwm_text(entry.value)]
+        mark = _hash(positions)
+        found = _hash([mark, stored, table_position(node.target.location)])
+        known = self._seen.get(key)
+        if known is not None and known.print == found and known.lasts:
+            return known
+        if self._first.get(key, ("",))[0] != found:
+            self._first[key] = found, time.monotonic()
+        settles = max((source.settles_within.total_seconds() for source in node.sources), default=0.0)
+        # A stream's checkpoint may hold a batch that is not committed, whatever its sources say.
+        lasts = not is_stream and (settles == 0 or time.monotonic() - self._first[key][1] > settles)
+        self._changed.add(key)
+        plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
+        ahead = _is_ahead(plan)
+        warning = "; ".join(read.warning for read in plan.reads if read.warning)
+        return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts, warning)
 
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
     """The nodes of a pipeline with a source that tells its position without being read."""
-    nodes = [Node.of(project, key) for key in project.graph.order(pipeline)]
-    return tuple(node.key for node in nodes if any(source.watchable for source in node.sources))
+    return Watch(project, pipeline).nodes
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:
-    """Compare the watched sources of a pipeline with their HWMs; after ``seconds``, no further node is begun."""
-    deadline = time.monotonic() + seconds
-    state = project.open_state()
-    marks: dict[str, list[str]] = {}
-    found = Positions()
-    waiting = list(watched_nodes(project, pipeline))
-    while waiting and time.monotonic() < deadline:
-        key = waiting.pop(0)
-        try:
-            missing = [above for above in project.graph.upstream(key) if not _exists(project, above)]
-            if missing:
-                _wait_for(key, missing, found, marks)
-                continue
-            plan = plan_node(project, state, key, RunRequest(accept_loss=True))
-        except Exception as error:
-            # One source that is down must not keep the sensor from looking at the others.
-            logger.exception("%s: its source cannot be looked at", key)
-            found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
-            continue
-        if not _is_ahead(plan):
-            found.current[key] = hwm_text(plan.start.hwm) or "nothing to read"
-        else:
-            found.ahead[key] = plan.summary
-            marks[str(key)] = [_mark(read.after) for read in plan.reads]
-    return Positions(found.ahead, found.current, found.errors, tuple(waiting), _fingerprint(marks))
+    """Compare the watched sources of a pipeline with their HWMs, once; see :meth:`Watch.look`."""
+    return Watch(project, pipeline).look(seconds)
 
 
 def _is_ahead(plan: NodePlan) -> bool:
-    # A source that is read again behind its mark is not ahead of it.
-    return not plan.nothing_new and any(read.moves for read in plan.reads)
+    # A source that is read again behind its mark is not ahead of it. A batch that was planned and not committed is
+    # reason enough to run a stream.
+    return not plan.nothing_new and (plan.node.config.stream is not None or any(read.moves for read in plan.reads))
 
 
-def _exists(project: Project, key: NodeKey) -> bool:
-    return TableHandle.open(project.target(key)).exists
-
-
-def _wait_for(key: NodeKey, missing: Sequence[NodeKey], found: Positions, marks: dict[str, list[str]]) -> None:
+def _follows(key: NodeKey, missing: Sequence[NodeKey]) -> _Seen:
     names = ", ".join(str(above) for above in missing)
     if any(above.pipeline == key.pipeline for above in missing):
         # A run of the pipeline makes them first, and then this node.
-        found.ahead[key] = f"follows the first run of {names}"
-        marks[str(key)] = [names]
-    else:
-        found.current[key] = f"nothing: {names} has not been run"
+        return _Seen("", _hash(names), True, f"follows the first run of {names}", False)
+    return _Seen("", "", False, f"nothing: {names} has not been run", False)
 
 
-def _fingerprint(marks: Mapping[str, Sequence[str]]) -> str:
-    return hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest()[:16] if marks else ""
-
-
-def _mark(mark: Mark | Unresolved | None) -> str:
-    return str(mark) if mark is None or isinstance(mark, Unresolved) else encode(mark.value).json
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:_DIGITS]

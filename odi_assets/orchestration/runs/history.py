@@ -17,8 +17,8 @@ from odi_assets.nodes.history.attempts import begin, record
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo
-from odi_assets.orchestration.naming import asset_key
+from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo, is_cancellation
+from odi_assets.orchestration.naming import Names
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -56,8 +56,8 @@ def run_trigger(run: dg.DagsterRun) -> str:
 
 def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
     """Whether a run is of only some of the pipeline's nodes."""
-    chosen = run.asset_selection
-    return chosen is not None and any(asset_key(key) not in chosen for key in project.graph.order(pipeline))
+    chosen, names = run.asset_selection, Names.of(project)
+    return chosen is not None and any(names.asset(key) not in chosen for key in project.graph.order(pipeline))
 
 
 @dataclass
@@ -66,6 +66,8 @@ class RunHistory:
 
     Attributes:
         results: the nodes that ended, in that order.
+        failed: a node failed, or was cancelled.
+        shown_idle: nodes with nothing to do that were reported as materialized (see ``io_manager.show_idle_nodes``).
     """
 
     project: Project
@@ -73,6 +75,8 @@ class RunHistory:
     run: dg.DagsterRun
     listener: Listener = nobody
     results: dict[NodeKey, NodeResult] = field(default_factory=dict)
+    failed: bool = False
+    shown_idle: set[NodeKey] = field(default_factory=set)
     _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
 
     def start(self, key: NodeKey, retry_number: int = 0, partition_key: str | None = None) -> RunInfo:
@@ -87,7 +91,11 @@ class RunHistory:
             partial=is_partial(self.run, self.project, key.pipeline),
         )
         begin(self.project, key, info, partition_key)
-        self.listener(NodeEvent("started", key))
+        try:
+            self.listener(NodeEvent("started", key))
+        except BaseException as error:
+            self.fail(key, info, error, (), partition_key)
+            raise
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
@@ -140,13 +148,15 @@ class RunHistory:
         skipped: Iterable[NodeKey],
         partition_key: str | None = None,
     ) -> None:
-        """Record a failed node, and as skipped those of ``skipped`` that have not ended. Never hides ``error``."""
+        """Record a node that failed or was cancelled, and those of ``skipped`` that have not ended. Never hides
+        ``error``."""
         key = node.node.key if isinstance(node, NodePlan) else node
+        self.failed = True
         try:
             self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
         except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen
             logger.error("the failure of %s has no row in the run history: %s", key, unwritten)
-        self.skip(skipped, f"{key} failed")
+        self.skip(skipped, "the run was cancelled before it began" if is_cancellation(error) else f"{key} failed")
 
     def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
         """Record nodes that this run does not reach. If a row cannot be written, say so, and go on."""

@@ -10,7 +10,7 @@ failed, and the targets' logs. No Spark is needed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,14 +23,13 @@ from odi_assets.nodes.history.attempts import Attempt, end, only_one, open_attem
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG
-from odi_assets.orchestration.naming import op_name
+from odi_assets.orchestration.naming import Names
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, nodes_of_run, unfinished_runs
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord
 from odi_assets.util.process import is_gone
 
-PROCESS_TAG = "odi/process"
-"""Run tag that names the process of a run, as ``util.process`` does."""
 PROJECT_TAG = "odi/project"
 """Run tag: the project whose nodes a run materializes."""
 RECONCILED_TAG = "odi/history"
@@ -38,14 +37,10 @@ RECONCILED_TAG = "odi/history"
 LONGEST_RUN = timedelta(days=1)
 """Age at which an attempt on another host, of a run that Dagster does not know, counts as gone."""
 _log = logging.getLogger(__name__)
-_IN_FLIGHT = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 _FAILED = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+INTERRUPTS = frozenset({"KeyboardInterrupt", "DagsterExecutionInterruptedError"})
+"""The errors of steps that somebody ended, as Dagster records them."""
+_ANY_FAILED = dg.RunsFilter(statuses=_FAILED)
 _MOST_RUNS = 100
 _STEP_EVENTS = {
     dg.DagsterEventType.STEP_START,
@@ -54,31 +49,6 @@ _STEP_EVENTS = {
     dg.DagsterEventType.STEP_FAILURE,
     dg.DagsterEventType.STEP_UP_FOR_RETRY,
 }
-
-
-def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Mark a started run as failed if its process was on this host and is gone; say whether that was so.
-
-    A run on another host, or one that ended before it named its process, is left to Dagster's run monitoring.
-    """
-    process = run.tags.get(PROCESS_TAG)
-    if process is None or run.status not in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING):
-        return False
-    if not is_gone(process):
-        return False
-    instance.report_run_failed(
-        run, f"The process of this run ({process}) is gone; it was killed or the machine restarted."
-    )
-    return True
-
-
-def run_in_flight(instance: dg.DagsterInstance, job_name: str, keys: Collection[dg.AssetKey]) -> dg.DagsterRun | None:
-    """A run that has not ended, of a job or of any of these assets (those picked in the UI). Ends lost runs."""
-    for run in instance.get_runs(dg.RunsFilter(statuses=_IN_FLIGHT)):
-        concerned = run.job_name == job_name or not set(keys).isdisjoint(run.asset_selection or ())
-        if concerned and not end_lost_run(instance, run):
-            return run
-    return None
 
 
 def reconcile(
@@ -103,26 +73,24 @@ def reconcile(
         OdiError: state or the notes of attempts cannot be read; or a target, after the rows of the others are written.
     """
     state = state or project.open_state()
-    of_project = {PROJECT_TAG: project.config.project}
     with nullcontext() if dry_run else only_one(project):
         if not dry_run:
-            for run in instance.get_runs(dg.RunsFilter(statuses=_IN_FLIGHT, tags=of_project)):
-                end_lost_run(instance, run)
+            unfinished_runs(instance)
         noted = {attempt.identity: attempt for attempt in open_attempts(project)}
         ended = [attempt for attempt in noted.values() if not _may_live(attempt, instance)]
-        failed = [
-            run
-            for run in instance.get_runs(dg.RunsFilter(statuses=_FAILED, tags=of_project), limit=_MOST_RUNS)
-            # Dagster lets a run be marked as ended while its process goes on.
-            if RECONCILED_TAG not in run.tags and is_gone(run.tags.get(PROCESS_TAG, "//")) is not False
-        ]
+        failed = _failed_runs(project, instance)
         known = [attempt for run in failed for attempt in _attempts(project, run, instance)]
+        cancelled = {attempt.identity for attempt in known if attempt.cancelled}
         keys = project.graph.order(None) if nodes is None else tuple(nodes)
         unrecorded, unreadable = commits_without_row(project, state, keys, every=every_commit)
         committed = [attempt for attempt in unrecorded if not _may_live(noted.get(attempt.identity, attempt), instance)]
         # What this host noted of an attempt goes before what Dagster knows, and that before what its commit says.
         unique = {attempt.identity: attempt for attempt in [*committed[::-1], *known[::-1], *ended[::-1]]}
-        missing = [attempt for attempt in unique.values() if not is_recorded(state, attempt)]
+        missing = [
+            replace(attempt, cancelled=attempt.identity in cancelled)
+            for attempt in unique.values()
+            if not is_recorded(state, attempt)
+        ]
         rows = [row_of(project, attempt) for attempt in sorted(missing, key=lambda attempt: attempt.started_at)]
         if not dry_run:
             state.record_runs(rows)
@@ -135,11 +103,33 @@ def reconcile(
     return rows
 
 
+def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """The last runs with nodes of this project that failed or were cancelled, and whose rows may be missing."""
+    names = Names.of(project)
+    ours = {names.asset(key) for key in project.graph.nodes}
+    found = {
+        run.run_id: run
+        for filters in (dg.RunsFilter(statuses=_FAILED, tags={PROJECT_TAG: project.config.project}), _ANY_FAILED)
+        for run in instance.get_runs(filters, limit=_MOST_RUNS)
+        # A run that was cancelled before it began does not name its project, but the assets that were picked for it.
+        if run.tags.get(PROJECT_TAG) == project.config.project
+        or (PROJECT_TAG not in run.tags and not ours.isdisjoint(run.asset_selection or ()))
+    }
+    # Dagster lets a run be marked as ended while its process goes on.
+    return [
+        run
+        for run in found.values()
+        if RECONCILED_TAG not in run.tags and is_gone(run.tags.get(PROCESS_TAG, "//")) is not False
+    ]
+
+
 def repair_history(
-    project: Project, instance: dg.DagsterInstance, state: StateBackend | None = None, pipeline: str | None = None
+    project: Project,
+    instance: dg.DagsterInstance,
+    state: StateBackend | None = None,
+    nodes: Iterable[NodeKey] | None = None,
 ) -> None:
     """:func:`reconcile` beside other work. If history cannot be repaired now, the log says why and the work goes on."""
-    nodes = None if pipeline is None else project.graph.order(pipeline)
     try:
         for row in reconcile(project, instance, state=state, nodes=nodes):
             _log.warning("%s.%s: run %s ended %s", row.pipeline_name, row.node_name, row.run_id, row.status.value)
@@ -161,8 +151,10 @@ def _may_live(attempt: Attempt, instance: dg.DagsterInstance) -> bool:
 
 
 def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance) -> list[Attempt]:
-    """The attempts of a run that Dagster saw start, with the errors it recorded."""
-    names = {op_name(key): key for key in project.graph.nodes}
+    """The attempts of a run that Dagster saw start, with the errors it recorded; of one that was cancelled, also the
+    nodes that never began."""
+    step = Names.of(project).step
+    names = {step(key, of_ranges=ranges): key for key in project.graph.nodes for ranges in (False, True)}
     first = 1 + int(run.tags.get("dagster/retry_number", 0))
     found: dict[tuple[NodeKey, int], Attempt] = {}
     latest: dict[NodeKey, int] = {}
@@ -187,9 +179,30 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
             found[key, latest[key]] = replace(found[key, latest[key]], succeeded=True)
         elif key in latest:
             error = getattr(event.event_specific_data, "error", None)
+            if error is not None and error.cls_name in INTERRUPTS:
+                continue
             text = (error.message.strip() if error else event.message) or "the step failed"
             found[key, latest[key]] = replace(found[key, latest[key]], error=text)
-    return list(found.values())
+    if run.status is not dg.DagsterRunStatus.CANCELED:
+        return list(found.values())
+    begun = {key for key, _ in found}
+    never = [key for key in nodes_of_run(project, instance, run) if key not in begun]
+    return [
+        *(replace(attempt, cancelled=True) for attempt in found.values()),
+        *(_never_begun(project, run, key, first) for key in never),
+    ]
+
+
+def _never_begun(project: Project, run: dg.DagsterRun, key: NodeKey, number: int) -> Attempt:
+    return Attempt(
+        run.run_id,
+        run_trigger(run),
+        number,
+        partial=is_partial(run, project, key.pipeline),
+        key=key,
+        partition_key=_partition(run),
+        never_began=True,
+    )
 
 
 def _partition(run: dg.DagsterRun) -> str | None:

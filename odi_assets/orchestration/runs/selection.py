@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import dagster as dg
 
-from odi_assets.config.graph import Graph, NodeKey
-from odi_assets.orchestration.naming import asset_key
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import is_cancellation
+from odi_assets.orchestration.naming import Names
 
 
-def nodes_of(job: dg.JobDefinition, graph: Graph) -> set[NodeKey]:
+def nodes_of(job: dg.JobDefinition, project: Project) -> set[NodeKey]:
     """The nodes that a job, or the part of it that was selected for a run, materializes."""
-    keys = job.asset_layer.executable_asset_keys
-    return {key for key in graph.nodes if asset_key(key) in keys}
+    keys, names = job.asset_layer.executable_asset_keys, Names.of(project)
+    return {key for key in project.graph.nodes if names.asset(key) in keys}
 
 
-def skipped_with(key: NodeKey, graph: Graph, job: dg.JobDefinition) -> list[NodeKey]:
-    """The nodes of a run that Dagster skips because ``key`` failed."""
-    selected = nodes_of(job, graph)
+def skipped_with(project: Project, key: NodeKey, job: dg.JobDefinition, error: BaseException) -> list[NodeKey]:
+    """The nodes of a run that do not run because ``key`` ended with ``error``: those below it; all others, if the run
+    was cancelled and one process runs all of its steps."""
+    selected = nodes_of(job, project)
+    if is_cancellation(error) and job.executor_def.name == dg.in_process_executor.name:
+        return [other for other in project.graph.order(None) if other in selected and other != key]
     found: list[NodeKey] = []
     waiting = [key]
     while waiting:
-        for below in graph.downstream(waiting.pop(0)):
+        for below in project.graph.downstream(waiting.pop(0)):
             # Two nodes of the run do not wait for each other if only nodes outside the run connect them.
             if below in selected and below not in found:
                 found.append(below)

@@ -64,7 +64,9 @@ class DeltaTableSource(Source):
         )
 
     def position(self) -> Position:
-        return TableHandle.open(self.location).position
+        from odi_assets.delta.position import table_position
+
+        return table_position(self.location)
 
     def change_since(self, then: Position | None) -> str | None:
         return table_change(then, TableHandle.open(self.location))

@@ -6,6 +6,7 @@ import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
@@ -80,6 +81,10 @@ class LandingFiles(Source):
     @property
     def watchable(self) -> bool:
         return isinstance(self.increment, FilesIncrement)
+
+    @property
+    def settles_within(self) -> timedelta:
+        return self.increment.settle if isinstance(self.increment, FilesIncrement) else timedelta()
 
     def snapshot(self) -> FilesSnapshot:
         listed = list_files(self.base, self.path)

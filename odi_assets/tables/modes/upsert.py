@@ -39,7 +39,7 @@ class Upsert(Mode):
         if plain and not write.adds_columns:
             small = rewrite(handle, files, keys, among, write.folder("-moved"))
             if small is not None:
-                return _changes(files, write.files("-moved"), small, small.files)
+                return upserted(files, write.files("-moved"), small, small.files)
         batch = _batch(write, files)
         if spec.only_if_newer:
             batch = newer_than_stored(batch, handle, among, keys, spec.only_if_newer)
@@ -49,7 +49,7 @@ class Upsert(Mode):
         # A commit that adds columns removes all files or none, so the rows of all the others have to move too.
         removed = handle.live_files if write.adds_columns and affected.files else affected.files
         moved = write.stage(rows_to_move(batch, handle, removed, keys), "-moved") if removed else []
-        return _changes(files, moved, affected, removed)
+        return upserted(files, moved, affected, removed)
 
     def rows_to_store(self, write: Write) -> DataFrame:
         """One row for each key: the newest, if ``only_if_newer`` says what is newer; without those that delete."""
@@ -57,9 +57,10 @@ class Upsert(Mode):
         return _without_deleted(batch, write.spec.delete_when)
 
 
-def _changes(
+def upserted(
     new: Sequence[WrittenFile], moved: Sequence[WrittenFile], affected: Affected, removed: Sequence[LiveFile]
 ) -> FileChanges:
+    """The changes of an upsert: ``new`` rows, and ``moved`` ones out of files that are ``removed``."""
     return FileChanges(
         "rows",
         new,

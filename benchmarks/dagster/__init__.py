@@ -1,0 +1,17 @@
+"""Dagster: definitions, ticks of the sensor, runs of a few nodes of many, and the IO manager."""
+
+from __future__ import annotations
+
+from benchmarks.dagster import measures
+from benchmarks.harness import Benchmark
+
+BENCHMARK = Benchmark(
+    "dagster",
+    "definitions, sensor ticks, runs of due nodes and the IO manager, against plain Dagster and dagster-deltalake",
+    {
+        "definitions": measures.definitions,
+        "tick": measures.tick,
+        "run": measures.run_of_a_few,
+        "io-manager": measures.io_manager,
+    },
+)

@@ -1,0 +1,305 @@
+"""One measure in a process of its own: ``python -m benchmarks.dagster.process WHAT …``; JSON on the last line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+PIPELINE_OF = 100
+_HEAD = """\
+project: big
+connections:
+  landing: {type: local, base_path: landing}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+"""
+
+
+def make(root: str, nodes: str, look_timeout: str = "10") -> dict[str, Any]:
+    """Write a project file of many nodes: of four each, one reads files and the others what the one before gained."""
+    folder = Path(root)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [_HEAD + f"automation: {{look_timeout: {look_timeout}s}}\npipelines:"]
+    for number in range(int(nodes)):
+        place = number % PIPELINE_OF
+        name = f"n{number}"
+        if place == 0:
+            lines.append(f"- pipeline: p{number // PIPELINE_OF}\n  nodes:")
+        write = f"write: {{connection: lake, path: {name}, mode: append}}"
+        if number % 4 == 0:
+            read = f"{{connection: landing, format: csv, path: {name}/*.csv, schema: id BIGINT, incremental: files}}"
+            lines.append(f"  - {{name: {name}, read: {read}, {write}}}")
+        else:
+            above = f"{{above: {{node: n{number - 1}, incremental: version}}}}"
+            sql = "{sql: SELECT * FROM above}"
+            lines.append(f"  - {{name: {name}, inputs: {above}, transform: {sql}, {write}}}")
+    (folder / "odibi.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {}
+
+
+def definitions(root: str, nodes: str, kind: str) -> dict[str, Any]:
+    """CPU seconds to the repository; and the processes that were started."""
+    import psutil
+
+    if kind == "ours":
+        from odi_assets.nodes.project import Project
+        from odi_assets.orchestration.definitions import build_definitions
+
+        began = time.process_time()
+        build_definitions(Project.load(Path(root) / "odibi.yaml")).get_repository_def()
+    else:
+        began = time.process_time()
+        _plain(int(nodes)).get_repository_def()
+    cpu = time.process_time() - began
+    return {"cpu": cpu, "started": [child.name() for child in psutil.Process().children(recursive=True)]}
+
+
+def _plain(nodes: int) -> dg.Definitions:
+    assets: list[dg.AssetsDefinition] = []
+    jobs, sensors = [], []
+    for pipeline in range(nodes // PIPELINE_OF):
+        keys: list[dg.AssetKey] = []
+        for place in range(PIPELINE_OF):
+            keys.append(dg.AssetKey([f"p{pipeline}", f"n{place}"]))
+            above = [keys[-2]] if place % 4 else []
+            assets.append(_plain_asset(keys[-1], above))
+        job = dg.define_asset_job(f"p{pipeline}", selection=dg.AssetSelection.assets(*keys))
+        jobs.append(job)
+        sensors.append(_plain_sensor(pipeline, job))
+    return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors)
+
+
+def _plain_asset(key: dg.AssetKey, above: list[dg.AssetKey]) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=key, deps=above, group_name=key.path[0], description="A node.", metadata={"uri": "x"}, kinds={"spark"}
+    )
+    def plain() -> None: ...
+
+    return plain
+
+
+def _plain_sensor(pipeline: int, job: Any) -> dg.SensorDefinition:
+    @dg.sensor(name=f"p{pipeline}_new_data", job=job)
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        del context
+        return dg.SkipReason("nothing")
+
+    return sensor
+
+
+def load(root: str) -> dict[str, Any]:
+    """Load each node once, as a run does, with Arrow in the place of Spark: planned, committed, remembered."""
+    import pyarrow as pa
+
+    from odi_assets.nodes.execution.materialize import advance
+    from odi_assets.nodes.history.attempts import run_record
+    from odi_assets.nodes.planning.plan import ResolvedPlan
+    from odi_assets.nodes.planning.planner import plan_node
+    from odi_assets.nodes.project import Project
+    from odi_assets.nodes.result import RunInfo
+    from odi_assets.sources.reads import Read
+    from odi_assets.state.records import RunStatus
+    from odi_assets.tables.arrow import write_arrow
+    from odi_assets.tables.engine import WriteSpec
+
+    def no_spark() -> Any:
+        raise AssertionError("Arrow does this write")
+
+    project = Project.load(Path(root) / "odibi.yaml")
+    state, run = project.open_state(), RunInfo("first")
+    rows_of_history = []
+    for key in project.graph.order(None):
+        node = project.graph.node(key)
+        if node.read is not None:
+            _land(project.root, node.name, "1")
+        plan = plan_node(project, state, key)
+        reads = tuple(read for read in plan.reads if isinstance(read, Read))
+        plan = ResolvedPlan.of(plan, reads, plan.write)
+        stamp = _stamp(plan, run)
+        for read in reads:
+            read.before_commit()
+        rows = pa.table({"id": pa.array([1], pa.int64())})
+        written = write_arrow(rows, plan.target, WriteSpec(plan.write.mode), stamp, no_spark)
+        table = plan.target.refreshed()
+        advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+        rows_of_history.append(run_record(project, key, run, RunStatus.SUCCESS, datetime.now(UTC)))
+    state.record_runs(rows_of_history)
+    return {}
+
+
+def _stamp(plan: Any, run: Any) -> Any:
+    from odi_assets.delta.commit import Stamp
+
+    return Stamp(plan.write.app_id, plan.write.number, plan.commit_facts(run).to_json())
+
+
+def _land(root: Path, node: str, name: str) -> None:
+    folder = root / "landing" / node
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.csv").write_text("1\n", encoding="utf-8")
+
+
+def tick(root: str) -> dict[str, Any]:
+    """Ticks over all pipelines: when files landed for one node in a hundred; and with a source that hangs."""
+    from odi_assets.nodes.project import Project
+    from odi_assets.orchestration.automation import sensors, source_lag
+    from odi_assets.orchestration.automation.source_lag import Watch
+    from odi_assets.sources.files.source import LandingFiles
+
+    project = Project.load(Path(root) / "odibi.yaml")
+    names = list(project.pipelines)
+    watches = {name: Watch(project, name) for name in names}
+    nodes = [key for key in project.graph.order(None) if project.graph.node(key).read is not None]
+    with dg.DagsterInstance.ephemeral() as instance:
+        cursors: dict[str, str | None] = dict.fromkeys(names)
+
+        def all_ticks(watched: dict[str, Watch]) -> int:
+            due = 0
+            for name in names:
+                context = dg.build_sensor_context(instance=instance, cursor=cursors[name])
+                answer = sensors.evaluate(context, project, name, watch=watched[name])
+                cursors[name] = context.cursor
+                due += (
+                    sum(tag.startswith("odi.due/") for tag in answer.tags) if isinstance(answer, dg.RunRequest) else 0
+                )
+            return due
+
+        assert all_ticks(watches) == 0, cursors
+        for key in nodes[:: len(nodes) // (len(project.graph.nodes) // 100)][: len(project.graph.nodes) // 100]:
+            _land(project.root, key.node, "2")
+        cold_cursors = dict(cursors)
+        found, cpu, wall = _timed(lambda: all_ticks(watches))
+        cursors.update(cold_cursors)
+        _, cold, _ = _timed(lambda: all_ticks({name: Watch(project, name) for name in names}))
+        real, hanging = LandingFiles.position, nodes[1].node
+        LandingFiles.position = lambda source: _hang(real, source, hanging)  # type: ignore[method-assign,assignment]
+        _, _, hung = _timed(lambda: all_ticks(watches))
+    del source_lag
+    return {"cpu": cpu, "cold": cold, "wall": wall, "hung": hung, "due": found}
+
+
+def _hang(real: Callable[[Any], Any], source: Any, node: str) -> Any:
+    if source.path.startswith(f"{node}/"):
+        time.sleep(3600)
+    return real(source)
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    found = call()
+    return found, time.process_time() - cpu, time.perf_counter() - wall
+
+
+def run(root: str, nodes: str, due: str, rounds: str) -> dict[str, Any]:
+    """Seconds of runs of a few nodes, of a pipeline of many and of a pipeline of these alone, in turn."""
+    from odi_assets.config.models import SparkConfig
+    from odi_assets.spark.session import open_session
+
+    session = open_session(SparkConfig(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}), app_name="bench")
+    measured: dict[str, list[float]] = {"many": [], "few": []}
+    try:
+        for number in range(int(rounds) + 1):
+            for kind, count in (("many", nodes), ("few", due)):
+                seconds = _run(Path(root) / kind, int(count), int(due), number)
+                if number:
+                    measured[kind].append(seconds)
+    finally:
+        session.stop()
+    return measured
+
+
+def _run(root: Path, count: int, due: int, number: int) -> float:
+    from odi_assets.nodes.project import Project
+    from odi_assets.orchestration.definitions import build_definitions
+
+    if number == 0:
+        make(str(root), str(count))
+        text = (root / "odibi.yaml").read_text(encoding="utf-8")
+        only = [line for line in text.splitlines() if not line.startswith("- pipeline: p1") and line != "  nodes:"]
+        whole = [line for line in only if not line.startswith("- pipeline")]
+        place = whole.index("pipelines:") + 1
+        whole[place:place] = ["- pipeline: p", "  nodes:"]
+        (root / "odibi.yaml").write_text("\n".join(whole) + "\n", encoding="utf-8")
+    _land(root, "n0", str(number))
+    began = time.perf_counter()
+    project = Project.load(root / "odibi.yaml")
+    wanted = {dg.AssetKey(["p", f"n{place}"]) for place in range(due)}
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_definitions(project).resolve_job_def("p").get_subset(asset_selection=wanted)
+        assert job.execute_in_process(instance=instance).success
+    return time.perf_counter() - began
+
+
+def io(root: str, rounds: str) -> dict[str, Any]:
+    """Seconds of a run of an asset that returns a pandas frame, by both IO managers in turn."""
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from dagster_deltalake import DeltaLakePyarrowIOManager, LocalConfig
+    from dagster_deltalake.version import __version__
+
+    from odi_assets.nodes.project import Project
+    from odi_assets.orchestration.definitions import build_definitions
+
+    make(root, "1")
+    frame = _frame(np, pd)
+
+    # Dagster reads annotations as they stand, and here they are postponed: the types are given.
+    @dg.asset(io_manager_key="delta_io_manager", dagster_type=dg.Any)
+    def ours():  # type: ignore[no-untyped-def]
+        return frame
+
+    @dg.asset(io_manager_key="theirs")
+    def peer():  # type: ignore[no-untyped-def]
+        # What the pandas handler of dagster-deltalake does.
+        return pa.Table.from_pandas(frame)
+
+    manager = DeltaLakePyarrowIOManager(root_uri=str(Path(root) / "theirs"), storage_options=LocalConfig())
+    own = dg.Definitions(assets=[ours, peer], resources={"theirs": manager})
+    definitions = dg.Definitions.merge(build_definitions(Project.load(Path(root) / "odibi.yaml")), own)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    measured: dict[str, list[float]] = {"ours": [], "peer": []}
+    with dg.DagsterInstance.ephemeral() as instance:
+        for number in range(int(rounds) + 2):
+            for asset in (ours, peer):
+                began = time.perf_counter()
+                assert job.execute_in_process(instance=instance, asset_selection=[asset.key]).success
+                if number >= 2:
+                    measured[asset.key.path[0]].append(time.perf_counter() - began)
+    return {**measured, "against": f"dagster-deltalake {__version__}"}
+
+
+def _frame(np: Any, pd: Any) -> Any:
+    ids = np.arange(100_000)
+    return pd.DataFrame(
+        {
+            "id": ids,
+            "customer": (ids % 1000).astype("int32"),
+            "name": [f"order-{number}" for number in ids],
+            "price": (ids % 100_000) / 100,
+            "at": pd.Timestamp("2013-01-01") + pd.to_timedelta(ids, unit="s"),
+            "gift": ids % 7 == 0,
+            "score": np.sin(ids),
+            "note": np.where(ids % 3 == 0, None, "x"),
+        }
+    )
+
+
+_MEASURES = {"make": make, "definitions": definitions, "load": load, "tick": tick, "run": run, "io": io}
+
+if __name__ == "__main__":
+    os.environ.setdefault("ODI_SPARK_LOG_LEVEL", "fatal")
+    import logging
+
+    logging.disable(logging.ERROR)
+    print(json.dumps(_MEASURES[sys.argv[1]](*sys.argv[2:])), flush=True)
+    # Threads that hang do not keep the process.
+    os._exit(0)

@@ -1,0 +1,167 @@
+"""``odi checkpoint health``: state over batches, watermark, late rows, times and files of a query."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.checkpoint.files import spans
+from odi_assets.cli.checkpoint.place import PathArgument, find_place, open_reader, require_local
+from odi_assets.cli.exit_codes import FAILED
+from odi_assets.cli.options import JsonOption, Settings
+from odi_assets.cli.output import Column, data_json, data_table, moment, note
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from odi_assets.streaming.checkpoints import Health, StoreHealth
+
+_BATCHES = (
+    Column("batch", lambda row: str(row["batch"]), "right"),
+    Column("planned (UTC)", lambda row: row["planned_at"] and moment(row["planned_at"]), spare=True),
+    Column("seconds", lambda row: _decimal(row["seconds"]), "right", optional=True),
+    Column("watermark", lambda row: row["watermark"] and moment(row["watermark"]), optional=True),
+    Column("oldest in state", lambda row: _time(row["oldest_event_time"]), optional=True),
+    Column("state rows", lambda row: row["state_rows"], "right", optional=True),
+    Column("state bytes", lambda row: row["state_bytes"], "right", optional=True, spare=True),
+    Column("bytes written", lambda row: row["bytes_written"], "right", optional=True, spare=True),
+    Column("rows in", lambda row: row["rows_in"], "right", optional=True),
+    Column("late", lambda row: row["rows_dropped"], "right", optional=True),
+    Column("removed", lambda row: row["rows_removed"], "right", optional=True),
+    Column("commit ms", lambda row: row["commit_ms"], "right", optional=True, spare=True),
+    Column("load ms", lambda row: row["load_ms"], "right", optional=True, spare=True),
+)
+
+
+def _heaviest(one: StoreHealth) -> str:
+    return ", ".join(f"{key}: {rows:,}" for key, rows in one.heaviest)
+
+
+_STORES = (
+    Column("operator", lambda one: f"{one.operator_id} {one.operator}"),
+    Column("store", lambda one: one.name),
+    Column("rows", lambda one: one.total, "right", optional=True),
+    Column("by partition", lambda one: _ends(one.rows), "right", optional=True),
+    Column("skew", lambda one: _decimal(one.skew), "right", optional=True),
+    Column("oldest event time", lambda one: _time(one.oldest), optional=True),
+    Column("heaviest keys", _heaviest, wrap=True, optional=True),
+)
+
+
+def health(
+    settings: Settings,
+    path: PathArgument,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Do not read the state: no Spark, no keys by partition.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw it too. Needs matplotlib.")
+    ] = None,
+    batches: Annotated[
+        int, typer.Option("--batches", metavar="N", min=1, help="Read the state of this many retained batches.")
+    ] = 4,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell how a query is doing. With limits in a stream node's `health`, exits with 1 if they are passed."""
+    from odi_assets.streaming.checkpoints import excesses, measure
+
+    place = find_place(settings, path)
+    local = require_local(place)
+    with nullcontext(local) if files_only else open_reader(place) as source:
+        found = measure(source, read_state=not files_only, records=place.records(), most_batches=batches)
+    if picture is not None:
+        from odi_assets.streaming.checkpoints.picture import save_picture
+
+        save_picture(found, picture)
+    limits = place.limits()
+    beyond = excesses(found, limits) if limits else []
+    if as_json:
+        data_json(health_json(found) | {"beyond_limits": [vars(one) for one in beyond]})
+    else:
+        _print(found)
+    if picture is not None:
+        note(f"Drawn into {picture}.")
+    for one in beyond:
+        note(f"odi: {one.message}")
+    if beyond:
+        raise typer.Exit(FAILED)
+
+
+def _print(found: Health) -> None:
+    from odi_assets.streaming.checkpoints.health import health_rows
+
+    rows = list(health_rows(found))
+    if rows:
+        data_table(_BATCHES, rows[-20:])
+    if found.stores:
+        data_table(_STORES, found.stores)
+    watermark = f"the watermark is {moment(found.watermark)} UTC" if found.watermark else "there is no watermark yet"
+    note(f"Query {found.query_id}: {watermark}; {counted(found.files, 'file')}, {found.bytes:,} bytes.")
+    if found.stuck_batches:
+        held = f": source {', '.join(found.stalled_sources)} gave nothing" if found.stalled_sources else ""
+        note(f"The watermark stands still since {found.stuck_batches} of the batches with rows{held}.")
+    if found.snapshot_lag:
+        note(f"A restart replays up to {counted(found.snapshot_lag, 'version')} since the last snapshot of a store.")
+    if found.lost_batches:
+        note(f"The state after the batches {spans(found.lost_batches)} cannot be rebuilt: see `odi checkpoint files`.")
+    for name, (wanted, stored) in found.overridden.items():
+        note(f"{name} is {stored}, from the checkpoint; this session has {wanted}.")
+
+
+def health_json(found: Health) -> dict[str, Any]:
+    """The figures as JSON."""
+    from odi_assets.streaming.checkpoints.health import health_rows
+
+    return {
+        "path": str(found.path),
+        "query": found.query_id,
+        "watermark": _iso(found.watermark),
+        "oldest_event_time": _iso(found.oldest),
+        "stuck_batches": found.stuck_batches,
+        "stalled_sources": list(found.stalled_sources),
+        "rows_dropped": found.rows_dropped,
+        "skew": found.skew,
+        "files": found.files,
+        "bytes": found.bytes,
+        "snapshot_lag": found.snapshot_lag,
+        "lost_batches": list(found.lost_batches),
+        "overridden": {name: {"wanted": one, "in_force": other} for name, (one, other) in found.overridden.items()},
+        "stores": [
+            {
+                "operator": one.operator_id,
+                "name": one.operator,
+                "store": one.name,
+                "rows": one.total,
+                "by_partition": None if one.rows is None else list(one.rows.values()),
+                "skew": one.skew,
+                "oldest_event_time": _iso(one.oldest),
+                "heaviest": [{"key": key, "rows": rows} for key, rows in one.heaviest],
+            }
+            for one in found.stores
+        ],
+        "batches": [
+            {name: _iso(value) if isinstance(value, datetime) else value for name, value in row.items()}
+            | {"rows": dict(batch.rows), "bytes": dict(batch.bytes), "written": dict(batch.written)}
+            for row, batch in zip(health_rows(found), found.batches, strict=True)
+        ],
+    }
+
+
+def _iso(time: datetime | None) -> str | None:
+    return time.isoformat() if time else None
+
+
+def _time(time: datetime | None) -> str | None:
+    return moment(time) if time else None
+
+
+def _decimal(number: float | None) -> str | None:
+    return None if number is None else f"{number:.1f}"
+
+
+def _ends(rows: Any) -> str | None:
+    """The fewest and the most rows of a partition."""
+    return f"{min(rows.values()):,}–{max(rows.values()):,}" if rows else None

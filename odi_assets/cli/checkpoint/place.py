@@ -1,0 +1,202 @@
+"""What the commands of ``odi checkpoint`` share: PATH, and the Spark session that reads there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.options import Settings
+from odi_assets.cli.output import Column, data_json, data_table, note, stdout_kept_for_data
+from odi_assets.errors import CheckpointError, ConfigError
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from odi_assets.config.models.stream import HealthLimits
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.delta.batches import BatchRecord
+    from odi_assets.streaming.checkpoints import CheckpointReader
+
+PathArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A query's checkpointLocation: a folder, a URI, CONNECTION:PATH; or PIPELINE.NODE of a stream node.",
+    ),
+]
+OperatorOption = Annotated[
+    int, typer.Option("--operator", "-o", metavar="N", min=0, help="Which stateful operator of the query.")
+]
+BatchOption = Annotated[
+    int | None, typer.Option("--batch", "-b", metavar="N", min=0, help="After which batch; the last one unless given.")
+]
+StoreOption = Annotated[str | None, typer.Option("--store", "-s", metavar="NAME", help="A store of the operator.")]
+SideOption = Annotated[str | None, typer.Option("--side", metavar="left|right", help="A side of a join.")]
+VariableOption = Annotated[
+    str | None, typer.Option("--variable", metavar="NAME", help="A state variable of transformWithState.")
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", "-w", metavar="SQL", help="Only rows that meet this condition: \"key.field0 = 'ord-7'\"."),
+]
+LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="At most this many rows; 0: all.")]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a checkpoint is, the project that was read to find it, and the node whose it is."""
+
+    path: str
+    project: Project | None = None
+    node: str | None = None
+
+    def records(self) -> Sequence[BatchRecord]:
+        """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""
+        if self.project is None or self.node is None:
+            return ()
+        return self.project.open_batches().of_node(self.node)
+
+    def limits(self) -> HealthLimits | None:
+        """The limits that the node's `stream.health` sets."""
+        if self.project is None or self.node is None:
+            return None
+        from odi_assets.config.graph import NodeKey
+
+        stream = self.project.graph.node(NodeKey.parse(self.node)).stream
+        return stream.health if stream else None
+
+
+def find_place(settings: Settings, path: str) -> Place:
+    """Where PATH is; the project file is read only if PATH is neither a folder nor a URI.
+
+    Raises:
+        ConfigError: it is nothing of what it may be, or the node has run no batch.
+    """
+    if "://" in path or Path(path).exists():
+        return Place(path)
+    try:
+        named = settings.project_file
+    except ConfigError:
+        # There is no project file here, so PATH can only be a folder; that it does not exist is told by its reader.
+        named = None
+    project = None if named is None else settings.project()
+    if project is None:
+        return Place(path)
+    connection, colon, below = path.partition(":")
+    if colon and connection in project.config.connections:
+        return Place(project.location(connection, below).uri, project)
+    if any(str(key) == path for key in project.graph.nodes):
+        return _of_node(project, path)
+    return Place(path, project)
+
+
+def _of_node(project: Project, name: str) -> Place:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.node import Node
+    from odi_assets.nodes.planning.stream_marks import checkpoint_of
+
+    found = checkpoint_of(Node.of(project, NodeKey.parse(name)), project.open_batches().of_node(name))
+    if found is None:
+        raise ConfigError(
+            f"{name} has run no batch as a stream, so it has no checkpoint",
+            fix="name a stream node that has run, or the folder of a checkpoint",
+            node=name,
+        )
+    return Place(found.uri, project, name)
+
+
+@contextmanager
+def open_reader(place: Place) -> Iterator[CheckpointReader]:
+    """The reader of a checkpoint, with a Spark session as the project has it. What Spark prints goes to stderr.
+
+    Raises:
+        CheckpointError: there is no checkpoint on this machine; that is told before Spark starts.
+    """
+    from odi_assets.spark.session import open_session
+    from odi_assets.streaming.checkpoints import CheckpointReader, inspect
+
+    if "://" not in place.path:
+        inspect(place.path)
+    with stdout_kept_for_data():
+        handle = open_session(place.project.config.spark if place.project else None, app_name="odi checkpoint")
+        try:
+            yield CheckpointReader(place.path, handle.spark)
+        finally:
+            handle.stop()
+
+
+def collect_rows(reader: CheckpointReader, frame: DataFrame, where: str | None, limit: int) -> list[Any]:
+    """The rows of a DataFrame as JSON values, one more than ``limit`` if there are more.
+
+    Raises:
+        ConfigError: the condition is no SQL, or names columns that there are not.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    try:
+        found = frame.where(where) if where else frame
+        text = found.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
+        text.schema  # noqa: B018  through Connect, this is the first call that can raise an error
+    except (AnalysisException, ParseException) as error:
+        raise ConfigError(
+            f"--where cannot be understood: {str(error).splitlines()[0]}",
+            fix=f"the columns are {frame.schema.simpleString()}",
+        ) from error
+    with reader.errors():
+        rows = (text.limit(limit + 1) if limit else text).collect()
+    return [json.loads(row["row"]) for row in rows]
+
+
+def show_rows(rows: list[Any], columns: Sequence[str], limit: int, as_json: bool, nothing: str) -> None:
+    """Print rows as a table with these columns, or as JSON."""
+    shown = rows[:limit] if limit else rows
+    if as_json:
+        data_json(shown)
+    elif shown:
+        data_table([_column(name) for name in columns], shown)
+    else:
+        note(nothing)
+    if len(rows) > len(shown):
+        note(f"Not all rows are shown: --limit {limit} allows {counted(limit, 'row')}; --limit 0 shows all.")
+
+
+def _column(name: str) -> Column:
+    def cell(row: dict[str, Any]) -> str | int | None:
+        value = row[name]
+        if value is None or isinstance(value, str):
+            return value
+        return str(value) if isinstance(value, int) else _flat(value)
+
+    return Column(name.replace("_", " "), cell, wrap=True)
+
+
+def _flat(value: Any) -> str:
+    """``{"id": 7, "shop": "x"}`` as ``id 7, shop x``: shorter, and enough for a table."""
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{name} {_flat(one) if isinstance(one, (dict, list)) else one}" for name, one in value.items()
+        )
+    return json.dumps(value, ensure_ascii=False)
+
+
+def require_local(place: Place) -> str:
+    """The path of a checkpoint whose files are read.
+
+    Raises:
+        CheckpointError: it is not on this machine.
+    """
+    if "://" in place.path and not place.path.startswith("file:"):
+        raise CheckpointError(
+            f"{place.path} is not on this machine, and its files are read here.",
+            fix="copy the checkpoint here; `odi checkpoint read`, `changes` and `timers` read it through Spark",
+            path=place.path,
+        )
+    return place.path

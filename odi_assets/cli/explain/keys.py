@@ -1,0 +1,172 @@
+"""The keys that a question names: ``--key`` and ``--keys-from``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.connections.location import Location
+    from odi_assets.nodes.project import Project
+
+KeysOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        "-k",
+        metavar="KEY",
+        help="The key, or COLUMN=VALUE; of a key of several columns A=1,B=2. May be given again.",
+    ),
+]
+KeysFromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--keys-from",
+        metavar="FILE|TABLE",
+        help="A file with a key in each line (- for standard input), or the key column of a Delta table: a folder, "
+        "CONNECTION:PATH or PIPELINE.NODE.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for.
+
+    Attributes:
+        keys: whole keys, their parts in the order of the key's columns.
+        by_column: rows with this value in this column.
+    """
+
+    keys: tuple[tuple[str, ...], ...]
+    by_column: tuple[tuple[str, str], ...]
+
+
+def asked(
+    project: Project, given: Sequence[str], keys_from: str | None, names: Sequence[str], columns: Sequence[str]
+) -> Asked:
+    """The keys that the options name.
+
+    Args:
+        names: the columns of the key.
+        columns: all columns that rows may be asked for by.
+
+    Raises:
+        ConfigError: none is named, or one does not fit the key.
+    """
+    keys, by_column = [], []
+    for text in given:
+        parts = _named(text, columns)
+        if parts is None:
+            keys.append(_alone(text, names))
+        elif {name.lower() for name in parts} == {name.lower() for name in names}:
+            by_name = {name.lower(): value for name, value in parts.items()}
+            keys.append(tuple(by_name[name.lower()] for name in names))
+        elif len(parts) == 1:
+            by_column.append(next(iter(parts.items())))
+        else:
+            raise ConfigError(f"{text} is not the whole key", fix=f"give {_example(names)}, or one COLUMN=VALUE")
+    if keys_from is not None:
+        keys += _keys_from(project, keys_from, names)
+    if not keys and not by_column:
+        raise ConfigError("no key is named", fix=f"give --key {_example(names)}, or --keys-from FILE")
+    return Asked(tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(by_column)))
+
+
+def _named(text: str, columns: Sequence[str]) -> dict[str, str] | None:
+    """The columns and values of ``A=1,B=2``; None for a value alone, which may hold ``=`` and commas too."""
+    known = {column.lower() for column in columns}
+    found: dict[str, str] = {}
+    name = ""
+    for piece in text.split(","):
+        before, sign, value = piece.partition("=")
+        if sign and before.strip().lower() in known:
+            name = before.strip()
+            found[name] = value
+        elif name:
+            found[name] += f",{piece}"
+        else:
+            return None
+    return found
+
+
+def _alone(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) == 1:
+        return (text,)
+    if not names:
+        raise ConfigError(f"{text}: the key is no column of the table", fix="say which: --key COLUMN=VALUE")
+    raise ConfigError(f"{text} is not the whole key: it has {len(names)} columns", fix=f"give --key {_example(names)}")
+
+
+def _example(names: Sequence[str]) -> str:
+    return ",".join(f"{name}=…" for name in names) if len(names) > 1 else "KEY"
+
+
+def _keys_from(project: Project, place: str, names: Sequence[str]) -> list[tuple[str, ...]]:
+    if place == "-":
+        return _lines(sys.stdin.read(), names)
+    table = _table(project, place)
+    if table is not None:
+        return _rows(table, names)
+    path = Path(place)
+    if not path.is_file():
+        raise ConfigError(
+            f"there is no file and no table {place}", fix="name a file, a folder, CONNECTION:PATH or PIPELINE.NODE"
+        )
+    try:
+        return _lines(path.read_text(encoding="utf-8-sig"), names)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{place} cannot be read: {error}", fix="name a text file with a key in each line") from error
+
+
+def _lines(text: str, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """A key in each line, its parts with tabs between them; the names of the columns may be the first line."""
+    found = []
+    for number, line in enumerate(line for line in text.splitlines() if line):
+        parts = tuple(line.split("\t")) if len(names) > 1 else (line,)
+        if number == 0 and [part.lower() for part in parts] == [name.lower() for name in names]:
+            continue
+        if len(parts) != len(names):
+            raise ConfigError(
+                f"line {number + 1} is not the whole key: {line}",
+                fix=f"write {', '.join(names)} with tabs between them",
+            )
+        found.append(parts)
+    return found
+
+
+def _table(project: Project, place: str) -> Location | None:
+    from odi_assets.connections.location import Location
+
+    connection, colon, below = place.partition(":")
+    if colon and connection in project.config.connections:
+        return project.location(connection, below)
+    for key in project.graph.nodes:
+        if str(key) == place:
+            return project.target(key)
+    return Location(str(Path(place).absolute())) if Path(place).is_dir() else None
+
+
+def _rows(location: Location, names: Sequence[str]) -> list[tuple[str, ...]]:
+    import pyarrow as pa
+
+    from odi_assets.delta.table import TableHandle
+
+    handle = TableHandle.open(location)
+    known = {name.lower(): name for name in handle.columns} if handle.exists else {}
+    if not handle.exists or not all(name.lower() in known for name in names):
+        missing = next((name for name in names if name.lower() not in known), "")
+        what = f"has no column {missing}" if handle.exists else "is no Delta table"
+        raise ConfigError(f"{location.uri} {what}", fix=f"name a table with {', '.join(names)}", uri=location.uri)
+    columns = [known[name.lower()] for name in names]
+    with handle.calls("reading keys"):
+        table = pa.table(handle.table.scan(columns=columns).read_all())
+    texts = [table[name].cast(pa.string()).to_pylist() for name in columns]
+    return [parts for parts in zip(*texts, strict=True) if None not in parts]

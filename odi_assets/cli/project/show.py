@@ -1,0 +1,73 @@
+"""``odi show``: rows of a node's table, without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odi_assets.cli.options import JsonOption, Settings
+from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.errors import ConfigError
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from odi_assets.delta.table import TableHandle
+
+
+def show(
+    settings: Settings,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="NODE, or PIPELINE.NODE.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many rows.")] = 10,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="An earlier version of the table.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print rows of a node's table. Which ones comes as it may: a table has no order."""
+    from odi_assets.delta.table import TableHandle
+
+    project = settings.project()
+    found = project.pipeline_nodes(None, (node,))
+    if len(found) > 1:
+        raise ConfigError(f"there are several nodes `{node}`", fix=f"name one of {', '.join(map(str, found))}")
+    handle = TableHandle.open(project.target(found[0]), version)
+    if not handle.exists:
+        note(f"{found[0]} has no table yet: run it with odi run {found[0].pipeline} --node {found[0].node}")
+        raise typer.Exit(1)
+    rows = _rows(handle, limit)
+    if as_json:
+        data_json([{name: _json(value) for name, value in row.items()} for row in rows])
+        return
+    if rows:
+        data_table([Column(name, lambda row, name=name: _text(row[name]), wrap=True) for name in handle.columns], rows)  # type: ignore[misc]
+    total = handle.rows
+    note(f"{counted(len(rows), 'row')}{f' of {total:,}' if total is not None else ''}, version {handle.version}")
+
+
+def _rows(handle: TableHandle, limit: int) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    rows: list[dict[str, Any]] = []
+    with handle.calls("reading the table"):
+        for batch in pa.RecordBatchReader.from_stream(handle.table.scan()):
+            rows += batch.slice(0, limit - len(rows)).to_pylist()
+            if len(rows) >= limit:
+                break
+    return rows
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, str | int | float | bool | None) else json.loads(json.dumps(value, default=_json))
+
+
+def _text(value: Any) -> str:
+    found = _json(value)
+    return "NULL" if found is None else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)

@@ -1,0 +1,68 @@
+"""``odi stream run``: a stream node as a service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odi_assets.cli.options import JsonOption, Settings
+from odi_assets.cli.output import data_json, note, stdout_kept_for_data
+from odi_assets.cli.state.rewind import NodeArgument
+from odi_assets.errors import ConfigError
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from odi_assets.streaming.query.run import BatchProgress
+
+
+def run(
+    settings: Settings,
+    node: NodeArgument,
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="How often to look for new data: `10s`, `1m`.")
+    ] = "10s",
+    as_json: JsonOption = False,
+) -> None:
+    """Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes."""
+    from odi_assets.cli.run.command import quiet_libraries
+    from odi_assets.cli.run.progress import outcome
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.stream_service import serve
+    from odi_assets.spark.java import require_java
+
+    project = settings.project()
+    key = NodeKey.parse(node)
+    project.graph.node(key)
+    interval = _interval(every)
+    if not project.config.spark.remote:
+        require_java()
+    quiet_libraries()
+    note(f"{key}: looks for new data every {every}; SIGTERM or Ctrl-C stops it after the batch that runs.")
+    with stdout_kept_for_data():
+        result = serve(project, key, interval, lambda batch: note(f"{key}: {_told(batch)}"))
+    if as_json:
+        data_json(result.to_json())
+    note(f"{key}: {outcome(result)}")
+
+
+def _interval(text: str) -> str:
+    from pydantic_core import PydanticCustomError
+
+    from odi_assets.config.models.durations import parse_span
+
+    try:
+        return f"{int(parse_span(text).total_seconds() * 1000)} milliseconds"
+    except PydanticCustomError as error:
+        raise ConfigError(f"--every {text}: {error.message()}", fix="write it as 10s, 1m or 1h") from error
+
+
+def _told(batch: BatchProgress) -> str:
+    rows = sum(batch.rows_in.values())
+    seconds = batch.durations_ms.get("triggerExecution", 0) / 1000
+    text = f"batch {batch.batch}: {counted(rows, 'row')} read, {seconds:.1f} s"
+    if dropped := sum(one.rows_dropped for one in batch.operators):
+        text += f"; {counted(dropped, 'row')} came too late"
+    if batch.operators:
+        text += f"; {counted(sum(one.rows_total for one in batch.operators), 'row')} in state"
+    return text

@@ -1,0 +1,288 @@
+"""One run of a stream node: the query from its start to its end, batch by batch, and what became of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from odi_assets.config.models import StreamSettings
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import StateError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.kept_rows import KeptRows
+from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
+from odi_assets.nodes.execution.stream_batch import BatchCommitter
+from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
+from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.sources.errors import read_errors_named
+from odi_assets.spark.own_session import OwnSession
+from odi_assets.spark.session import apply_conf
+from odi_assets.state.records import RunStatus
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.streaming.query.run import BatchProgress, RunningQuery, query_conf, query_error
+from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_SPARKS_RETENTION = 100
+_RECORDED_EVERY = 5.0
+"""Seconds after which batches are recorded while a query runs. What is not recorded, the next run records."""
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """A stream's batches, not computed yet, with the plan they come from."""
+
+    plan: NodePlan
+    spark: SparkSession
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    """Rows of several batches together, and the state after the last of them."""
+
+    rows_in: int = 0
+    rows_dropped: int = 0
+    rows_removed: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+
+    @classmethod
+    def of(cls, progress: BatchProgress) -> BatchCounts:
+        """The figures of one batch, over all of its inputs and operators."""
+        operators = progress.operators
+        return cls(
+            sum(progress.rows_in.values()),
+            sum(one.rows_dropped for one in operators),
+            sum(one.rows_removed for one in operators),
+            sum(one.rows_total for one in operators),
+            sum(one.state_bytes for one in operators),
+        )
+
+    def __add__(self, later: BatchCounts) -> BatchCounts:
+        return replace(
+            later,
+            rows_in=self.rows_in + later.rows_in,
+            rows_dropped=self.rows_dropped + later.rows_dropped,
+            rows_removed=self.rows_removed + later.rows_removed,
+        )
+
+
+@dataclass
+class StreamRun:
+    """A run of a stream node.
+
+    Args:
+        plan: of the node.
+        spark: the session that computes it, in a clone.
+        run: the run of the history.
+        interval: of a service, how often it looks for new data; None: it takes what is there, and ends.
+        on_batch: called with each batch as it ends.
+    """
+
+    plan: StreamPlan
+    spark: SparkSession
+    run: RunInfo
+    interval: str | None = None
+    on_batch: Callable[[BatchProgress], None] | None = None
+    _query: RunningQuery | None = None
+    _stopping: bool = False
+    _counts: BatchCounts = BatchCounts()
+
+    def stop_after_batch(self) -> None:
+        """End the run once the batch that it computes is committed. May be called in a signal handler."""
+        self._stopping = True
+        if self._query is not None:
+            self._query.stop_after_batch()
+
+    def execute(self) -> NodeResult:
+        """Run the query to its end.
+
+        Raises:
+            OdiError: what ended it. What was committed stays, and the next run goes on from there.
+        """
+        node = self.plan.node
+        settings = node.config.stream
+        assert settings is not None
+        ledger = StreamLedger(node)
+        ledger.write()
+        own = OwnSession(self.spark)
+        try:
+            with own, _errors_named(self.plan):
+                apply_conf(self.spark, query_conf(settings))
+                self._run(settings, ledger)
+        finally:
+            own.close()
+        return self._result()
+
+    def _run(self, settings: StreamSettings, ledger: StreamLedger) -> None:
+        plan, spark = self.plan, self.spark
+        node, log = plan.node, ProgressLog(plan.checkpoint)
+        sources = {one.name: one.stream(spark) for one in plan.streams}
+        rows = transformed(spark, node.config, node.project.root, sources, str(node))
+        commit = committer(plan, self.run)
+        # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
+        is_classic = hasattr(rows, "_jdf")
+        commit.dropped = self._rows_dropped if is_classic else None
+        query = RunningQuery(
+            rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
+        )
+        self._query = query
+        if self._stopping:
+            query.stop_after_batch()
+        written = time.monotonic()
+        try:
+            for progress in query.batches():
+                ledger.note(progress)
+                self._counts += BatchCounts.of(progress)
+                if self.on_batch is not None:
+                    self.on_batch(progress)
+                if time.monotonic() - written > _RECORDED_EVERY:
+                    _record(ledger, log.query())
+                    written = time.monotonic()
+        finally:
+            _record(ledger, log.query())
+        if commit.kept is not None and commit.kept.unmatched is not None:
+            self._keep_unmatched(commit.kept, log)
+
+    def _keep_unmatched(self, kept: KeptRows, log: ProgressLog) -> None:
+        """Keep the unmatched rows of the batches since that was last done, if any of them took rows out of the state:
+        to look for them costs several passes of Spark."""
+        node, query = self.plan.node, str(log.query())
+        since = node.project.open_batches().of_node(str(node), query, kept.upto(query) + 1)
+        if any(record.rows_removed != 0 for record in since):
+            kept.keep_unmatched(self.spark, query, self.plan.streams, log)
+
+    def _rows_dropped(self) -> tuple[int, ...] | None:
+        return self._query.rows_dropped() if self._query is not None else None
+
+    def _result(self) -> NodeResult:
+        plan, counts = self.plan, self._counts
+        before = -1 if plan.target.version is None else plan.target.version
+        own = [record for record in records_of(plan.node, before) if record.run_id == self.run.run_id]
+        if not own:
+            result = nothing_new(plan, self.run, plan.start.hwm)
+            earlier = committed_by_earlier_attempt(plan, self.run)
+            return result if earlier is None else succeeded_before(plan, result, earlier)
+        first, last = own[0], own[-1]
+        table = TableHandle.open(plan.target.location)
+        batches = f"batch {last.batch}" if len(own) == 1 else f"batches {first.batch} to {last.batch}"
+        return NodeResult(
+            plan.node.key,
+            RunStatus.SUCCESS,
+            seconds=max(0.0, time.time() - self.run.started_at.timestamp()),
+            uri=plan.target.location.uri,
+            increment=batches if self.interval else f"{batches}: {plan.summary}",
+            rows_read=counts.rows_in,
+            rows_written=sum(record.rows_out or 0 for record in own),
+            rows_total=table.rows,
+            hwm_before=plan.start.hwm,
+            hwm_after={"query": last.query, "batch": last.batch},
+            table_version=last.table_version,
+            columns=tuple((one.name, one.dataType.simpleString()) for one in spark_schema(table.schema_json)),
+            metrics={
+                "mode": plan.write.mode.value,
+                "inputs": plan.inputs,
+                "target": {"table_id": table.table_id, "version": table.version},
+                "rows_total": table.rows,
+                "batches": len(own),
+                "rows_dropped": counts.rows_dropped,
+                "rows_removed": counts.rows_removed,
+                "state_rows": counts.state_rows,
+                "state_bytes": counts.state_bytes,
+                "watermark": last.watermark.isoformat() if last.watermark else None,
+                "query": last.query,
+                "checkpoint": plan.checkpoint.uri,
+            },
+        )
+
+
+def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
+    """What commits the batches of ``plan``."""
+    node, project = plan.node, plan.node.project
+    write, settings = node.config.write, node.config.stream
+    assert settings is not None
+    facts = CommitFacts(
+        node=str(node),
+        project=project.config.project,
+        root=str(project.root.resolve()),
+        run_id=run.run_id,
+        attempt=run.attempt,
+        mode=write.mode.value,
+        increment=plan.summary,
+        code_version=run.code_version,
+        positions=plan.inputs,
+        partial=run.partial,
+    )
+    spec = WriteSpec(
+        write.mode,
+        write.keys,
+        node.partition_by,
+        None,
+        write.schema_policy,
+        write.delete_when,
+        write.only_if_newer,
+        write.mode,
+    )
+    kept = None
+    if settings.late_rows or settings.unmatched_rows:
+        late, unmatched = (_kept(plan, path) for path in (settings.late_rows, settings.unmatched_rows))
+        kept = KeptRows(facts, late, unmatched, settings.retain_batches or _SPARKS_RETENTION)
+    return BatchCommitter(
+        str(node),
+        plan.target.location,
+        plan.write.app_id,
+        spec,
+        facts,
+        plan.checkpoint,
+        plan.streams,
+        plan.marks.last,
+        replaces=plan.request.full_refresh,
+        kept=kept,
+    )
+
+
+def _kept(plan: StreamPlan, path: str | None) -> Location | None:
+    return plan.node.project.location(plan.node.config.write.connection, path) if path else None
+
+
+@contextmanager
+def _errors_named(plan: StreamPlan) -> Iterator[None]:
+    """Raise what Spark raises as errors of ours."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
+            yield
+    except (PySparkException, Py4JError) as error:
+        raise query_error(str(plan.node), error) from error
+
+
+def _record(ledger: StreamLedger, query: str | None) -> None:
+    try:
+        ledger.write(query)
+    except StateError as error:
+        _log.warning("batches could not be recorded; the next run does it: %s", error.message)
+
+
+def run_stream(rows: StreamRows, run: RunInfo) -> NodeResult:
+    """Take in what the inputs of a stream node have now, and end.
+
+    Raises:
+        OdiError: what ended the query.
+    """
+    assert isinstance(rows.plan, StreamPlan)
+    return StreamRun(rows.plan, rows.spark, run).execute()

@@ -1,0 +1,324 @@
+"""Where is my row? The question of a stream node: what became of the rows of some keys, and why.
+
+The evidence is what the inputs still hold, ``meta_batches`` (else the stamps of the table's commits, else the
+checkpoint) and the node's own definition. The table confirms the answers, and so does the state where it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, TransformError
+from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.stream import stream_inputs
+from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps
+from odi_assets.nodes.project import Project
+from odi_assets.spark.own_session import OwnSession
+from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows, key_sql
+from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.evidence import Lost, Watermarks
+from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
+from odi_assets.streaming.explain.fates import row_fates
+from odi_assets.streaming.explain.plan import InputShape, read_definition
+from odi_assets.streaming.explain.rows_text import row_fate
+from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
+from odi_assets.streaming.explain.words import capital
+from odi_assets.streaming.query.inputs import StreamedInput
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.reader import file_uri_key, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SCHEMA = """key STRING, verdict STRING, sentence STRING, batch BIGINT, table_version BIGINT, condition STRING,
+rows ARRAY<STRUCT<input: STRING, fate: STRING, text: STRING, batch: BIGINT, read_in: BIGINT, watermark: TIMESTAMP,
+time: TIMESTAMP, file: STRING>>, similar ARRAY<STRING>, lost ARRAY<STRING>, disagreements ARRAY<STRING>"""
+_ROW_FIELDS = ("input", "fate", "text", "batch", "read_in", "watermark", "time", "file")
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What is known of a batch."""
+
+    watermark_ms: int
+    ends: Mapping[str, Any]
+    version: int | None
+
+
+@dataclass(frozen=True)
+class StreamExplainer:
+    """Answers about the keys of one stream node, as its table and checkpoint are when it is made."""
+
+    spark: SparkSession
+    node: Node
+    definition: Definition
+    inputs: Mapping[str, StreamedInput]
+    log: ProgressLog
+    target: TableHandle
+
+    @classmethod
+    def of(cls, project: Project, key: NodeKey, spark: SparkSession) -> StreamExplainer:
+        """The explainer of a stream node.
+
+        Raises:
+            ConfigError: it is no stream node, or its query is none that can be explained.
+            SourceError, TableError: an input cannot be looked at.
+        """
+        node = Node.of(project, key)
+        if node.config.stream is None:
+            raise ConfigError(
+                f"{node} is no stream node", fix=f"ask `odi explain {node}`: it follows keys through batch nodes"
+            )
+        inputs = {one.name: one for one in stream_inputs(node)}
+        target = TableHandle.open(node.target.location)
+        return cls(spark, node, definition_of(node, spark), inputs, stream_marks(node, target).log, target)
+
+    def explain(self, keys: Sequence[str]) -> Iterator[KeyExplanation]:
+        """The answers, in the order of the keys.
+
+        Args:
+            keys: a key of several columns has its parts joined by ``SEPARATOR``.
+        """
+        asked = list(dict.fromkeys(keys))
+        table = read_table(self.spark, self.target) if self.target.exists else None
+        sources = {name: source for name, (source, _) in self._sources.items()}
+        evidence = collect_evidence(self.spark, self.definition, asked, sources, self._past, table)
+        return decide(self.definition, evidence)
+
+    def confirmed(self, answers: Iterable[KeyExplanation]) -> list[KeyExplanation]:
+        """The answers, with what the state of the query and its change feed say otherwise.
+
+        Raises:
+            CheckpointError: the state cannot be read.
+        """
+        from odi_assets.streaming.checkpoints.reader import CheckpointReader
+        from odi_assets.streaming.explain.confirm import confirmed
+
+        found, last = list(answers), max(self._batches, default=-1)
+        committed = self.log.committed()
+        if self.definition.kind == "rows" or not committed or committed[-1] != last:
+            # Before Spark has committed the last batch, there is no state after it.
+            return found
+        reader = CheckpointReader(self.log.location.spark_path, self.spark)
+        with reader.errors():
+            return confirmed(reader, self.definition, found, last)
+
+    def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
+        """The keys of the rows of any input whose ``column`` is ``value``; and the answers for those of them that have
+        no key.
+
+        Raises:
+            ConfigError: no input has such a column.
+        """
+        found: dict[str, None] = {}
+        answers = []
+        known = [one for one in self.definition.inputs if column.lower() in self._columns(one)]
+        if not known:
+            columns = sorted({name for one in self.definition.inputs for name in self._columns(one)})
+            raise ConfigError(f"no input has a column `{column}`", fix=f"there are: {', '.join(columns)}")
+        for one in known:
+            source, _ = self._sources[one.source]
+            frame = source.frame.alias(one.view)
+            is_value = f"CAST({one.view}.{quoted(column)} AS STRING) = '{_escaped(value)}'"
+            rows = frame.where(is_value).selectExpr(f"{key_sql(one.key)} AS key").distinct().collect()
+            found |= {row["key"]: None for row in rows if row["key"] is not None}
+            if any(row["key"] is None for row in rows):
+                answers += self._without_key(one, source, column, value)
+        return list(found), answers
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the inputs, each once."""
+        return sorted({name for one in self.definition.inputs for name in self._columns(one)})
+
+    def to_dataframe(self, answers: Iterable[KeyExplanation]) -> DataFrame:
+        """Answers as a DataFrame: a row for each key, its rows' fates in an array."""
+        rows = [
+            (
+                one.shown_key,
+                one.verdict.value,
+                one.sentence,
+                one.batch,
+                one.table_version,
+                one.condition,
+                [tuple(getattr(row, name) for name in _ROW_FIELDS) for row in one.rows],
+                list(one.similar),
+                list(one.lost),
+                list(one.disagreements),
+            )
+            for one in answers
+        ]
+        return self.spark.createDataFrame(rows, " ".join(_SCHEMA.split("\n")))
+
+    # -- evidence
+
+    @cached_property
+    def _batches(self) -> dict[int, _Batch]:
+        """What is known of the batches that are in the table, from the best witness of each."""
+        query = self.log.query()
+        found: dict[int, _Batch] = {}
+        for number in self.log.committed():
+            planned = self.log.batch(number)
+            if planned is not None:
+                ends = {name: offset.get("end") for name, offset in planned.offsets.items()}
+                found[number] = _Batch(planned.watermark_ms, ends, None)
+        for stamp, facts in stream_stamps(self.target, app_id(self.node.key)) if self.target.exists else ():
+            if facts is not None and facts.query == query:
+                ends = {name: offset.get("end") for name, offset in facts.offsets.items()}
+                found[facts.batch] = _Batch(facts.watermark_ms, ends, stamp.version)
+        for record in self.node.project.open_batches().of_node(str(self.node), query) if query else ():
+            if record.table_version is not None or record.committed_at is not None:
+                ends = {name: offset.get("end") for name, offset in record.offsets.items()}
+                watermark_ms = round(record.watermark.timestamp() * 1000) if record.watermark else 0
+                version = record.table_version
+                if version is None and record.batch in found:
+                    version = found[record.batch].version
+                found[record.batch] = _Batch(watermark_ms, ends, version)
+        return found
+
+    @cached_property
+    def _past(self) -> Past:
+        batches = self._batches
+        last = max(batches, default=-1)
+        missing = [number for number in range(last + 1) if number not in batches]
+        lost = None
+        if missing:
+            lost = Lost(
+                f"nothing tells the watermarks and offsets of batches {missing[0]} to {missing[-1]} of {self.node}: "
+                "Spark has removed them from the checkpoint",
+                "`meta_batches` keeps them, while it is not deleted; a larger `stream.retain_batches` would have too",
+            )
+        rows = {
+            name: Lost(
+                f"{self.inputs[name].label} no longer has {gone}",
+                "files that a stream has read tell why a row is missing, as long as they are kept",
+            )
+            for name, (_, gone) in self._sources.items()
+            if gone is not None
+        }
+        versions = {number: one.version for number, one in batches.items() if one.version is not None}
+        return Past(Watermarks.of({n: one.watermark_ms for n, one in batches.items()}), versions, rows, lost)
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[SourceRows, str | None]]:
+        """By input, its rows, and what of them is gone."""
+        found: dict[str, tuple[SourceRows, str | None]] = {}
+        for name in {one.source for one in self.definition.inputs}:
+            ends = {number: batch.ends.get(name) for number, batch in self._batches.items()}
+            read = self.inputs[name].rows_by_file(self.spark, self.log, ends, FILE)
+            rows = read.rows
+            if rows is None:
+                schema = self.inputs[name].schema(self.spark).add(FILE, "string")
+                rows = self.spark.createDataFrame([], schema)
+            found[name] = SourceRows(rows, read.batches, _shown(read.root)), read.gone
+        return found
+
+    def _columns(self, given: Input) -> list[str]:
+        return [name.lower() for name in self._sources[given.source][0].frame.columns if name != FILE]
+
+    def _without_key(self, given: Input, source: SourceRows, column: str, value: str) -> list[KeyExplanation]:
+        """The answers for rows whose key is NULL."""
+        by_column = replace(given, key=(f"{given.view}.{quoted(column)}",), columns=(*given.columns, column))
+        nulls = replace(source, frame=source.frame.alias(given.view).where(f"{key_sql(given.key)} IS NULL"))
+        found = collect_rows(self.spark, self.definition, by_column, nulls, [value])
+        fates = row_fates(given, found.rows, self._past.watermarks)
+        rows = tuple(row_fate(given, found.rows, fates, place) for place in range(len(found.rows)))
+        sentence = f"{capital(rows[0].text)}."
+        return [KeyExplanation((f"{column}={value}",), Verdict(_of_null(rows[0].fate.value)), sentence, rows)]
+
+
+def _of_null(fate: str) -> str:
+    return fate if fate in Verdict.__members__ else Verdict.NULL_KEY.value
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _shown(root: str) -> Any:
+    return lambda uri: unquote(file_uri_key(uri).removeprefix(root))
+
+
+def explain(project: Project, node: NodeKey | str, keys: Sequence[str], spark: SparkSession) -> DataFrame:
+    """What became of the rows of ``keys`` in a stream node: a row for each key, with verdict, sentence and fates.
+
+    Raises:
+        ConfigError: there is no such stream node, or its query is none that can be explained.
+    """
+    key = NodeKey.parse(node) if isinstance(node, str) else node
+    explainer = StreamExplainer.of(project, key, spark)
+    return explainer.to_dataframe(explainer.explain(keys))
+
+
+# -- the definition ----------------------------------------------------------------------------------------------------
+
+
+def definition_of(node: Node, spark: SparkSession) -> Definition:
+    """What the query of a stream node does with a row.
+
+    Raises:
+        ConfigError: it is none that can be explained.
+        TransformError: the node's SQL or function is not right.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        return _from_another_process(node)
+    stream = node.config.stream
+    assert stream is not None
+    shapes = {}
+    for one in stream_inputs(node):
+        watermark = one.settings.watermark
+        delay = None if watermark is None else (watermark.column, watermark.spark_delay)
+        shapes[one.name] = InputShape(one.schema(spark), one.settings.where, delay)
+
+    def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
+        return transformed(spark, node.config, node.project.root, frames, str(node))
+
+    with OwnSession(spark):
+        return read_definition(spark, shapes, transform, stream.output_mode, str(node))
+
+
+def _from_another_process(node: Node) -> Definition:
+    """The definition as a process with a Spark of its own reads it: Spark Connect gives no plans."""
+    without = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
+    command = [sys.executable, "-m", __name__, str(node.project.path), str(node.key)]
+    done = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TransformError(
+            f"{node}: its query cannot be examined: {done.stderr.strip()[-500:] or 'the process ended'}",
+            fix="odi starts a Spark on this machine to look at the query: see that it can",
+            node=str(node),
+        )
+    return Definition.from_json(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _tell_definition(project_file: str, key: str) -> None:
+    from odi_assets.config.models import SparkConfig
+    from odi_assets.spark.session import open_session
+
+    handle = open_session(SparkConfig(master="local[1]"), app_name="odi_assets definition")
+    try:
+        node = Node.of(Project.load(project_file), NodeKey.parse(key))
+        print(json.dumps(definition_of(node, handle.spark).to_json()))
+    finally:
+        handle.stop()
+
+
+def key_text(parts: Sequence[str]) -> str:
+    """A key of several columns as one text."""
+    return SEPARATOR.join(parts)
+
+
+if __name__ == "__main__":
+    _tell_definition(*sys.argv[1:])

@@ -1,0 +1,206 @@
+"""The plan of one run of a stream node: what its inputs have gained since its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.models import WriteMode
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.identity import other_writer
+from odi_assets.nodes.planning.plan import NodePlan, WritePlan
+from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
+from odi_assets.nodes.planning.start import Start
+from odi_assets.nodes.planning.stream_marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
+from odi_assets.nodes.request import RunRequest
+from odi_assets.sources.losses import Loss
+from odi_assets.sources.marks import UNRESOLVED, Identity, StreamMark
+from odi_assets.sources.reads import PlannedRead
+from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.source import Source
+from odi_assets.streaming.query.inputs import News, StreamedFiles, StreamedInput, streamed
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSnapshot(Snapshot):
+    """An input of a stream as it was when the run was planned."""
+
+    source: Source
+    at: Position
+    news: News
+
+    @property
+    def position(self) -> Position:
+        return self.at
+
+    @property
+    def summary(self) -> str:
+        return self.source.label
+
+    @property
+    def file_count(self) -> int | None:
+        return self.news.files
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        return self.source.snapshot().rows(spark, only)
+
+    def read_error(self, text: str) -> SourceError | None:
+        return self.source.snapshot().read_error(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRead(PlannedRead):
+    """What the batches of one run will read of an input; they fix its bounds, batch by batch."""
+
+    news: News
+
+    def whole(self) -> PlannedRead:
+        return self
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        del wanted
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan(NodePlan):
+    """What one run of a stream node will do.
+
+    Attributes:
+        marks: where the node stands.
+        checkpoint: of the query that runs: a new one for a full refresh.
+        streams: the inputs.
+    """
+
+    marks: StreamMarks
+    checkpoint: Location
+    streams: tuple[StreamedInput, ...]
+
+    @property
+    def hwm_after(self) -> Any:
+        return self.start.hwm if self.nothing_new else UNRESOLVED
+
+    @property
+    def moves_hwm(self) -> bool:
+        """No: the mark is the checkpoint, and state has no HWM of the node."""
+        return False
+
+
+def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> StreamPlan:
+    """What a run of a stream node will do. Changes nothing.
+
+    Raises:
+        ConfigError: it cannot be run as requested.
+        IdentityMismatchError: the table is another node's, or its rows are of another query.
+        CheckpointError, TargetBehindStateError: checkpoint and table do not belong together.
+        LossError: a full refresh would lose rows, and the request does not say that it may.
+        SourceError, TableError: an input cannot be examined.
+    """
+    if request.bounds is not None:
+        raise ConfigError(
+            f"{node} is a stream, which goes on from its checkpoint, and the run is to take a range ({request.bounds})",
+            fix=f"run it without --from and --to, or read all its inputs anew: odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+    if not request.full_refresh:
+        _require_own_table(node, target)
+    marks = stream_marks(node, target)
+    if not request.full_refresh:
+        require_in_step(node, marks)
+    fence = app_id(node.key)
+    last = marks.last
+    hwm = None if last is None else {"query": last.query, "batch": last.batch}
+    streams = stream_inputs(node)
+    log = ProgressLog(next_checkpoint(node)) if request.full_refresh else marks.log
+    reads = tuple(_read(source, one, marks, log) for source, one in zip(node.sources, streams, strict=True))
+    plan = StreamPlan(
+        node,
+        request,
+        target,
+        Start(hwm, None, None, None, None, datetime.now(UTC)),
+        WritePlan(node.config.write.mode, fence, target.transaction_number(fence) + 1),
+        reads,
+        waited={str(other): TableHandle.open(node.project.target(other)).position for other in node.waits_for},
+        marks=marks,
+        checkpoint=log.location,
+        streams=streams,
+    )
+    if request.full_refresh:
+        losses = require_consent(plan, _losses(plan))
+        return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
+    planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
+    return replace(plan, nothing_new=planned <= committed and not any(read.news.files for read in reads))
+
+
+def stream_inputs(node: Node) -> tuple[StreamedInput, ...]:
+    """The inputs of a stream node, in the order of its sources.
+
+    Raises:
+        ConfigError: one of them cannot be read as a stream.
+    """
+    stream, found = node.config.stream, []
+    assert stream is not None
+    for source in node.sources:
+        given = node.config.inputs.get(source.name)
+        upstream = str(node.project.graph.resolve(node.key, given.node)) if given is not None and given.node else None
+        found.append(streamed(source, stream.of_input(source.name), upstream))
+    return tuple(found)
+
+
+def _read(source: Source, one: StreamedInput, marks: StreamMarks, log: ProgressLog) -> StreamRead:
+    begins_anew = log is not marks.log
+    offset = None if marks.last is None or begins_anew else (marks.last.offsets.get(one.name) or {}).get("end")
+    news = one.news(log, offset)
+    identity = Identity("stream", source.label, "offset", place=source.uri)
+    return StreamRead(
+        snapshot=StreamSnapshot(
+            name=source.name,
+            label=source.label,
+            format=one.format if isinstance(one, StreamedFiles) else "delta",
+            identity=identity,
+            source=source,
+            at=source.position(),
+            news=news,
+        ),
+        summary=news.summary,
+        before=None if offset is None else StreamMark(offset),
+        after=StreamMark(news.mark) if news.files else (None if offset is None else StreamMark(offset)),
+        follows=True,
+        news=news,
+    )
+
+
+def _require_own_table(node: Node, target: TableHandle) -> None:
+    writer = other_writer(node, target)
+    if writer is None:
+        return
+    raise IdentityMismatchError(
+        f"{node}: the table at {target.location.uri} was written by {writer}, and {node} of project "
+        f"{node.project.config.project} would add its own rows",
+        fix="rename the node back; or give it a table of its own (`write.path`); "
+        f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+        writer=str(writer),
+        target=target.location.uri,
+    )
+
+
+def _losses(plan: StreamPlan) -> Iterator[Loss]:
+    if not plan.target.live_files:
+        return
+    for one in plan.streams:
+        gone = one.missing(plan.marks.log) if isinstance(one, StreamedFiles) else []
+        if gone:
+            text = f"rows of {counted(len(gone), 'file')} of {one.label} gone since"
+            yield Loss(text, tuple(gone), for_good=True)
+    yield from losses_of_others(plan)

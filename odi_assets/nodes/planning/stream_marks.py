@@ -1,0 +1,228 @@
+"""A stream node's mark: the batches in its table and in its checkpoint, and whether the two belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.history import CommittedStamp, restored_version
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, TargetBehindStateError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.target_check import rows_removed_since
+from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.state.delta.batches import BatchRecord
+from odi_assets.streaming.query.progress_log import PlannedBatch, ProgressLog
+
+CHECKPOINT_FOLDER = "_odi_stream"
+"""The folder of a stream's checkpoint inside its table's: no vacuum cleans names that begin with ``_``."""
+
+
+class Standing(StrEnum):
+    """How the checkpoint of a stream node and its table stand to each other."""
+
+    IN_STEP = "in step"
+    TABLE_ONE_AHEAD = "table one batch ahead"
+    CHECKPOINT_OLDER = "older copy of the checkpoint"
+    CHECKPOINT_GONE = "checkpoint gone"
+    TABLE_BEHIND = "table behind its checkpoint"
+    OTHER_QUERY = "table of another query"
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the next run goes on by itself."""
+        return self in (Standing.IN_STEP, Standing.TABLE_ONE_AHEAD)
+
+
+@dataclass(frozen=True)
+class StreamMarks:
+    """Where a stream node stands.
+
+    Attributes:
+        log: the logs of the checkpoint that its next run uses.
+        last: the last batch in its table; None if it has none.
+        stamp: of the commit with ``last``; None if the table's log no longer holds it.
+        standing: how both stand to each other.
+        why: where it cannot go on: what does not belong together.
+        held: the batch whose rows the table has: ``last``, unless somebody else put the table back; None if that is not
+            known.
+    """
+
+    log: ProgressLog
+    last: StreamFacts | None
+    stamp: CommittedStamp | None
+    standing: Standing
+    why: str = ""
+    held: StreamFacts | None = None
+
+    @property
+    def checkpoint(self) -> Location:
+        return self.log.location
+
+
+def stream_facts(batch: PlannedBatch, checkpoint: Location) -> StreamFacts:
+    """What the commit of ``batch`` says of it."""
+    name = checkpoint.uri.rstrip("/").rpartition("/")[2]
+    return StreamFacts(
+        query=batch.query,
+        batch=batch.batch,
+        checkpoint=name,
+        offsets=batch.offsets,
+        watermark_ms=batch.watermark_ms,
+        planned_ms=batch.planned_ms,
+    )
+
+
+def stream_stamps(target: TableHandle, fence: str) -> Iterator[tuple[CommittedStamp, StreamFacts | None]]:
+    """The commits fenced by ``fence``, newest first, each with the batch whose rows are in the table from it on; None
+    for a rewind to before the first batch, and for commits of a node that was no stream."""
+    for stamp in target.stamps():
+        if stamp.app_id == fence:
+            yield stamp, CommitFacts.of(stamp).stream
+
+
+def checkpoint_base(node: Node) -> Location:
+    """Where the first checkpoint of a node is; those after a full refresh are beside it."""
+    stream, project, write = node.config.stream, node.project, node.config.write
+    if stream is not None and stream.checkpoint:
+        return project.location(write.connection, stream.checkpoint)
+    return node.target.location.child(CHECKPOINT_FOLDER)
+
+
+def checkpoint_named(node: Node, name: str) -> Location:
+    """The checkpoint of a node that a commit calls ``name``."""
+    base = checkpoint_base(node)
+    return replace(base, uri=f"{base.uri.rstrip('/').rpartition('/')[0]}/{name}")
+
+
+def checkpoint_of(node: Node, records: Sequence[BatchRecord]) -> Location | None:
+    """The checkpoint of the last of a node's batches, wherever the project is now; None without a batch."""
+    places = [record.checkpoint for record in records if record.checkpoint]
+    return checkpoint_named(node, places[-1].rstrip("/").rpartition("/")[2]) if places else None
+
+
+def next_checkpoint(node: Node) -> Location:
+    """An unused place for the checkpoint of a full refresh."""
+    name = checkpoint_base(node).uri.rstrip("/").rpartition("/")[2]
+    number = 1
+    while True:
+        found = checkpoint_named(node, name if number == 1 else f"{name}-{number}")
+        if ProgressLog(found).query() is None:
+            return found
+        number += 1
+
+
+def last_batch(node: Node, target: TableHandle) -> tuple[CommittedStamp | None, StreamFacts | None]:
+    """The last batch in a node's table, with the stamp of its commit if the log still holds it.
+
+    Raises:
+        IdentityMismatchError: the node's rows were loaded by runs that were no streams.
+        StateError: ``meta_batches`` cannot be read.
+    """
+    fence = app_id(node.key)
+    if not target.transaction_number(fence):
+        return None, None
+    for stamp, facts in stream_stamps(target, fence):
+        if facts is None and not CommitFacts.of(stamp).before_first_run:
+            raise IdentityMismatchError(
+                f"{node}: its table was loaded by runs that were no streams; a stream reads its inputs from their "
+                "beginning, and would add their rows again",
+                fix=f"rebuild the table by the stream (odi run {node.command} --full-refresh), or give the stream a "
+                "table of its own (`write.path`)",
+                node=str(node),
+            )
+        return stamp, facts
+    records = node.project.open_batches().of_node(str(node))
+    return None, _facts_of(records[-1]) if records else None
+
+
+def _facts_of(record: BatchRecord) -> StreamFacts:
+    return StreamFacts(
+        query=record.query,
+        batch=record.batch,
+        checkpoint=(record.checkpoint or CHECKPOINT_FOLDER).rstrip("/").rpartition("/")[2],
+        offsets=record.offsets,
+        watermark_ms=round(record.watermark.timestamp() * 1000) if record.watermark else 0,
+        planned_ms=round(record.planned_at.timestamp() * 1000) if record.planned_at else 0,
+    )
+
+
+def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
+    """Where a stream node stands. Changes nothing.
+
+    Raises:
+        IdentityMismatchError: the node's rows were loaded by runs that were no streams.
+        CheckpointError: the checkpoint cannot be read.
+    """
+    stamp, last = last_batch(node, target)
+    place = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
+    log = ProgressLog(place)
+    change = None if stamp is None else rows_removed_since(stamp.version, target)
+    if change is None:
+        standing, why = _standing(log, last, target)
+        return StreamMarks(log, last, stamp, standing, why, last)
+    back = restored_version(change.commit.operation, change.commit.parameters)
+    before = None if back is None else TableHandle.open(target.location, back)
+    held = None if before is None else next((facts for _, facts in stream_stamps(before, app_id(node.key))), None)
+    return StreamMarks(log, last, stamp, Standing.TABLE_BEHIND, f"the table was {change}", held)
+
+
+def _standing(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> tuple[Standing, str]:
+    query = log.query()
+    committed, planned = (max(numbers, default=-1) for numbers in (log.committed(), log.planned()))
+    if last is None:
+        if committed < 0:
+            return Standing.IN_STEP, ""
+        now = "has none of them" if target.exists else "does not exist"
+        return Standing.TABLE_BEHIND, f"the checkpoint has read up to batch {committed}, and the table {now}"
+    if query is None:
+        return Standing.CHECKPOINT_GONE, f"the table has batch {last.batch}, and there is no checkpoint"
+    if query != last.query:
+        why = f"the table has batch {last.batch} of query {last.query}, and the checkpoint is of query {query}"
+        return Standing.OTHER_QUERY, why
+    if committed > last.batch:
+        why = f"the checkpoint has read up to batch {committed}, and the table has batch {last.batch}"
+        return Standing.TABLE_BEHIND, why
+    same = log.batch(last.batch)
+    if same is not None and same.offsets == last.offsets:
+        if committed == last.batch:
+            return Standing.IN_STEP, ""
+        if committed == last.batch - 1:
+            return Standing.TABLE_ONE_AHEAD, ""
+    why = f"the table has batch {last.batch}, and the checkpoint has read up to batch {max(committed, -1)}"
+    if planned >= last.batch:
+        why += f"; its batch {last.batch} reads other rows"
+    return Standing.CHECKPOINT_OLDER, why
+
+
+def require_in_step(node: Node, marks: StreamMarks) -> None:
+    """Raises an OdiError, of a type for each remedy, if table and checkpoint do not belong together."""
+    if not marks.standing.can_go_on:
+        raise out_of_step(node, marks)
+
+
+def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
+    """The error of a stream node that cannot go on, with its remedies."""
+    last, place = marks.last, marks.checkpoint.uri
+    refresh = f"rebuild the table from its sources: odi run {node.command} --full-refresh"
+    text = f"{node}: {marks.why} ({place})"
+    fields = {"node": str(node), "path": place}
+    if marks.standing is Standing.CHECKPOINT_GONE:
+        fix = f"put the checkpoint back from a copy; or {refresh}"
+        return CheckpointError(text, fix=fix, **fields)
+    if marks.standing is Standing.OTHER_QUERY:
+        fix = f"put the checkpoint of query {last.query if last else ''} back; or {refresh}"
+        return IdentityMismatchError(text, fix=fix, **fields)
+    if marks.standing is Standing.CHECKPOINT_OLDER:
+        committed = max(marks.log.committed(), default=-1)
+        back = (
+            f"take the table back to it: odi state rewind {node} --to-batch {committed}; or " if committed >= 0 else ""
+        )
+        return CheckpointError(text, fix=f"put the newer checkpoint back; or {back}{refresh}", **fields)
+    held = marks.held
+    back = f"take the checkpoint back to it: odi state rewind {node} --to-batch {held.batch}; or " if held else ""
+    fix = f"{back}put the table back to its newest version; or {refresh}"
+    return TargetBehindStateError(text, fix=fix, **fields)

@@ -1,0 +1,134 @@
+"""Takes a stream node back: its table, its checkpoint, and what is recorded and kept of its batches, to one batch.
+
+A copy of the checkpoint is kept, so that one can go forward again. Should this die in the middle, the same command
+completes it: until the checkpoint is back, its node cannot run, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.commit import Stamp
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import CheckpointError, ConfigError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.stream_marks import checkpoint_named, stream_marks, stream_stamps
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.table_versions import Choice
+from odi_assets.nodes.result import REWIND
+from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.streaming.query.truncate import CheckpointFolder
+
+
+@dataclass(frozen=True)
+class CheckpointRewind:
+    """How a node's checkpoint goes to a batch.
+
+    Attributes:
+        facts: the batch.
+        before: the last batch in the table now.
+        checkpoint: the checkpoint of the batch's query.
+        source: the folder that holds the batch: the checkpoint itself, or a copy of it.
+    """
+
+    facts: StreamFacts
+    before: StreamFacts | None
+    checkpoint: Location
+    source: Location
+
+
+def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
+    """How the checkpoint follows the table to the version that ``before`` was opened at. Changes nothing.
+
+    Raises:
+        ConfigError: that version has no batch of the node.
+        CheckpointError: no checkpoint holds its batch (any more).
+    """
+    facts = next((facts for _, facts in stream_stamps(before, app_id(node.key))), None)
+    if facts is None:
+        raise ConfigError(
+            f"{node}: version {before.version} of its table has no batch of the stream, so no checkpoint belongs to it",
+            fix=f"choose a later version (odi state rewind {node} --list); or begin anew: odi run {node.command} "
+            "--full-refresh",
+            node=str(node),
+        )
+    place = checkpoint_named(node, facts.checkpoint)
+    for source in (place, *CheckpointFolder(place).copies()):
+        log = ProgressLog(source)
+        found = log.batch(facts.batch) if facts.batch in log.committed() else None
+        if found is not None and found.query == facts.query and found.offsets == facts.offsets:
+            now = TableHandle.open(node.target.location)
+            return CheckpointRewind(facts, stream_marks(node, now).last, place, source)
+    held = ProgressLog(place).committed()
+    holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"
+    raise CheckpointError(
+        f"{node}: its checkpoint does not hold batch {facts.batch} (any more): {holds} ({place.uri})",
+        fix=f"choose a batch that it holds (`retain_batches` says how many are kept); or begin anew: odi run "
+        f"{node.command} --full-refresh",
+        node=str(node),
+        path=place.uri,
+    )
+
+
+def at_batch(node: Node, number: int) -> Choice:
+    """The version of a node's table that has the rows up to batch ``number`` of its query."""
+
+    def choose(handle: TableHandle) -> int:
+        marks = stream_marks(node, handle)
+        query = marks.last.query if marks.last else None
+        after: CommittedStamp | None = None
+        for stamp, facts in stream_stamps(handle, app_id(node.key)):
+            if facts is not None and facts.batch == number and facts.query == query:
+                if after is None:
+                    in_effect = marks.held is not None and marks.held.batch == number
+                    return int(handle.version or 0) if in_effect and marks.held == marks.last else stamp.version
+                return after.version - 1
+            after = stamp
+        raise ConfigError(
+            f"the log of the table of {node} has no batch {number} of its query {query or ''}".rstrip(),
+            fix=f"odi state rewind {node} --list shows the batches to go to",
+            node=str(node),
+        )
+
+    return choose
+
+
+def apply_checkpoint(project: Project, node: Node, rewind: CheckpointRewind) -> None:
+    """Take checkpoint, ``meta_batches`` and kept rows to the batch; the table is there already."""
+    folder = CheckpointFolder(rewind.checkpoint)
+    log = ProgressLog(rewind.checkpoint)
+    if rewind.source != rewind.checkpoint:
+        if log.query() is not None:
+            folder.keep_copy()
+        folder.put_back(rewind.source)
+    if max(log.planned(), default=-1) > rewind.facts.batch:
+        if rewind.source == rewind.checkpoint:
+            folder.keep_copy()
+        folder.truncate(rewind.facts.batch)
+    project.open_batches().forget_after(str(node), rewind.facts.query, rewind.facts.batch)
+    settings = node.config.stream
+    kept = {} if settings is None else {LATE: settings.late_rows, UNMATCHED: settings.unmatched_rows}
+    for which, path in kept.items():
+        if path:
+            table = TableHandle.open(project.location(node.config.write.connection, path))
+            if table.exists:
+                _forget_rows(node, table, which, rewind.facts)
+
+
+def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts) -> None:
+    """Take the rows out that later batches of the query gave up."""
+    with table.calls("taking kept rows back"):
+        table.table.delete(f"query = '{facts.query}' AND batch > {facts.batch}")
+    now = table.refreshed()
+    fence = kept_app_id(str(node), which)
+    said = CommitFacts(node=str(node), mode=REWIND, stream=facts).to_json()
+    stamp = Stamp(fence, now.transaction_number(fence) + 1, said)
+    with now.calls("taking kept rows back"):
+        now.table.create_write_transaction(
+            [], mode="append", schema=now.table.schema(), commit_properties=stamp.properties({})
+        )

@@ -1,0 +1,44 @@
+"""What the commit of a stream node's batch says of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamFacts:
+    """What the commit of a batch says of it: enough to know the batch again, and to rebuild its row of
+    ``meta_batches``.
+
+    Attributes:
+        query: the id of the query, from its checkpoint's ``metadata``.
+        batch: the number of the batch.
+        checkpoint: the name of the checkpoint's folder.
+        offsets: by input, how far the batch reads; see :class:`~odi_assets.state.delta.batches.BatchRecord`.
+        watermark_ms: the watermark that the batch ran with, in milliseconds since 1970, UTC; 0 before there was one.
+        planned_ms: when Spark planned the batch, likewise.
+        rows_dropped: rows that came too late, by stateful operator; None if that was not known at the commit.
+    """
+
+    query: str
+    batch: int
+    checkpoint: str
+    offsets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    watermark_ms: int = 0
+    planned_ms: int = 0
+    rows_dropped: tuple[int, ...] | None = None
+
+    def is_same_batch(self, other: StreamFacts) -> bool:
+        """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after
+        the checkpoint is put back to an earlier copy, other rows get the same number."""
+        return (self.query, self.batch, self.offsets) == (other.query, other.batch, other.offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> StreamFacts:
+        known = {item.name: stored[item.name] for item in fields(cls) if stored.get(item.name) is not None}
+        return cls(**{**known, **({"rows_dropped": tuple(known["rows_dropped"])} if "rows_dropped" in known else {})})

@@ -1,0 +1,94 @@
+"""A stream node as a service: it goes on taking in what comes, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.outcomes import failure
+from odi_assets.nodes.execution.stream_run import StreamRun
+from odi_assets.nodes.history import attempts
+from odi_assets.nodes.node import code_version
+from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
+from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import RunRequest
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.session import open_session
+from odi_assets.streaming.query.run import BatchProgress
+
+_log = logging.getLogger(__name__)
+
+SERVICE = "service"
+"""The trigger of a service in the run history."""
+
+
+def serve(
+    project: Project,
+    key: NodeKey,
+    interval: str,
+    on_batch: Callable[[BatchProgress], None] | None = None,
+    request: RunRequest = NEW_DATA,
+) -> NodeResult:
+    """Run a stream node until SIGTERM or SIGINT, which end it after the batch that it computes. One row of history.
+
+    Args:
+        interval: how often it looks for new data, as Spark takes it: ``10 seconds``.
+        on_batch: called with each batch as it ends.
+
+    Raises:
+        ConfigError: there is no such node, or it is no stream.
+        OdiError: what ended the query. What was committed stays, and the next run goes on from there.
+    """
+    if project.graph.node(key).stream is None:
+        raise ConfigError(
+            f"{key} is no stream", fix=f"run it with odi run {key.pipeline} --node {key.node}", node=str(key)
+        )
+    state = project.open_state()
+    run = RunInfo(str(uuid.uuid4()), SERVICE, code_version=code_version(project, key), partial=True)
+    attempts.begin(project, key, run)
+    plan = None
+    try:
+        plan = plan_node(project, state, key, request)
+        assert isinstance(plan, StreamPlan)
+        session = open_session(project.config.spark, app_name=f"odi stream run {key}")
+        try:
+            stream = StreamRun(plan, session.spark, run, interval, on_batch)
+            with _signals_to(stream.stop_after_batch):
+                result = stream.execute()
+        finally:
+            session.stop()
+    except BaseException as error:
+        attempts.record(project, state, failure(plan or key, run, error), run)
+        raise
+    attempts.record(project, state, result, run)
+    return result
+
+
+@contextmanager
+def _signals_to(stop: Callable[[], None]) -> Iterator[None]:
+    """Let SIGTERM and SIGINT call ``stop``, once; a second one interrupts as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        _log.info("signal %s: stopping after the batch that runs", number)
+        for one, before in previous.items():
+            signal.signal(one, before)
+        stop()
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)

@@ -1,0 +1,317 @@
+"""Tables of assets that are not nodes: ``@dg.asset(io_manager_key="delta_io_manager", metadata={…})``.
+
+The function returns a frame of Spark, pandas, pyarrow or polars. It is committed in one Delta commit with a fence, and
+exactly once: a step that is tried again after its commit commits nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from odi_assets.config.models import WriteMode
+from odi_assets.connections.location import Location
+from odi_assets.delta.commit import Stamp
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.retry import raced
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, TableConflictError, TableError
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import FULL_REFRESH_TAG
+from odi_assets.tables.engine import WriteResult, WriteSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    OpenSpark = Callable[[], SparkSession]
+
+CONNECTION, PATH, MODE, KEYS, SCHEMA = "connection", "path", "mode", "keys", "schema"
+PARTITION_COLUMN, PARTITION_BY = "partition_column", "partition_by"
+READS = "reads"
+"""Key of a commit's facts: the versions of the tables that its rows were made of, by asset."""
+_MOST_STAMPS = 50
+
+
+@dataclass(frozen=True)
+class AssetTable:
+    """Where an asset's table is and how it is written, as the asset's metadata says.
+
+    Attributes:
+        key: the asset's, as text.
+        partition_column: the column that tells to which of the asset's partitions a row belongs.
+    """
+
+    key: str
+    location: Location
+    mode: WriteMode
+    keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    partition_column: str | None = None
+    schema: Any = "fail"
+
+    @classmethod
+    def of(cls, project: Project, key: dg.AssetKey, metadata: Mapping[str, Any]) -> AssetTable:
+        """The table of an asset with this metadata.
+
+        Raises:
+            ConfigError: the metadata is not right, or the table is a node's.
+        """
+        name, column = key.to_user_string(), _plain(metadata.get(PARTITION_COLUMN))
+        mode = _mode(name, _plain(metadata.get(MODE)), column)
+        location = project.location(
+            _connection(project, name, metadata), _plain(metadata.get(PATH)) or "/".join(key.path)
+        )
+        keys, by = _names(metadata.get(KEYS)), _names(metadata.get(PARTITION_BY))
+        if mode.traits.keyed and not keys:
+            raise ConfigError(f"asset {name} is written by `{mode}` and names no keys", fix=_fix(KEYS, '["id"]'))
+        taken = next((str(node) for node in project.graph.nodes if project.target(node).uri == location.uri), None)
+        if taken is not None:
+            raise ConfigError(
+                f"asset {name} would write the table of the node {taken}, at {location.uri}", fix=_fix(PATH, '"…"')
+            )
+        return cls(
+            name,
+            location,
+            mode,
+            keys,
+            by or ((column,) if column else ()),
+            column,
+            _plain(metadata.get(SCHEMA)) or "fail",
+        )
+
+
+def _connection(project: Project, name: str, metadata: Mapping[str, Any]) -> str:
+    known = list(project.config.connections)
+    given = _plain(metadata.get(CONNECTION)) or (project.config.system.connection if project.config.system else None)
+    if given is None and len(known) == 1:
+        given = known[0]
+    if given not in known:
+        raise ConfigError(
+            f"asset {name} names no connection of the project file"
+            if given is None
+            else f"there is no connection {given}",
+            fix=f"{_fix(CONNECTION, repr(known[0]))}; there are: {', '.join(known)}",
+        )
+    return str(given)
+
+
+def _mode(name: str, given: str | None, column: str | None) -> WriteMode:
+    if given is None:
+        return WriteMode.PARTITION_OVERWRITE if column else WriteMode.OVERWRITE
+    found = next((mode for mode in WriteMode if mode.value == str(given)), None)
+    if found is None:
+        modes = ", ".join(mode.value for mode in WriteMode)
+        raise ConfigError(f"asset {name} has the write mode `{given}`", fix=f"it is one of {modes}")
+    return found
+
+
+def _fix(key: str, value: str) -> str:
+    return f'add it to the metadata of the asset: metadata={{"{key}": {value}}}'
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    value = _plain(value)
+    return () if value is None else (value,) if isinstance(value, str) else tuple(map(str, value))
+
+
+def _plain(value: Any) -> Any:
+    """What was written in the decorator; Dagster wraps some values."""
+    return getattr(value, "value", value) if isinstance(value, dg.MetadataValue) else value
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The step that writes.
+
+    Attributes:
+        identity: the same for all attempts at one materialization: retries of the step, and executions anew of a run
+            that failed.
+        run_id: of this attempt.
+        reported: whether an attempt reported to Dagster, after this moment, that the asset is materialized.
+        reads: by asset, the version of the table that its increment was read up to.
+    """
+
+    identity: str
+    run_id: str
+    reported: Callable[[datetime], bool]
+    partitions: tuple[str, ...] | None = None
+    full_refresh: bool = False
+    reads: Mapping[str, Mapping[str, Any]] | None = None
+
+
+def app_id(table: AssetTable, partitions: Sequence[str] | None = None) -> str:
+    """The Delta app transaction that fences an asset's writes; runs of different partitions do not meet."""
+    return f"odi_assets.asset:{table.key}" + (f":{'...'.join({partitions[0], partitions[-1]})}" if partitions else "")
+
+
+def write_frame(
+    table: AssetTable, frame: Any, attempt: Attempt, open_spark: OpenSpark
+) -> tuple[WriteResult | None, int]:
+    """Commit ``frame``, unless an earlier attempt has.
+
+    Returns:
+        What the commit did, None if an earlier attempt made it; and its version.
+
+    Raises:
+        FencedError: another run committed at the same time; nothing was written.
+        TableError: the table cannot take the rows.
+    """
+
+    def write() -> tuple[WriteResult | None, int]:
+        handle = TableHandle.open(table.location)
+        earlier = _earlier(table, handle, attempt)
+        if earlier is not None:
+            return None, earlier.version
+        fence = app_id(table, attempt.partitions)
+        facts = {
+            "asset": table.key,
+            "run_id": attempt.run_id,
+            "attempt_of": attempt.identity,
+            READS: dict(attempt.reads or {}),
+        }
+        stamp = Stamp(fence, handle.transaction_number(fence) + 1, facts)
+        result = _written(table, frame, handle, _spec(table, attempt), stamp, open_spark)
+        return result, result.version
+
+    return raced(write, lost=lambda error: isinstance(error, TableConflictError))
+
+
+def _earlier(table: AssetTable, handle: TableHandle, attempt: Attempt) -> CommittedStamp | None:
+    """The commit of an earlier attempt at the same materialization, if Dagster does not know of it."""
+    if not handle.exists:
+        return None
+    fence = app_id(table, attempt.partitions)
+    if not handle.transaction_number(fence):
+        return None
+    for number, stamp in enumerate(handle.stamps()):
+        if stamp.app_id == fence and stamp.facts.get("attempt_of") == attempt.identity:
+            own = stamp.facts.get("run_id") == attempt.run_id
+            # A run that reported its materialization and is executed anew is meant to write anew.
+            return None if not own and attempt.reported(stamp.committed_at) else stamp
+        if number >= _MOST_STAMPS:
+            break
+    return None
+
+
+def _spec(table: AssetTable, attempt: Attempt) -> WriteSpec:
+    replaced = None
+    if table.mode is WriteMode.PARTITION_OVERWRITE and table.partition_column and attempt.partitions:
+        replaced = tuple({table.partition_column: value} for value in attempt.partitions)
+    spec = WriteSpec(table.mode, table.keys, table.partition_by, replaced, table.schema)
+    if not attempt.full_refresh:
+        return spec
+    return replace(spec, mode=WriteMode.OVERWRITE, declared=table.mode, replace=None)
+
+
+def _written(
+    table: AssetTable, frame: Any, handle: TableHandle, spec: WriteSpec, stamp: Stamp, open_spark: OpenSpark
+) -> WriteResult:
+    if _package(frame) == "pyspark":
+        from odi_assets.tables.embedded import EmbeddedEngine
+
+        return EmbeddedEngine().write(frame, handle, spec, stamp)
+    from odi_assets.tables.arrow import write_arrow
+
+    return write_arrow(arrow_of(frame, table.key), handle, spec, stamp, open_spark)
+
+
+def arrow_of(frame: Any, name: str) -> pa.Table:
+    """A frame of pandas, pyarrow or polars as an Arrow table.
+
+    Raises:
+        TableError: it is none.
+    """
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame.read_all()
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if _package(frame) == "pandas" and hasattr(frame, "columns"):
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    if _package(frame) == "polars":
+        frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
+        return frame.to_arrow()
+    if hasattr(frame, "__arrow_c_stream__"):
+        return pa.table(frame)
+    raise TableError(
+        f"asset {name} returned {type(frame).__name__}, which is no frame",
+        fix="return a DataFrame of Spark, pandas or polars, or an Arrow table",
+    )
+
+
+def frame_as(rows: pa.Table, wanted: Any) -> Any:
+    """An Arrow table as the type that an argument is annotated with."""
+    package, name = wanted.__module__.partition(".")[0], wanted.__name__
+    if package == "pandas":
+        return rows.to_pandas()
+    if package == "polars":
+        import polars as pl
+
+        found = pl.from_arrow(rows)
+        return found.lazy() if name == "LazyFrame" and isinstance(found, pl.DataFrame) else found
+    return rows
+
+
+def wants_arrow(wanted: Any) -> bool:
+    """Whether an argument is annotated with a frame that needs no Spark."""
+    return getattr(wanted, "__module__", "").partition(".")[0] in ("pandas", "polars", "pyarrow")
+
+
+def _package(frame: Any) -> str:
+    return type(frame).__module__.partition(".")[0]
+
+
+def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str, ...] | None:
+    """The partitions that a run writes, as values of the table's partition column; None for an asset without any.
+
+    Raises:
+        ConfigError: the asset has partitions, and nothing says which rows belong to which.
+    """
+    if not context.has_asset_partitions:
+        return None
+    if table.partition_column is None and table.mode in (WriteMode.OVERWRITE, WriteMode.PARTITION_OVERWRITE):
+        raise ConfigError(
+            f"asset {table.key} has partitions, and `{table.mode}` would replace the others",
+            fix=_fix(PARTITION_COLUMN, '"day"'),
+        )
+    definition = context.asset_partitions_def
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        starts = (definition.time_window_for_partition_key(key).start for key in context.asset_partition_keys)
+        return tuple(map(_moment, starts))
+    return tuple(map(str, context.asset_partition_keys))
+
+
+def _moment(start: datetime) -> str:
+    """As Delta writes it: a day without its time."""
+    return start.strftime("%Y-%m-%d") if (start.hour, start.minute) == (0, 0) else start.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def attempt_of(context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]], table: AssetTable) -> Attempt:
+    """The attempt that a step is."""
+    step, run = context.step_context, context.step_context.dagster_run
+    partitions = partition_values(context, table)
+    root = run.root_run_id or run.run_id
+
+    def reported(after: datetime) -> bool:
+        wanted = dg.AssetRecordsFilter(asset_key=context.asset_key, after_timestamp=after.timestamp())
+        records = step.instance.fetch_materializations(wanted, limit=_MOST_STAMPS).records
+        runs = {record.run_id for record in records} - {run.run_id}
+        found = step.instance.get_runs(dg.RunsFilter(run_ids=list(runs))) if runs else []
+        return any((other.root_run_id or other.run_id) == root for other in found)
+
+    return Attempt(
+        "/".join([root, step.step.key, *([partitions[0], partitions[-1]] if partitions else [])]),
+        run.run_id,
+        reported,
+        partitions,
+        run.tags.get(FULL_REFRESH_TAG) == "true",
+        reads,
+    )

@@ -1,0 +1,207 @@
+"""Tables as arguments of assets: whole, the rows of some partitions or of a range, or what was gained since last time.
+
+They come as Spark, pandas, pyarrow or polars frames, as the argument is annotated. Without Spark, no JVM is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from odi_assets.config.models import VersionIncrement, WriteMode
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.errors import ConfigError, IncrementError
+from odi_assets.nodes.request import FULL_REFRESH_TAG, Bounds
+from odi_assets.orchestration.assets.frames import READS, AssetTable, app_id, frame_as, wants_arrow
+from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
+from odi_assets.sources.marks import VersionMark
+from odi_assets.sources.source import Target
+from odi_assets.tables.reader import read_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+INCREMENTAL, FROM, TO, COLUMN, COLUMNS = "incremental", "from", "to", "column", "columns"
+"""Metadata of an ``AssetIn``."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows with ``start <= column < end``, both as texts of that column's type."""
+
+    column: str
+    start: str
+    end: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an argument asks of a table.
+
+    Attributes:
+        annotation: the type it is annotated with.
+        window: only rows in it; None: all.
+        columns: only these; None: all.
+    """
+
+    annotation: Any
+    window: Window | None = None
+    columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def by(cls, context: dg.InputContext, partition_column: str | None, every: str | None) -> Wanted:
+        """What the argument's annotation, its asset's partitions and the metadata of its ``AssetIn`` say.
+
+        Raises:
+            ConfigError: the metadata is not right.
+        """
+        metadata = context.definition_metadata or {}
+        columns = metadata.get(COLUMNS)
+        window = None
+        if FROM in metadata or TO in metadata:
+            window = _range(metadata, partition_column)
+        elif context.has_asset_partitions and partition_column is not None:
+            window = _partitions(context, partition_column, every)
+        return cls(context.dagster_type.typing_type, window, tuple(columns) if columns else None)
+
+
+def _range(metadata: Mapping[str, Any], partition_column: str | None) -> Window:
+    column = metadata.get(COLUMN) or partition_column
+    if column is None or FROM not in metadata or TO not in metadata:
+        raise ConfigError(
+            "a range of an input needs its column and both of its ends",
+            fix='AssetIn(metadata={"column": "day", "from": "2024-01-01", "to": "2024-02-01"})',
+        )
+    bounds = Bounds.of(metadata[FROM], metadata[TO])
+    return Window(str(column), _text(bounds.start), _text(bounds.end))
+
+
+def _partitions(context: dg.InputContext, column: str, every: str | None) -> Window | None:
+    if not isinstance(context.asset_partitions_def, dg.TimeWindowPartitionsDefinition):
+        keys = sorted(context.asset_partition_keys)
+        # The text after the last key: all keys of a run are neighbours.
+        return Window(column, keys[0], keys[-1] + "\0")
+    del every
+    window = context.asset_partitions_time_window
+    return Window(column, _text(window.start), _text(window.end))
+
+
+def _text(moment: datetime) -> str:
+    moment = moment.astimezone(UTC)
+    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+        return moment.strftime("%Y-%m-%d")
+    return moment.strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def load_whole(handle: TableHandle, wanted: Wanted, open_spark: Callable[[], SparkSession]) -> Any:
+    """The rows of a table that an argument asks for."""
+    if not wants_arrow(wanted.annotation):
+        return _by_spark(read_table(open_spark(), handle), wanted)
+    return frame_as(_by_arrow(handle, wanted), wanted.annotation)
+
+
+def _by_spark(rows: DataFrame, wanted: Wanted) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if wanted.window is not None:
+        column = F.col(wanted.window.column)
+        rows = rows.where((column >= F.lit(wanted.window.start)) & (column < F.lit(wanted.window.end)))
+    return rows if wanted.columns is None else rows.select(*wanted.columns)
+
+
+def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
+    import pyarrow as pa
+
+    predicate = None
+    if wanted.window is not None:
+        name = '"' + wanted.window.column.replace('"', '""') + '"'
+        start, end = (text.replace("'", "''") for text in (wanted.window.start, wanted.window.end))
+        predicate = f"{name} >= '{start}' AND {name} < '{end}'"
+    with handle.calls("reading the table"):
+        found = pa.table(handle.table.scan(predicate=predicate))
+    return found.select(list(wanted.columns or handle.columns))
+
+
+@dataclass(frozen=True)
+class Increment:
+    """What a table gained since an asset read it last.
+
+    Attributes:
+        reads: the version up to which it is read now, as the asset's next commit notes it.
+    """
+
+    rows: Any
+    reads: Mapping[str, Any]
+
+
+def load_increment(
+    upstream: str,
+    location: Location,
+    reader: AssetTable,
+    wanted: Wanted,
+    tags: Mapping[str, str],
+    open_spark: Callable[[], SparkSession],
+    partitions: Sequence[str] | None = None,
+) -> Increment:
+    """What the table at ``location`` gained since the last commit of the asset that reads it.
+
+    Args:
+        upstream: the key of the asset whose table it is.
+        reader: the table of the asset that reads it. Its commits note up to where they have read.
+        tags: those of the run; with a full refresh, all rows are read.
+
+    Raises:
+        IncrementError: rows that were read before were changed or removed, so that reading the new ones is not enough.
+    """
+    handle = TableHandle.open(reader.location)
+    noted = None
+    if tags.get(FULL_REFRESH_TAG) != "true":
+        fence = app_id(reader, partitions)
+        stamp = next((one for one in handle.stamps() if one.app_id == fence), None) if handle.exists else None
+        noted = (stamp.facts.get(READS) or {}).get(upstream) if stamp is not None else None
+    target = Target(reader.key, reader.location, WriteMode.APPEND.traits, bool(reader.keys))
+    source = DeltaTableSource(
+        name=upstream, label=upstream, target=target, increment=VersionIncrement(mode="version"), location=location
+    )
+    read = source.plan(VersionMark(int(noted["version"]), noted.get("table_id")) if noted else None)
+    if noted and read.rewrites:
+        raise IncrementError(
+            f"asset {reader.key} reads what {upstream} gained since version {noted['version']}, and {read.summary}",
+            fix=f"materialize it with the run tag {FULL_REFRESH_TAG}: true; its table is then replaced",
+        )
+    after = read.after
+    reads = dict(after.value) if isinstance(after, VersionMark) else {}
+    if isinstance(read, NewVersions) and read.step.changes is not None and wants_arrow(wanted.annotation):
+        rows = _rows_of(location, TableHandle.open(location, read.snapshot.table_version), read.step.changes.files)
+        if rows is not None:
+            chosen = rows if wanted.columns is None else rows.select(list(wanted.columns))
+            return Increment(frame_as(chosen, wanted.annotation), reads)
+    if not noted:
+        return Increment(load_whole(TableHandle.open(location, read.snapshot.table_version), wanted, open_spark), reads)
+    if read.nothing_new and wants_arrow(wanted.annotation):
+        empty = _by_arrow(TableHandle.open(location, read.snapshot.table_version), wanted).slice(0, 0)
+        return Increment(frame_as(empty, wanted.annotation), reads)
+    found = _by_spark(read.load(open_spark()), wanted)  # type: ignore[attr-defined]
+    if not wants_arrow(wanted.annotation):
+        return Increment(found, reads)
+    return Increment(frame_as(found.toArrow(), wanted.annotation), reads)
+
+
+def _rows_of(location: Location, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table | None:
+    """The rows of these files; None where they are not plain files of the table's columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not location.is_local or handle.partition_columns:
+        return None
+    schema = _by_arrow(handle, Wanted(pa.Table)).schema
+    found = [pq.ParquetFile(location.local_path / file.path).read() for file in files]
+    if any(table.schema.names != schema.names for table in found):
+        return None
+    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in found)])

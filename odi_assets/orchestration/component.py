@@ -1,0 +1,118 @@
+"""A Dagster component: the pipelines of a project file in somebody's Dagster project, by a ``defs.yaml``.
+
+There is no ``from __future__ import annotations`` here: Dagster makes the component's schema of its annotations.
+"""
+
+import textwrap
+from typing import Annotated, Any
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from odi_assets.nodes.project import DEFAULT_PROJECT_FILE, Project
+from odi_assets.orchestration.definitions import build_definitions
+
+_EXAMPLE = """
+# The pipelines of this component. `odi plan` says what a run would read, `odi config check` whether this file is right.
+project: {name}
+connections:
+  landing: {{type: local, base_path: landing}}   # where files arrive; beside this file
+  lake: {{type: local, base_path: lake}}         # where the tables are
+system: {{connection: lake, path: system}}       # how far each node has read, and what ran
+pipelines:
+  - pipeline: {name}
+    nodes:
+      - name: raw_orders
+        read:
+          connection: landing
+          format: csv
+          path: orders/*.csv
+          schema: "id BIGINT, customer STRING, amount DOUBLE"
+          options: {{header: "true"}}
+          incremental: files
+        write: {{connection: lake, path: raw_orders, mode: append}}
+      - name: customers
+        inputs: [raw_orders]
+        transform:
+          sql: SELECT customer, count(*) AS orders, sum(amount) AS amount FROM raw_orders GROUP BY customer
+        write: {{connection: lake, path: customers, mode: overwrite}}
+"""
+_ORDERS = "id,customer,amount\n1,Ada,10.5\n2,Grace,20\n3,Ada,4.5\n"
+
+
+class PipelinesScaffoldParams(BaseModel):
+    """What ``dg scaffold defs odi_assets.PipelinesComponent`` asks."""
+
+    project: str | None = Field(
+        default=None, description="A project file that is there already, relative to the folder of the component."
+    )
+
+
+class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
+    """Writes ``defs.yaml``; and, unless one is named, a small project file with a landed file that runs as it is."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[PipelinesScaffoldParams]:
+        return PipelinesScaffoldParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[PipelinesScaffoldParams]) -> None:
+        """Write the files of a new component."""
+        named = request.params.project if request.params else None
+        dg.scaffold_component(request, {"project": named or DEFAULT_PROJECT_FILE})
+        file = request.target_path / DEFAULT_PROJECT_FILE
+        if named is None and not file.exists():
+            name = "".join(letter if letter.isalnum() else "_" for letter in request.target_path.name) or "pipelines"
+            file.write_text(textwrap.dedent(_EXAMPLE.format(name=name)).lstrip(), encoding="utf-8")
+            landing = request.target_path / "landing" / "orders"
+            landing.mkdir(parents=True, exist_ok=True)
+            (landing / "1.csv").write_text(_ORDERS, encoding="utf-8")
+
+
+@dg.scaffold_with(PipelinesScaffolder)
+class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
+    """The pipelines of a project file as assets: a node each, with jobs, schedules and sensors.
+
+    Spark computes the nodes, Delta stores them, and each remembers exactly how far it has read.
+    """
+
+    project: Annotated[
+        str,
+        dg.Resolver.default(
+            description="The project file, relative to this folder.", examples=["odibi.yaml", "../../odibi.yaml"]
+        ),
+    ] = DEFAULT_PROJECT_FILE
+    environment: Annotated[
+        str | None,
+        dg.Resolver.default(
+            description="Which of the file's `environments`; $ODI_ENV unless given.", examples=["prod"]
+        ),
+    ] = None
+    key_prefix: Annotated[
+        str | list[str],
+        dg.Resolver.default(
+            description="Comes before the keys of the assets and the names of jobs, schedules and sensors. Two "
+            "components in one code location need different ones.",
+            examples=["sales"],
+        ),
+    ] = []  # noqa: RUF012  pydantic copies it
+    resource_prefix: Annotated[
+        str,
+        dg.Resolver.default(
+            description="Comes before the keys of the resources `spark`, `state`, `run_history` and "
+            "`delta_io_manager`, where others have these names.",
+            examples=["odi_"],
+        ),
+    ] = ""
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of the project file.
+
+        Raises:
+            ConfigErrors: all mistakes of the project file.
+        """
+        loaded = Project.load(context.path / self.project, self.environment)
+        return build_definitions(loaded, key_prefix=self.key_prefix, resource_prefix=self.resource_prefix)
+
+    @classmethod
+    def get_additional_scope(cls) -> dict[str, Any]:
+        return {}

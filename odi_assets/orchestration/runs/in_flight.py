@@ -1,0 +1,91 @@
+"""Runs that have not ended, whatever job they are of, and the nodes whose increments they take in."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import FROM_TAG
+from odi_assets.orchestration.naming import Names
+from odi_assets.util.process import is_gone
+
+PROCESS_TAG = "odi/process"
+"""Run tag that names the process of a run, as ``util.process`` does."""
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_NOT_BEGUN = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
+_PARTITION_TAGS = frozenset(
+    {"dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"}
+)
+
+
+def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Mark a started run as failed if its process was on this host and is gone; say whether that was so.
+
+    A run on another host, or one that ended before it named its process, is left to Dagster's run monitoring.
+    """
+    process = run.tags.get(PROCESS_TAG)
+    if process is None or run.status not in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING):
+        return False
+    if not is_gone(process):
+        return False
+    if run.status is dg.DagsterRunStatus.CANCELING:
+        # It was to be ended, and it is.
+        instance.report_run_canceled(run, f"The process of this run ({process}) is gone.")
+        return True
+    instance.report_run_failed(
+        run, f"The process of this run ({process}) is gone; it was killed or the machine restarted."
+    )
+    return True
+
+
+def unfinished_runs(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """All runs that have not ended. Ends lost runs."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED))
+    return [run for run in runs if not end_lost_run(instance, run)]
+
+
+def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
+    """The nodes that a run was made to materialize."""
+    names = Names.of(project)
+    for pipeline in project.pipelines:
+        if run.job_name == names.pipeline(pipeline) and run.asset_selection is None:
+            return list(project.graph.order(pipeline))
+    assets = run.asset_selection
+    if assets is None:
+        # A job of somebody else. Dagster notes what a run will materialize before it begins.
+        planned = instance.get_records_for_run(
+            run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+        ).records
+        assets = frozenset(record.asset_key for record in planned if record.asset_key is not None)
+    return [key for key in project.graph.nodes if names.asset(key) in assets] if assets else []
+
+
+def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict[NodeKey, dg.DagsterRun]:
+    """The nodes whose increment a run is about to take in or is taking in, with that run. Backfills take in none."""
+    found: dict[NodeKey, dg.DagsterRun] = {}
+    for run in unfinished_runs(instance):
+        if FROM_TAG in run.tags:
+            continue
+        of_partitions = not _PARTITION_TAGS.isdisjoint(run.tags)
+        for key in nodes_of_run(project, instance, run):
+            # A node without partitions takes in what is new even in a run that names partitions for others.
+            if not of_partitions or project.graph.node(key).partition is None:
+                found.setdefault(key, run)
+    return found
+
+
+def whole_run_to_begin(project: Project, instance: dg.DagsterInstance, pipeline: str) -> dg.DagsterRun | None:
+    """A run of all nodes of a pipeline that is requested and has not begun; it will take in all that is new."""
+    wanted = set(project.graph.order(pipeline))
+    for run in unfinished_runs(instance):
+        bounded = FROM_TAG in run.tags or not _PARTITION_TAGS.isdisjoint(run.tags)
+        if run.status in _NOT_BEGUN and not bounded and wanted <= set(nodes_of_run(project, instance, run)):
+            return run
+    return None

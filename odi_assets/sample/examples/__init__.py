@@ -1,0 +1,87 @@
+"""Projects to begin with: a project file, and what lands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
+from odi_assets.sample.orders_payments import in_order, json_files
+
+
+class Example(StrEnum):
+    """What ``odi init`` can make."""
+
+    FILES = "files"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command to go on with.
+
+    Attributes:
+        command: what to type.
+        what: what it does.
+    """
+
+    command: str
+    what: str
+
+
+NEXT: dict[Example, tuple[Step, ...]] = {
+    Example.FILES: (
+        Step("odi plan", "what a run would read"),
+        Step("odi run", "load the orders, and sum them up"),
+        Step("odi explain shop.spending --key customer=ann", "which file a row came from"),
+    ),
+    Example.STREAM: (
+        Step("odi run --node paid_orders", "join what has arrived, a batch for each file"),
+        Step("odi stream explain paid_orders --key ord-574", "why this order is not in the table"),
+        Step("odi run --node by_customer", "count the paid orders by customer"),
+    ),
+}
+"""What to type after ``odi init``."""
+
+_ORDERS = {
+    "landing/orders/2024-01-01.csv": "1,ann,12.50,2024-01-01\n2,bob,8.00,2024-01-01\n",
+    "landing/orders/2024-01-02.csv": "3,ann,5.25,2024-01-02\n4,cem,40.00,2024-01-02\n",
+}
+
+
+def create(folder: Path, example: Example) -> tuple[Path, ...]:
+    """Make a project in ``folder``, which may have other files in it, and return the files that were written.
+
+    Raises:
+        ConfigError: a file that would be written is there already. Nothing is written then.
+    """
+    contents = {folder / name: text for name, text in _contents(example)}
+    there = [path for path in contents if path.exists() or path.is_symlink()]
+    if there:
+        named = ", ".join(str(path.relative_to(folder)) for path in there[:3]) + (" …" if len(there) > 3 else "")
+        raise ConfigError(
+            f"{folder.resolve()} has {named} already, and nothing was written",
+            fix="name another folder: odi init FOLDER",
+            path=str(there[0]),
+        )
+    blocked = next((path for path in contents for above in path.parents if above.is_file()), None)
+    if blocked is not None:
+        raise ConfigError(f"{blocked.parent} cannot be made: a file is in the way", fix="name another folder")
+    for path, text in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    in_order(contents)
+    return tuple(contents)
+
+
+def _contents(example: Example) -> Iterator[tuple[str, str]]:
+    yield DEFAULT_PROJECT_FILE, (files(__package__) / f"{example}.yaml").read_text(encoding="utf-8")
+    if example is Example.FILES:
+        for name, rows in _ORDERS.items():
+            yield name, f"order_id,customer,amount,ordered_on\n{rows}"
+    else:
+        yield from ((f"landing/{name}", text) for name, text in json_files())

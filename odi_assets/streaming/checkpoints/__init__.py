@@ -1,0 +1,66 @@
+"""Checkpoints of Structured Streaming queries: what is in them, what they are good for, and why a row is missing.
+
+:func:`inspect`, :func:`check_files` and :func:`read_schemas` read files alone. Everything else needs a Spark session
+when it is called, and is imported when it is first named.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.streaming.checkpoints.inspect import Batch, Checkpoint, Operator, StateVariable, StoreInfo, inspect
+
+if TYPE_CHECKING:
+    from odi_assets.streaming.checkpoints.compare import Difference, Effect, check_against
+    from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
+    from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
+    from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
+    from odi_assets.streaming.checkpoints.reader import CheckpointReader
+    from odi_assets.streaming.checkpoints.schemas import StateSchema, read_schemas
+
+_PLACES = {
+    "compare": ("Difference", "Effect", "check_against"),
+    "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
+    "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
+    "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
+    "reader": ("CheckpointReader",),
+    "schemas": ("StateSchema", "read_schemas"),
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "Batch",
+    "BatchHealth",
+    "Checkpoint",
+    "CheckpointFiles",
+    "CheckpointReader",
+    "Difference",
+    "Effect",
+    "Excess",
+    "FileFault",
+    "Health",
+    "KeyFate",
+    "KeyReport",
+    "KeyVerdict",
+    "Operator",
+    "SideOfKey",
+    "StateSchema",
+    "StateVariable",
+    "StoreHealth",
+    "StoreInfo",
+    "StoreVersions",
+    "check_against",
+    "check_files",
+    "excesses",
+    "explain_key",
+    "inspect",
+    "measure",
+    "read_schemas",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

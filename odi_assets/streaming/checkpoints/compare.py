@@ -1,0 +1,267 @@
+"""What would fail or be ignored if a query went on from a checkpoint, told before Spark does.
+
+Spark compares a query with its checkpoint only while it plans a batch, with an error that names neither the node nor a
+remedy; settings that the checkpoint overrides it does not tell at all. Here the query is planned against a checkpoint
+of its own that is thrown away: Spark writes down the operators and the schemas of their state, no row is computed, and
+the two checkpoints are compared.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from odi_assets.streaming.checkpoints.inspect import Checkpoint, Operator, inspect
+from odi_assets.streaming.checkpoints.log_files import read_json
+from odi_assets.streaming.checkpoints.reader import gist
+from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_delay, read_schemas, type_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_PLANNED = "odi: planned, nothing is computed"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
+_KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
+
+
+class Effect(StrEnum):
+    """What a difference does if the query goes on from the checkpoint."""
+
+    FAILS = "fails"
+    """Spark stops with an error in the first batch."""
+    IGNORED = "ignored"
+    """What is new has no effect: the checkpoint's counts."""
+    FROM_NOW_ON = "from now on"
+    """What is new holds for new rows; the state of before stays as it is."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between a query and the checkpoint that it is to go on from.
+
+    Attributes:
+        what: ``sources``, ``source 0``, ``operator 0``, ``operator 0, left-keyWithIndexToValue: key``, or a setting.
+        stored: what the checkpoint has; empty if Spark refuses the query whatever that is.
+        wanted: what the query has.
+    """
+
+    effect: Effect
+    what: str
+    stored: str
+    wanted: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {self.stored} in the checkpoint, {self.wanted} in the query ({self.effect}). {self.remedy}"
+        )
+
+
+def check_against(
+    checkpoint: Checkpoint | str | Path,
+    frame: DataFrame,
+    settings: Mapping[str, str] | None = None,
+    *,
+    output_mode: str = "append",
+) -> tuple[Difference, ...]:
+    """Compare a query that is about to start with the checkpoint it goes on from; what fails comes first.
+
+    What Spark does not note cannot be compared: the conditions of a join or a filter, the length of a window. Nothing
+    is said of operators and their state while the sources have no row at all, for then Spark plans no batch.
+
+    Args:
+        checkpoint: the folder of the checkpoint, on this machine.
+        frame: the streaming DataFrame, as it would be written.
+        settings: Spark's settings that the query is to run with.
+        output_mode: as it would be started.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+    """
+    known = checkpoint if isinstance(checkpoint, Checkpoint) else inspect(checkpoint)
+    if not known.batches:
+        return ()
+    ignored = [
+        Difference(Effect.IGNORED, name, stored, wanted, _KEEPS)
+        for name, (wanted, stored) in known.overrides(settings or {}).items()
+    ]
+    with _planned(frame, known.path, output_mode) as (planned, failure):
+        if failure is not None:
+            refused = Difference(Effect.FAILS, "the query", "", failure, "Spark refuses it: change the query")
+            return (refused, *ignored)
+        found = [*_compare_sources(known, planned), *_compare_operators(known, planned), *ignored]
+    return tuple(sorted(found, key=lambda one: list(Effect).index(one.effect)))
+
+
+@contextmanager
+def _planned(frame: DataFrame, beside: Path, output_mode: str) -> Iterator[tuple[Checkpoint, str | None]]:
+    """A checkpoint in which Spark has planned the first batch, and why it refused the query if it did."""
+    # Absolute: a JVM need not have this process's current folder.
+    place = beside.resolve()
+    scratch = place.parent / f".{place.name}-{uuid4().hex}"
+
+    def stop(*_: object) -> None:
+        raise RuntimeError(_PLANNED)
+
+    failure = None
+    try:
+        with _silent(frame):
+            try:
+                writer = frame.writeStream.foreachBatch(stop).outputMode(output_mode)
+                query = writer.option("checkpointLocation", str(scratch)).trigger(availableNow=True).start()
+                query.awaitTermination()
+            # What Spark raises depends on the kind of session, and on where in the plan it finds the fault.
+            except Exception as error:  # noqa: BLE001
+                failure = None if _PLANNED in str(error) else gist(error)
+        yield _content(scratch), failure
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _content(scratch: Path) -> Checkpoint:
+    if (scratch / "metadata").is_file():
+        return inspect(scratch)
+    return Checkpoint(scratch, "", (), (), None)
+
+
+@contextmanager
+def _silent(frame: DataFrame) -> Iterator[None]:
+    """The block in which nobody logs that the query ended, which Spark and py4j would as errors."""
+    py4j = logging.getLogger("py4j.clientserver")
+    before = py4j.level
+    py4j.setLevel(logging.CRITICAL + 1)
+    try:
+        with _silent_jvm(frame):
+            yield
+    finally:
+        py4j.setLevel(before)
+
+
+@contextmanager
+def _silent_jvm(frame: DataFrame) -> Iterator[None]:
+    if not _is_classic(frame):
+        yield
+        return
+    log4j: Any = frame.sparkSession._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    before = log4j.LogManager.getLogger(_STREAMING).getLevel()
+    log4j.core.config.Configurator.setLevel(_STREAMING, log4j.Level.OFF)
+    try:
+        yield
+    finally:
+        log4j.core.config.Configurator.setLevel(_STREAMING, before)
+
+
+def _is_classic(frame: DataFrame) -> bool:
+    return not type(frame.sparkSession).__module__.startswith("pyspark.sql.connect")
+
+
+def _compare_sources(known: Checkpoint, planned: Checkpoint) -> Iterator[Difference]:
+    if not planned.batches:
+        return
+    stored, wanted = known.batches[-1].offsets, planned.batches[-1].offsets
+    if set(stored) != set(wanted):
+        yield Difference(Effect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _ANEW)
+        return
+    for name, offset in stored.items():
+        before, after = _shape(offset), _shape(wanted[name])
+        if before and after and before != after:
+            yield Difference(Effect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _ANEW)
+
+
+def _shape(offset: str | None) -> str | None:
+    """What kind of offset it is; None if there is none to tell by."""
+    value = read_json(offset) if offset is not None else None
+    if isinstance(value, dict):
+        return ", ".join(sorted(value)) or None
+    return None if value is None else type(value).__name__
+
+
+def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[Difference]:
+    if not planned.batches:
+        return
+    before = {one.operator_id: one for one in known.operators}
+    after = {one.operator_id: one for one in planned.operators}
+    for number in sorted({*before, *after}):
+        stored, wanted = before.get(number), after.get(number)
+        if stored is None or wanted is None or stored.name != wanted.name:
+            yield Difference(Effect.FAILS, f"operator {number}", _name(stored), _name(wanted), _ANEW)
+        else:
+            yield from _compare_state(stored, wanted)
+
+
+def _name(operator: Operator | None) -> str:
+    return "none" if operator is None else operator.name or "not described"
+
+
+def _compare_state(stored: Operator, wanted: Operator) -> Iterator[Difference]:
+    where = f"operator {stored.operator_id}"
+    for name in ("timeMode", "outputMode"):
+        before, after = stored.properties.get(name), wanted.properties.get(name)
+        if before != after:
+            yield Difference(Effect.FAILS, f"{where}, {name}", str(before), str(after), _ANEW)
+    kinds = {one.name: one.kind for one in stored.variables}
+    for variable in wanted.variables:
+        before = kinds.pop(variable.name, None)
+        if before is None:
+            yield Difference(
+                Effect.FROM_NOW_ON, f"{where}, variable {variable.name}", "none", variable.kind, "It begins empty"
+            )
+        elif before != variable.kind:
+            yield Difference(Effect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _ANEW)
+    for name, kind in kinds.items():
+        remedy = "Its state is dropped in the first batch: keep the variable if it is needed"
+        yield Difference(Effect.FROM_NOW_ON, f"{where}, variable {name}", kind, "none", remedy)
+    schemas = read_schemas(stored)
+    for name, schema in read_schemas(wanted).items():
+        if name in schemas:
+            yield from _compare_schema(f"{where}, {name}", schemas[name], schema)
+
+
+def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Iterator[Difference]:
+    for part in ("key", "value"):
+        before: Mapping[str, Any] = getattr(stored, part)
+        after: Mapping[str, Any] = getattr(wanted, part)
+        if not _fits(after, before):
+            yield Difference(Effect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _ANEW)
+        elif type_names(before) != type_names(after):
+            remedy = "Columns of the state are taken by position: check that those of before mean the same"
+            yield Difference(Effect.FROM_NOW_ON, f"{where}: {part}", _columns(before), _columns(after), remedy)
+    old, new = event_time_delay(stored), event_time_delay(wanted)
+    if old is not None and new is not None and old != new:
+        remedy = "The watermark goes on from where it is; it never goes back"
+        yield Difference(Effect.FROM_NOW_ON, f"{where}: watermark delay", f"{old} ms", f"{new} ms", remedy)
+
+
+def _columns(schema: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in type_names(schema))
+
+
+def _fits(new: Any, old: Any) -> bool:
+    """Whether Spark takes state of the type ``old`` as ``new``: names may differ, and NULL may become impossible, but
+    not possible (StateSchemaCompatibilityChecker)."""
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return bool(new == old)
+    if new["type"] != old["type"]:
+        return False
+    if new["type"] == "struct":
+        pairs = list(zip(new["fields"], old["fields"], strict=False))
+        return len(new["fields"]) == len(old["fields"]) and all(
+            _fits(one["type"], other["type"]) and (other["nullable"] or not one["nullable"]) for one, other in pairs
+        )
+    if new["type"] == "array":
+        return _fits(new["elementType"], old["elementType"]) and (old["containsNull"] or not new["containsNull"])
+    if new["type"] == "map":
+        return (
+            _fits(new["keyType"], old["keyType"])
+            and _fits(new["valueType"], old["valueType"])
+            and (old["valueContainsNull"] or not new["valueContainsNull"])
+        )
+    return bool(new == old)

@@ -1,0 +1,197 @@
+"""Collects the rows of some keys from the sources of a query: one pass over each source, then only what was found.
+
+What the query computes of a row (its key, its times, the conditions it meets) is computed by Spark in the same pass,
+from the query's own definition.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Pairs, Rows
+from odi_assets.streaming.explain.similar import normalized_sql
+from odi_assets.tables.reader import file_uri_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+FILE = "_odi_file"
+"""Column of a source's frame that tells the file of a row, as Spark's file log writes it."""
+
+_MOST_SIMILAR = 5
+"""So many rows with almost the same key are told of each key."""
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """A source of the query, to be read as a batch.
+
+    Attributes:
+        frame: its rows, all that batches have read and all that have landed since; with :data:`FILE`.
+        batches: by the file's ``file_uri_key``, the first and the last batch that may have read it. A file that is
+            not there was not read.
+        shown: a file as people are to see it.
+    """
+
+    frame: DataFrame
+    batches: Mapping[str, tuple[int, int]]
+    shown: Callable[[str], str] = str
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of one input that were found.
+
+    Attributes:
+        rows: those with a key that was asked for.
+        similar: by key, the key and file of rows that are almost the same.
+        table: the columns of ``rows`` that the conditions of a join need.
+    """
+
+    rows: Rows
+    similar: Mapping[str, tuple[tuple[str, str], ...]]
+    table: pa.Table
+
+
+def collect_rows(
+    spark: SparkSession, definition: Definition, given: Input, source: SourceRows, keys: Sequence[str]
+) -> Found:
+    """The rows of ``keys``, and those with keys that are almost the same."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    asked = spark.createDataFrame(pa.table({"asked": pa.array(keys, pa.string())}))
+    asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
+    read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
+    columns = {
+        "key": key_sql(given.key),
+        "time_us": given.time or "CAST(NULL AS BIGINT)",
+        "late_us": given.late_time or "CAST(NULL AS BIGINT)",
+        "failed": _first_failing(given),
+        "file": f"{given.view}.{FILE}",
+        "identity": key_sql(definition.identity) if definition.identity else "CAST(NULL AS STRING)",
+        "windows_us": _windows_sql(definition.windows),
+        **({f"c_{name}": f"{given.view}.`{name}`" for name in given.columns} if definition.is_join else {}),
+    }
+    computed = read.selectExpr(*(f"{sql} AS `{name}`" for name, sql in columns.items()))
+    from pyspark.sql.functions import broadcast, expr
+
+    plain = expr(normalized_sql("key"))
+    found = computed.join(broadcast(asked), plain == asked["plain"]).drop("plain").toArrow()
+    exact = found.filter(pc.equal(found["key"], found["asked"]))
+    near = found.filter(pc.not_equal(found["key"], found["asked"]))
+    return Found(_rows(exact, source), _similar(near, source), exact)
+
+
+def key_sql(parts: Sequence[str]) -> str:
+    """SQL of a key as one text; NULL if a part of it is NULL."""
+    texts = [f"CAST({part} AS STRING)" for part in parts]
+    return texts[0] if len(texts) == 1 else f"concat({f', {SEPARATOR!r}, '.join(texts)})"
+
+
+def collect_pairs(spark: SparkSession, definition: Definition, left: Found, right: Found) -> Pairs:
+    """The pairs of rows with one key, and which conditions of the join each meets."""
+    import pyarrow as pa
+
+    frames = []
+    for given, found in zip(definition.inputs, (left, right), strict=True):
+        place = pa.array(range(len(found.table)), pa.int64())
+        columns = {name: found.table[f"c_{name}"] for name in given.columns}
+        table = pa.table({"_key": found.table["key"], "_place": place, **columns})
+        frames.append(spark.createDataFrame(table).alias(given.view))
+    names = [given.view for given in definition.inputs]
+    holds = [f"coalesce({one.sql}, false) AS h_{place}" for place, one in enumerate(definition.conditions)]
+    apart = [f"{_apart(one.sides)} AS a_{place}" for place, one in enumerate(definition.conditions)]
+    from pyspark.sql.functions import expr
+
+    same = expr(f"{names[0]}._key = {names[1]}._key")
+    places = [f"{name}._place AS p_{place}" for place, name in enumerate(names)]
+    found = frames[0].join(frames[1], same).selectExpr(*places, *holds, *apart).toArrow()
+    conditions = range(len(definition.conditions))
+    shape = len(conditions), len(found)
+    return Pairs(
+        _integers(found["p_0"]),
+        _integers(found["p_1"]),
+        np.array([found[f"h_{place}"].to_numpy() for place in conditions], dtype=bool).reshape(shape).T,
+        np.array([found[f"a_{place}"].to_numpy() for place in conditions], dtype=float).reshape(shape).T,
+    )
+
+
+def count_written(spark: SparkSession, table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
+    """How many rows a table has of each key."""
+    import pyarrow as pa
+    from pyspark.sql.functions import broadcast
+
+    asked = spark.createDataFrame(pa.table({"key": pa.array(keys, pa.string())}))
+    found = table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key").join(broadcast(asked), "key")
+    counted = found.groupBy("key").count().toArrow()
+    return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
+
+
+def _quoted(names: set[str]) -> list[str]:
+    return [f"`{name}`" for name in sorted(names)]
+
+
+def _first_failing(given: Input) -> str:
+    cases = "".join(f" WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(given.conditions))
+    return f"CASE{cases} ELSE -1 END" if cases else "-1"
+
+
+def _windows_sql(windows: Sequence[str]) -> str:
+    each = [f"array(unix_micros(({one}).start), unix_micros(({one}).end))" for one in windows]
+    return f"array({', '.join(each)})" if each else "CAST(NULL AS ARRAY<ARRAY<BIGINT>>)"
+
+
+def _apart(sides: tuple[str, str] | None) -> str:
+    return "CAST(NULL AS DOUBLE)" if sides is None else f"CAST({sides[0]} - {sides[1]} AS DOUBLE)"
+
+
+def _rows(table: pa.Table, source: SourceRows) -> Rows:
+    files = table["file"].combine_chunks().dictionary_encode()
+    names = files.dictionary.to_pylist()
+    ranges = np.array([source.batches.get(file_uri_key(name), (NOT_READ, NOT_READ)) for name in names], dtype=np.int64)
+    of_row = files.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    ranges = ranges.reshape(-1, 2)[of_row]
+    shown = np.array([source.shown(name) for name in names], dtype=object)
+    windows = [one for one in table["windows_us"].to_pylist() if one is not None]
+    identity = table["identity"].to_numpy(zero_copy_only=False) if len(table) else None
+    return Rows(
+        key=np.array(table["key"].to_pylist(), dtype=object),
+        time_us=_times(table["time_us"]),
+        late_us=_times(table["late_us"]),
+        failed=_integers(table["failed"]),
+        first=ranges[:, 0],
+        last=ranges[:, 1],
+        file=shown[of_row] if len(names) else np.array([], dtype=object),
+        identity=identity,
+        windows_us=np.array([[[_or_none(at) for at in one] for one in row] for row in windows]) if windows else None,
+    )
+
+
+def _or_none(time: int | None) -> int:
+    return NO_TIME if time is None else time
+
+
+def _times(column: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return _integers(pc.fill_null(column, NO_TIME))
+
+
+def _integers(column: Any) -> Any:
+    return column.to_numpy().astype(np.int64)
+
+
+def _similar(table: pa.Table, source: SourceRows) -> dict[str, tuple[tuple[str, str], ...]]:
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    columns = (table[name].to_pylist() for name in ("asked", "key", "file"))
+    for asked, key, file in zip(*columns, strict=True):
+        found[asked].add((key, source.shown(file)))
+    return {asked: tuple(sorted(each)[:_MOST_SIMILAR]) for asked, each in found.items()}

@@ -1,0 +1,168 @@
+"""What is known of a stream's past: watermarks by batch, and the rows of the keys that are asked about.
+
+Rows are columns of numpy arrays, one entry a row, so that a hundred thousand keys are decided in one pass. Times are
+microseconds since 1970, UTC, watermarks milliseconds, as in Spark. What is not known is a range of batches instead of
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+NOT_READ = 2**40
+"""Batch of a row whose file no batch has read so far."""
+
+NO_TIME = -(2**62)
+"""Time of a row that has none."""
+
+NEVER_MS = 2**50
+"""A watermark that is never reached."""
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """The watermarks that batches ran with, as far as they are known. A watermark never goes back, so those that are
+    known bound those that are not."""
+
+    batches: Integers
+    milliseconds: Integers
+
+    @classmethod
+    def of(cls, known: Mapping[int, int]) -> Watermarks:
+        """Watermarks in milliseconds by batch; 0 before there was one."""
+        ordered = sorted(known)
+        values = np.array([known[batch] for batch in ordered], dtype=np.int64)
+        return cls(np.array(ordered, dtype=np.int64), np.maximum.accumulate(values) if len(values) else values)
+
+    @property
+    def last(self) -> int:
+        """The newest batch; -1 if there is none."""
+        return int(self.batches[-1]) if len(self.batches) else -1
+
+    def at_least(self, batch: Integers) -> Integers:
+        """What the watermark of a batch was at least."""
+        place = np.searchsorted(self.batches, batch, side="right") - 1
+        return np.where(place >= 0, self._value(place), 0)
+
+    def at_most(self, batch: Integers) -> Integers:
+        """What the watermark of a batch was at most; before the first batch there was none."""
+        place = np.searchsorted(self.batches, batch, side="left")
+        found = np.where(place < len(self.batches), self._value(place), NEVER_MS)
+        return np.where(batch < 0, 0, found)
+
+    def first_reaching(self, milliseconds: Integers) -> tuple[Integers, Integers]:
+        """The first batch whose watermark is at least this, as a range; :data:`NOT_READ` if none was so far."""
+        place = np.searchsorted(self.milliseconds, milliseconds, side="left")
+        reached = place < len(self.batches)
+        latest = np.where(reached, self._batch(place), NOT_READ)
+        before = np.where(place > 0, self._batch(place - 1), -1)
+        return np.where(reached, before + 1, NOT_READ), latest
+
+    def _value(self, place: Integers) -> Integers:
+        return self._taken(self.milliseconds, place)
+
+    def _batch(self, place: Integers) -> Integers:
+        return self._taken(self.batches, place)
+
+    @staticmethod
+    def _taken(values: Integers, place: Integers) -> Integers:
+        if not len(values):
+            return np.zeros_like(place)
+        return values[np.clip(place, 0, len(values) - 1)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one input.
+
+    Attributes:
+        key: the key as text; None where a part of it is NULL.
+        identity: of a deduplication, what makes two rows the same.
+        time_us: the event time, to be shown; :data:`NO_TIME` without one.
+        late_us: the time that the watermark is compared with; :data:`NO_TIME` where no watermark is.
+        failed: the place of the first condition that the row does not meet; -1 if it meets all.
+        first, last: the batch that read it lies between them; both are :data:`NOT_READ` if none has so far.
+        file: where the row is.
+        windows_us: of an aggregation, start and end of each window of the row; shape ``(rows, windows, 2)``.
+    """
+
+    key: NDArray[Any]
+    time_us: Integers
+    late_us: Integers
+    failed: Integers
+    first: Integers
+    last: Integers
+    file: NDArray[Any]
+    identity: NDArray[Any] | None = None
+    windows_us: Integers | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of rows of a join that have one key.
+
+    Attributes:
+        left, right: places in the rows of the two inputs.
+        holds: by pair and condition of the join, whether the condition is met.
+        apart: by pair and condition, the first side of the comparison minus the second: microseconds, or a number. NaN
+            where it is not known.
+    """
+
+    left: Integers
+    right: Integers
+    holds: NDArray[np.bool_]
+    apart: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Evidence that is gone.
+
+    Attributes:
+        what: what is gone, and what took it.
+        fix: what would have kept it.
+    """
+
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.fix}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the fates of some keys are decided from.
+
+    Attributes:
+        keys: those that are asked about, as text, in the order of the question.
+        rows: by input, in the order of the definition.
+        pairs: of a join.
+        watermarks: by batch.
+        versions: by batch, the version of the node's table that holds it; batches without one are not known.
+        lost_rows: by input, rows that may have been there and can no longer be read.
+        lost_batches: what is no longer known of batches.
+        similar: by input and key, rows with keys that differ only in capitals, blanks or the like: ``(key, file)``.
+        written: by key, how many rows the node's table has; None if that is not looked at.
+    """
+
+    keys: tuple[str, ...]
+    rows: tuple[Rows, ...]
+    watermarks: Watermarks
+    pairs: Pairs | None = None
+    versions: Mapping[int, int] = field(default_factory=dict)
+    lost_rows: tuple[Lost | None, ...] = ()
+    lost_batches: Lost | None = None
+    similar: tuple[Mapping[str, tuple[tuple[str, str], ...]], ...] = ()
+    written: Mapping[str, int] | None = None

@@ -1,0 +1,244 @@
+"""Decides what became of the keys of a join of two streams."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import IntEnum
+
+import numpy as np
+
+from odi_assets.streaming.explain.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Rows
+from odi_assets.streaming.explain.fates import RowFates, row_fates
+from odi_assets.streaming.explain.rows_text import describe, row_fate
+from odi_assets.streaming.explain.similar import similar_keys
+from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts
+from odi_assets.streaming.explain.words import amount, capital, distance
+
+
+class _Pair(IntEnum):
+    """What became of a pair of rows. Of several pairs with one key, that with the lowest number is the answer."""
+
+    MATCHED = 0
+    UNKNOWN = 1
+    NOT_READ = 2
+    LATE = 3
+    FILTERED = 4
+    OUT_OF_WINDOW = 5
+
+
+_VERDICTS = {
+    _Pair.MATCHED: Verdict.MATCHED,
+    _Pair.UNKNOWN: Verdict.UNDECIDABLE,
+    _Pair.NOT_READ: Verdict.COUNTERPART_NOT_READ,
+    _Pair.LATE: Verdict.COUNTERPART_LATE,
+    _Pair.FILTERED: Verdict.COUNTERPART_FILTERED,
+    _Pair.OUT_OF_WINDOW: Verdict.OUT_OF_WINDOW,
+}
+
+
+@dataclass(frozen=True)
+class _Sides:
+    rows: tuple[Rows, Rows]
+    fates: tuple[RowFates, RowFates]
+
+
+def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+    """The answers, in the order of the keys."""
+    left, right = evidence.rows
+    sides = _Sides(
+        (left, right),
+        (
+            row_fates(definition.inputs[0], left, evidence.watermarks),
+            row_fates(definition.inputs[1], right, evidence.watermarks),
+        ),
+    )
+    pairs = evidence.pairs
+    assert pairs is not None
+    ends = _ends(sides, pairs.left, pairs.right, np.asarray(pairs.holds.all(axis=1), dtype=bool))
+    batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
+    best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
+    by_key = [_places(rows) for rows in sides.rows]
+    for key in evidence.keys:
+        places = tuple(found.get(key, ()) for found in by_key)
+        rows = tuple(_fates_of(definition, evidence, sides, side, places[side], key) for side in (0, 1))
+        place = best.get(key)
+        if place is None:
+            found = _without_pair(definition, evidence, key, rows)
+        else:
+            found = _with_pair(definition, evidence, sides, key, rows, place, _Pair(ends[place]))
+        yield _checked(definition, evidence, found)
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
+
+
+def _ends(sides: _Sides, left: Integers, right: Integers, in_window: Booleans) -> Integers:
+    places = left, right
+
+    def either(name: str) -> Booleans:
+        return np.asarray(
+            getattr(sides.fates[0], name)[places[0]] | getattr(sides.fates[1], name)[places[1]], dtype=bool
+        )
+
+    choices = [
+        (~in_window, _Pair.OUT_OF_WINDOW),
+        (either("filtered") | either("null_key"), _Pair.FILTERED),
+        (either("late"), _Pair.LATE),
+        (either("not_read"), _Pair.NOT_READ),
+        (either("unknown"), _Pair.UNKNOWN),
+    ]
+    # Two rows that were not late, and that the condition allows, always meet: one comes before the watermark has
+    # removed the other, and a row that the batch's own watermark removes is joined first.
+    conditions, ends = zip(*choices, strict=True)
+    return np.select(list(conditions), [int(end) for end in ends], int(_Pair.MATCHED)).astype(np.int64)
+
+
+def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[str, int]:
+    """By key, the pair that is the answer; of equal ones, that which was joined first."""
+    order = np.lexsort((batches, ends))[::-1]
+    return {keys[place]: int(place) for place in order}
+
+
+def _places(rows: Rows) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, key in enumerate(rows.key):
+        found[key].append(place)
+    return found
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _fates_of(
+    definition: Definition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
+) -> tuple[RowFate, ...]:
+    given = definition.inputs[side]
+    if places:
+        return tuple(row_fate(given, sides.rows[side], sides.fates[side], place) for place in places)
+    lost = evidence.lost_rows[side] if evidence.lost_rows else None
+    if lost is not None:
+        text = f"{given.view} has no row of it now, and what it had is not all there: {lost.what}"
+        return (RowFate(given.view, Fate.UNDECIDABLE, text),)
+    similar = evidence.similar[side].get(key, ()) if evidence.similar else ()
+    text = f"{given.view} has no row with this key" + (", but one that is almost the same" if similar else "")
+    return (RowFate(given.view, Fate.NEVER_ARRIVED, text),)
+
+
+def _without_pair(
+    definition: Definition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
+) -> KeyExplanation:
+    """There is no pair, because one side has no row with the key, or neither has."""
+    absent = [side for side in (0, 1) if rows[side][0].fate in (Fate.NEVER_ARRIVED, Fate.UNDECIDABLE)]
+    absent = [side for side in absent if rows[side][0].time is None and rows[side][0].read_in is None]
+    names = [definition.inputs[side].view for side in absent]
+    every = (*rows[0], *rows[1])
+    similar = tuple(
+        text
+        for side in absent
+        for text in similar_keys(
+            definition.inputs[side].view, key, evidence.similar[side].get(key, ()) if evidence.similar else ()
+        )
+    )
+    if len(absent) == 2:
+        sentence = f"Neither {names[0]} nor {names[1]} has a row with this key"
+    else:
+        there = rows[1 - absent[0]]
+        sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + capital(there[0].text)
+    if similar:
+        sentence += f". Almost the same key: {'; '.join(similar)}"
+    return KeyExplanation(key_parts(key), Verdict.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
+
+
+def _with_pair(
+    definition: Definition,
+    evidence: Evidence,
+    sides: _Sides,
+    key: str,
+    rows: tuple[tuple[RowFate, ...], ...],
+    place: int,
+    end: _Pair,
+) -> KeyExplanation:
+    pairs = evidence.pairs
+    assert pairs is not None
+    places = int(pairs.left[place]), int(pairs.right[place])
+    facts: dict[str, object] = {}
+    if end is _Pair.MATCHED:
+        sentence, facts = _matched(definition, evidence, sides, places)
+    elif end is _Pair.OUT_OF_WINDOW:
+        sentence, facts = _out_of_window(definition, evidence, sides, places, place)
+    elif end is _Pair.LATE:
+        sentence = _told(definition, sides, places, (Fate.DROPPED_LATE,))
+    elif end is _Pair.FILTERED:
+        sentence = _told(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
+    elif end is _Pair.NOT_READ:
+        sentence = _told(definition, sides, places, (Fate.NOT_READ,))
+    else:
+        sentence = "Whether these rows were joined cannot be told: " + _lost_batches(evidence)
+        facts = {"lost": (str(evidence.lost_batches),) if evidence.lost_batches else ()}
+    return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
+
+
+def _matched(
+    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+) -> tuple[str, dict[str, object]]:
+    left, right = (sides.rows[side] for side in (0, 1))
+    ranges = [(int(one.first[place]), int(one.last[place])) for one, place in zip((left, right), places, strict=True)]
+    batch = max(first for first, _ in ranges)
+    known = batch == max(last for _, last in ranges)
+    version = evidence.versions.get(batch) if known else None
+    what = " and ".join(describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
+    sentence = f"Joined: {what}" + (f", in batch {batch}" if known else ", in a batch no longer known")
+    sentence += f", version {version} of the table" if version is not None else ""
+    return sentence, {"batch": batch if known else None, "table_version": version}
+
+
+def _out_of_window(
+    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
+) -> tuple[str, dict[str, object]]:
+    pairs = evidence.pairs
+    assert pairs is not None
+    failing = int(np.argmin(pairs.holds[pair]))
+    condition, apart = definition.conditions[failing], float(pairs.apart[pair, failing])
+    left, right = (describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
+    sentence = f"{capital(left)} and {right} have this key, and are not joined: `{condition.text}` is not met"
+    by: timedelta | float | None = None
+    if condition.sides and not np.isnan(apart):
+        by = timedelta(microseconds=abs(apart)) if condition.kind == "time" else abs(apart)
+        sentence += f", by {distance(by) if isinstance(by, timedelta) else amount(by)}"
+    return sentence, {"condition": condition.text, "misses_by": by}
+
+
+def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
+    found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
+    told = [row.text for row in found if row.fate in fates]
+    others = [row.input for row in found if row.fate not in fates]
+    return capital(", and ".join(told)) + (f". So the row of {others[0]} was not joined to it" if others else "")
+
+
+def _lost_batches(evidence: Evidence) -> str:
+    return str(evidence.lost_batches) if evidence.lost_batches else "the watermarks of their batches are not known"
+
+
+def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+    """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
+    lost = tuple(one for one in evidence.lost_rows if one is not None)
+    if lost and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
+        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
+        found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
+    if evidence.written is None:
+        return found
+    rows = evidence.written.get(SEPARATOR.join(found.key), 0)
+    if found.verdict is Verdict.UNDECIDABLE and rows and not definition.outer:
+        sentence = "Joined: the table has its row. In which batch cannot be told any more."
+        return replace(found, verdict=Verdict.MATCHED, sentence=sentence, table_version=None)
+    if found.verdict is Verdict.MATCHED and not rows:
+        said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"
+        return replace(found, disagreements=(*found.disagreements, said))
+    if rows and not definition.outer and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
+        said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
+        return replace(found, disagreements=(*found.disagreements, said))
+    return found

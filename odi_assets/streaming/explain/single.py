@@ -1,0 +1,248 @@
+"""Decides what became of the keys of an aggregation, of a deduplication, and of a query without state."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from odi_assets.streaming.explain.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Rows
+from odi_assets.streaming.explain.fates import RowFates, row_fates
+from odi_assets.streaming.explain.rows_text import describe, read_in, row_fate
+from odi_assets.streaming.explain.similar import similar_keys
+from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts, moment
+from odi_assets.streaming.explain.words import capital, time_text, watermark_text
+
+_ORDER = (
+    *(Fate.COUNTED, Fate.KEPT, Fate.WRITTEN, Fate.PENDING, Fate.UNDECIDABLE, Fate.NOT_READ),
+    *(Fate.DUPLICATE_OF, Fate.DROPPED_LATE, Fate.FILTERED, Fate.NULL_KEY, Fate.NEVER_ARRIVED),
+)
+"""Of several rows with one key, the fate that comes first is the verdict."""
+
+_SAID = {
+    Fate.COUNTED: "counted",
+    Fate.KEPT: "kept",
+    Fate.WRITTEN: "written",
+    Fate.PENDING: "waiting to be counted",
+    Fate.UNDECIDABLE: "undecidable",
+    Fate.NOT_READ: "not read yet",
+    Fate.DUPLICATE_OF: "left out as duplicates",
+    Fate.DROPPED_LATE: "dropped as late",
+    Fate.FILTERED: "filtered out",
+    Fate.NULL_KEY: "without a key",
+}
+
+
+@dataclass(frozen=True)
+class _Decided:
+    definition: Definition
+    evidence: Evidence
+    rows: Rows
+    fates: RowFates
+
+
+@dataclass(frozen=True)
+class _Session:
+    start: int
+    end: int
+    rows: tuple[int, ...]
+
+    def meets(self, other: _Session) -> bool:
+        return self.start <= other.end and other.start <= self.end
+
+
+def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+    """The answers, in the order of the keys."""
+    rows = evidence.rows[0]
+    decided = _Decided(definition, evidence, rows, row_fates(definition.inputs[0], rows, evidence.watermarks))
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, key in enumerate(rows.key):
+        places[key].append(place)
+    judge = _JUDGES[definition.kind]
+    for key in evidence.keys:
+        found = places.get(key)
+        yield _checked(evidence, _answer(key, judge(decided, found)) if found else _absent(decided, key))
+
+
+def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
+    best = min(rows, key=lambda row: _ORDER.index(row.fate))
+    sentence = capital(best.text)
+    if len(rows) > 1:
+        counts = Counter(row.fate for row in rows)
+        told = [f"{counts[fate]:,} {_SAID[fate]}" for fate in _ORDER if counts[fate]]
+        sentence = f"{len(rows):,} rows: {', '.join(told)}. {sentence}"
+        others = [row for row in rows if row.fate is not best.fate]
+        sentence += "".join(f". {capital(row.text)}" for row in others[:2])
+    batch = best.batch if best.fate in (Fate.COUNTED, Fate.KEPT, Fate.WRITTEN) else None
+    return KeyExplanation(key_parts(key), Verdict(best.fate.value), f"{sentence}.", tuple(rows), batch)
+
+
+def _absent(decided: _Decided, key: str) -> KeyExplanation:
+    view = decided.definition.inputs[0].view
+    similar = similar_keys(view, key, decided.evidence.similar[0].get(key, ()) if decided.evidence.similar else ())
+    text = f"{view} has no row with this key"
+    sentence = f"{text}. Almost the same key: {'; '.join(similar)}" if similar else text
+    row = RowFate(view, Fate.NEVER_ARRIVED, text)
+    return KeyExplanation(key_parts(key), Verdict.NEVER_ARRIVED, f"{capital(sentence)}.", (row,), similar=similar)
+
+
+def _checked(evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+    lost = tuple(one for one in evidence.lost_rows if one is not None)
+    if lost and found.verdict is Verdict.NEVER_ARRIVED:
+        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
+        rows = tuple(replace(row, fate=Fate.UNDECIDABLE) for row in found.rows)
+        found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
+    elif found.verdict is Verdict.UNDECIDABLE and evidence.lost_batches:
+        found = replace(found, lost=(str(evidence.lost_batches),))
+    if found.batch is not None:
+        found = replace(found, table_version=evidence.versions.get(found.batch))
+    if evidence.written is None:
+        return found
+    written = evidence.written.get(SEPARATOR.join(found.key), 0)
+    if found.verdict in (Verdict.COUNTED, Verdict.KEPT, Verdict.WRITTEN) and not written:
+        said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
+        return replace(found, disagreements=(said,))
+    return found
+
+
+# -- what each kind of query does with the rows of a key ---------------------------------------------------------------
+
+
+def _reached(decided: _Decided, place: int) -> bool:
+    return bool(decided.fates.accepted[place])
+
+
+def _plain(decided: _Decided, place: int) -> RowFate:
+    return row_fate(decided.definition.inputs[0], decided.rows, decided.fates, place)
+
+
+def _written(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    return [_taken(decided, place, Fate.WRITTEN, "was written") for place in places]
+
+
+def _taken(decided: _Decided, place: int, fate: Fate, did: str) -> RowFate:
+    """The fate of a row that the batch which read it also gave."""
+    found = _plain(decided, place)
+    if not _reached(decided, place):
+        return found
+    batch = read_in(decided.rows, place)
+    what = describe(decided.definition.inputs[0], decided.rows, place)
+    text = f"{what} {did}" + (f" in batch {batch}" if batch is not None else ", in a batch no longer known")
+    return replace(found, fate=fate, text=text, batch=batch, watermark=None)
+
+
+def _aggregated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    definition, fates = decided.definition, decided.fates
+    if not (definition.waits_for_watermark and fates.needs_ms is not None):
+        return [_taken(decided, place, Fate.COUNTED, "is counted") for place in places]
+    closing = _session_ends(decided, places) if definition.session else {}
+    return [_windowed(decided, place, closing.get(place)) for place in places]
+
+
+def _windowed(decided: _Decided, place: int, session: tuple[int, int, int] | None) -> RowFate:
+    found = _plain(decided, place)
+    if not _reached(decided, place) or decided.rows.late_us[place] == NO_TIME:
+        return found
+    needs_ms = decided.fates.needs_ms
+    assert needs_ms is not None
+    first, last = int(decided.fates.removed_first[place]), int(decided.fates.removed_last[place])
+    until_ms = int(needs_ms[place])
+    if session is not None:
+        first, last, until_ms = session
+    what = describe(decided.definition.inputs[0], decided.rows, place)
+    window = _window_text(decided, place)
+    until = moment(until_ms)
+    if first >= NOT_READ:
+        text = f"{what} is counted{window}, and that is written when the watermark reaches {time_text(until)}"
+        return replace(found, fate=Fate.PENDING, text=text, batch=None, watermark=until)
+    if first != last:
+        text = f"{what} is counted{window}, which was written in a batch no longer known"
+        return replace(found, fate=Fate.COUNTED, text=text, batch=None, watermark=until)
+    reached = int(decided.evidence.watermarks.at_least(np.array([first]))[0])
+    text = f"{what} is counted{window}, which batch {first} wrote at watermark {watermark_text(reached)}"
+    return replace(found, fate=Fate.COUNTED, text=text, batch=first, watermark=moment(reached))
+
+
+def _window_text(decided: _Decided, place: int) -> str:
+    windows = decided.rows.windows_us
+    if windows is None or decided.definition.session:
+        return " in its session" if decided.definition.session else ""
+    start, end = (moment(int(one) / 1000) for one in windows[place][0])
+    more = f" and {len(windows[place]) - 1:,} other windows" if len(windows[place]) > 1 else ""
+    return f" in the window {time_text(start)} to {time_text(end)}{more}"
+
+
+def _session_ends(decided: _Decided, places: Sequence[int]) -> Mapping[int, tuple[int, int, int]]:
+    """By row, when its session is written: the batch as a range, and the watermark that it needs.
+
+    A session grows with the rows that fall into it or touch it, until a batch's watermark has reached its end.
+    """
+    rows, windows = decided.rows, decided.rows.windows_us
+    assert windows is not None
+    found: dict[int, tuple[int, int, int]] = {}
+    sessions: list[_Session] = []
+    for place in sorted((p for p in places if _reached(decided, p)), key=lambda p: int(rows.last[p])):
+        grown = _Session(int(windows[place][0][0]), int(windows[place][0][1]), (place,))
+        for other in [one for one in sessions if one.meets(grown)]:
+            if _removal(decided, other.end)[0] >= int(rows.first[place]):
+                sessions.remove(other)
+                grown = _Session(min(grown.start, other.start), max(grown.end, other.end), (*other.rows, *grown.rows))
+        sessions.append(grown)
+    for one in sessions:
+        first, last = _removal(decided, one.end)
+        latest = max(int(rows.last[place]) for place in one.rows)
+        for place in one.rows:
+            found[place] = max(first, latest), max(last, latest), -(-one.end // 1000)
+    return found
+
+
+def _removal(decided: _Decided, end_us: int) -> tuple[int, int]:
+    first, last = decided.evidence.watermarks.first_reaching(np.array([-(-end_us // 1000)]))
+    return int(first[0]), int(last[0])
+
+
+def _deduplicated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    rows, identity = decided.rows, decided.rows.identity
+    assert identity is not None
+    first: dict[str, int] = {}
+    found: dict[int, RowFate] = {}
+    for place in sorted(places, key=lambda p: (int(rows.last[p]), str(rows.file[p]), p)):
+        if not _reached(decided, place):
+            found[place] = _plain(decided, place)
+            continue
+        same = str(identity[place])
+        earlier = first.get(same)
+        gone = earlier is not None and int(decided.fates.removed_last[earlier]) < int(rows.first[place])
+        if earlier is None or (decided.definition.expires and gone):
+            first[same] = place
+            found[place] = _taken(decided, place, Fate.KEPT, "was the first of its key, and was kept")
+        else:
+            found[place] = _duplicate(decided, place, earlier)
+    return [found[place] for place in places]
+
+
+def _duplicate(decided: _Decided, place: int, earlier: int) -> RowFate:
+    rows, definition = decided.rows, decided.definition
+    found = _plain(decided, place)
+    if definition.expires and int(decided.fates.removed_first[earlier]) < int(rows.last[place]):
+        text = "whether the first row of the key was still known when this one came cannot be told"
+        return replace(found, fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
+    what, kept = (describe(definition.inputs[0], rows, one) for one in (place, earlier))
+    batch, before = read_in(rows, place), read_in(rows, earlier)
+    text = f"{what} has the key of {kept}"
+    if batch is not None and batch == before:
+        text += f", which came in the same batch {batch}: one of them was kept"
+    else:
+        text += f", which batch {before} had kept" if before is not None else ", which had been kept before"
+    where = str(rows.file[earlier])
+    return replace(found, fate=Fate.DUPLICATE_OF, text=text, batch=batch, watermark=None, duplicate_of=where)
+
+
+_JUDGES: dict[str, Callable[[_Decided, Sequence[int]], list[RowFate]]] = {
+    "aggregation": _aggregated,
+    "deduplication": _deduplicated,
+    "rows": _written,
+}

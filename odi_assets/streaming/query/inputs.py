@@ -1,0 +1,383 @@
+"""The inputs of a stream node: each as a streaming DataFrame, and the rows of one batch of it as a plain one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from odi_assets.config.models import StreamInput
+from odi_assets.connections.location import Location
+from odi_assets.delta.errors import cannot_look
+from odi_assets.delta.restore import missing_files
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.errors import ConfigError, SourceError, TableError, TransformError
+from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.files.listing import list_files
+from odi_assets.sources.files.source import LandingFiles
+from odi_assets.sources.source import Source
+from odi_assets.streaming.query import table_source
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
+from odi_assets.tables.schema import spark_schema
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_FOR_EVER = "36500d"
+
+
+@dataclass(frozen=True)
+class News:
+    """What an input has that no batch has read.
+
+    Attributes:
+        files: how many files.
+        mark: where the input stands now.
+        summary: in words.
+    """
+
+    files: int
+    mark: Mapping[str, Any]
+    summary: str
+
+
+@dataclass(frozen=True)
+class RowsByFile:
+    """Rows of an input as a plain DataFrame, and which batch read each file.
+
+    Attributes:
+        rows: None if there are none.
+        batches: by ``file_uri_key``, the first and the last batch that may have read the file; a file that is not there
+            was not read.
+        gone: files that were read and are gone, or cannot be told apart any more, in words.
+        root: what comes before the names of files that people know.
+    """
+
+    rows: DataFrame | None
+    batches: Mapping[str, tuple[int, int]]
+    gone: str | None
+    root: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedInput(ABC):
+    """One input. It can be pickled: with Spark Connect, batches are committed in another process.
+
+    Attributes:
+        name: the view that SQL sees, and the input's name in the checkpoint.
+        label: the source in words.
+        settings: how the project file wants it read.
+    """
+
+    name: str
+    label: str
+    settings: StreamInput
+
+    @abstractmethod
+    def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
+        """What a batch would read now after an offset; from its beginning if that is None. Needs no Spark.
+
+        Raises:
+            SourceError, TableError: it cannot be examined, or cannot be read on.
+        """
+
+    @abstractmethod
+    def raw_stream(self, spark: SparkSession) -> DataFrame:
+        """All of its rows, as a stream."""
+
+    @abstractmethod
+    def raw_batch(
+        self, spark: SparkSession, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]
+    ) -> DataFrame | None:
+        """The rows between two offsets, as Spark's offset log has them; None if there are none."""
+
+    @abstractmethod
+    def schema(self, spark: SparkSession) -> StructType:
+        """Its columns."""
+
+    @abstractmethod
+    def rows_by_file(
+        self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
+    ) -> RowsByFile:
+        """All rows that batches have read, as far as they are still there, and those that came since.
+
+        Args:
+            ends: by batch, as far as that is known, the offset up to which the query had read then.
+            file_as: name of the column that tells a row's file.
+        """
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Its rows as a stream: those that meet ``where``, with its watermark.
+
+        Raises:
+            SourceError, TableError: it cannot be read.
+            TransformError: Spark cannot evaluate ``where`` or the watermark for its columns.
+        """
+        rows, watermark = self._selected(self.raw_stream(spark)), self.settings.watermark
+        if watermark is None:
+            return rows
+        kind = {field.name.lower(): field.dataType.typeName() for field in rows.schema}.get(watermark.column.lower())
+        if kind not in ("timestamp", "timestamp_ntz"):
+            what = "has no such column" if kind is None else f"has it as {kind}"
+            raise ConfigError(
+                f"the watermark of `{self.name}` is on `{watermark.column}`, and {self.label} {what}",
+                fix="name a TIMESTAMP column in `stream.inputs`; for files, give it that type in `schema`",
+                column=watermark.column,
+            )
+        return rows.withWatermark(watermark.column, watermark.spark_delay)
+
+    def batch(
+        self, spark: SparkSession, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any] | None
+    ) -> DataFrame | None:
+        """The rows of a batch that meet ``where``; None if the batch has none of this input."""
+        if end is None or start == end:
+            return None
+        rows = self.raw_batch(spark, log, start, end)
+        return None if rows is None else self._selected(rows)
+
+    def _selected(self, rows: DataFrame) -> DataFrame:
+        if self.settings.where is None:
+            return rows
+        try:
+            return rows.where(self.settings.where)
+        except Exception as error:
+            raise TransformError(f"`where` of the input `{self.name}` is not right: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedFiles(StreamedInput):
+    """Landing files, each read once, in the order of their times of change.
+
+    Attributes:
+        base: where the connection is.
+        path: a path or glob below it.
+        format, schema_ddl, options: as the project file names them.
+    """
+
+    base: Location
+    path: str
+    format: str
+    schema_ddl: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
+        known = set() if start is None else {file_uri_key(uri) for uri in log.all_files(self.name)}
+        listed = list_files(self.base, self.path)
+        uris = [file_uri_key(quote(self.base.child(file.path).uri, safe="/:@=")) for file in listed]
+        new = [uri for uri in uris if uri not in known]
+        newest = max(listed).path if listed else None
+        text = counted(len(new), "new file") if new else "no new files"
+        return News(len(new), {"files": len(listed), "newest": newest}, text)
+
+    def missing(self, log: ProgressLog) -> list[str]:
+        """Files that batches have read and that are gone."""
+        listed = {
+            file_uri_key(quote(self.base.child(file.path).uri, safe="/:@="))
+            for file in list_files(self.base, self.path)
+        }
+        return sorted(uri for uri in log.all_files(self.name) if file_uri_key(uri) not in listed)
+
+    def raw_stream(self, spark: SparkSession) -> DataFrame:
+        # By default, Spark passes over files that changed a week before the newest one, and says nothing.
+        how = {"maxFileAge": _FOR_EVER, **self._reading(), **self._recursion()}
+        if self.settings.max_files_per_batch is not None:
+            how["maxFilesPerTrigger"] = str(self.settings.max_files_per_batch)
+        reader = spark.readStream.name(self.name).format(self.format).schema(self.schema_ddl).options(**how)
+        return reader.load(self._spark_path())
+
+    def raw_batch(
+        self, spark: SparkSession, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]
+    ) -> DataFrame | None:
+        files = log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
+        if not files:
+            return None
+        return spark.read.format(self.format).schema(self.schema_ddl).options(**self._reading()).load(files)
+
+    def schema(self, spark: SparkSession) -> StructType:
+        return spark.createDataFrame([], self.schema_ddl).schema
+
+    def rows_by_file(
+        self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
+    ) -> RowsByFile:
+        from pyspark.sql import functions as F
+
+        numbers = {file_uri_key(uri): number for uri, number in log.numbered_files(self.name).items()}
+        offsets = {batch: -1 if end is None else int(end["logOffset"]) for batch, end in ends.items()}
+        root = f"{file_uri_key(quote(self.base.uri, safe='/:@=')).rstrip('/')}/"
+        listed = {
+            file_uri_key(quote(self.base.child(f.path).uri, safe="/:@=")) for f in list_files(self.base, self.path)
+        }
+        gone = sorted(uri.removeprefix(root) for uri in numbers if uri not in listed)
+        text = f"{counted(len(gone), 'file')} that it had read, among them {gone[0]}" if gone else None
+        rows = None
+        if listed:
+            # A line that does not fit has stopped the stream; here it must not hide the others.
+            how = {**self._reading(), "mode": self.options.get("mode", "PERMISSIVE"), **self._recursion()}
+            reader = spark.read.format(self.format).schema(self.schema_ddl).options(**how)
+            rows = reader.load(self._spark_path()).select("*", F.col("_metadata.file_path").alias(file_as))
+        return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
+
+    def _reading(self) -> dict[str, str]:
+        # A line that does not fit stops the run; Spark would make NULLs of it, and say nothing.
+        strict = {"mode": "FAILFAST"} if self.format in ("csv", "json") else {}
+        given = {name.lower() for name in self.options}
+        return {
+            **{name: value for name, value in strict.items() if name not in given},
+            **self.base.reader_options,
+            **self.options,
+        }
+
+    def _recursion(self) -> dict[str, str]:
+        _, stars, name = self.path.partition("**")
+        if not stars:
+            return {}
+        name = name.strip("/")
+        if "/" in name or "**" in name:
+            raise ConfigError(
+                f"`{self.path}` of the input `{self.name}` has folders after `**`, which a stream cannot follow",
+                fix="write `**` before the name of the files alone, as in `orders/**/*.json`",
+                path=self.path,
+            )
+        return {"recursiveFileLookup": "true", **({"pathGlobFilter": name} if name else {})}
+
+    def _spark_path(self) -> str:
+        return f"{self.base.spark_path}/{self.path.partition('**')[0].rstrip('/')}".rstrip("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedTable(StreamedInput):
+    """A Delta table: the rows that its commits add.
+
+    Attributes:
+        node: the upstream node that writes it, as ``pipeline.node``; None for a table outside the project.
+    """
+
+    location: Location
+    node: str | None = None
+
+    def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
+        del log
+        handle = TableHandle.open(self.location)
+        if not handle.exists:
+            raise SourceError(
+                f"{self.label}: there is no Delta table at {self.location.uri}",
+                fix="run the node that writes it first",
+                path=self.location.uri,
+            )
+        skip = self.settings.on_change == "ignore"
+        begin = start or table_source.first_offset(handle)
+        end, files = table_source.next_files(self.location, begin, self.label, skip=skip)
+        version = f"version {handle.version}"
+        text = f"{version}, {counted(len(files), 'new file')}" if files else f"{version}, nothing new"
+        return News(len(files), end, text)
+
+    def raw_stream(self, spark: SparkSession) -> DataFrame:
+        return table_source.read_stream(
+            spark,
+            self.name,
+            self.location,
+            self.label,
+            most=self.settings.max_files_per_batch,
+            skip=self.settings.on_change == "ignore",
+        )
+
+    def raw_batch(
+        self, spark: SparkSession, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]
+    ) -> DataFrame | None:
+        del log
+        skip = self.settings.on_change == "ignore"
+        files = table_source.files_between(self.location, start, end, self.label, skip)
+        return read_files(spark, TableHandle.open(self.location), files) if files else None
+
+    def schema(self, spark: SparkSession) -> StructType:
+        del spark
+        return spark_schema(TableHandle.open(self.location).schema_json)
+
+    def rows_by_file(
+        self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
+    ) -> RowsByFile:
+        del log
+        handle = TableHandle.open(self.location)
+        skip = self.settings.on_change == "ignore"
+        files: list[LiveFile] = []
+        batches: dict[str, tuple[int, int]] = {}
+        gone = None
+        before, start = -1, None
+        for batch in sorted(ends):
+            end = ends[batch]
+            if end is None or end == start:
+                before = batch
+                continue
+            try:
+                read = table_source.files_between(self.location, start, end, self.label, skip)
+            except (TableError, SourceError) as error:
+                if cannot_look(error):
+                    raise
+                gone = f"what batch {batch} had read: {error.message}"
+                read = []
+            files += read
+            batches |= dict.fromkeys(by_file_uri(self.location, read), (before + 1, batch))
+            before, start = batch, end
+        lost = set(missing_files(self.location, files))
+        if lost:
+            gone = f"{counted(len(lost), 'file')} that it had read, and that left the table and were deleted"
+        since = table_source.next_files(
+            self.location, start or table_source.first_offset(handle), self.label, skip=True
+        )
+        chosen = [*(file for file in files if file.path not in lost), *since[1]]
+        if gone and not batches:
+            # Nothing tells which batch read which file.
+            chosen = list(handle.live_files)
+            batches = dict.fromkeys(by_file_uri(self.location, chosen), (0, max(ends, default=0)))
+        rows = read_files(spark, handle, chosen, file_as=file_as) if chosen else None
+        return RowsByFile(rows, batches, gone, f"{file_uri_key(self.location.uri).rstrip('/')}/")
+
+
+def batches_of_files(numbers: Mapping[str, int], ends: Mapping[int, int]) -> dict[str, tuple[int, int]]:
+    """The first and the last batch that may have read each file; a file that no batch has read is left out.
+
+    Args:
+        numbers: by file, its number in the input's log.
+        ends: by batch, as far as they are known, the number up to which it read; -1 if nothing was read so far.
+    """
+    ordered = sorted(ends)
+    found: dict[int, tuple[int, int]] = {}
+    place = 0
+    for number in sorted(set(numbers.values())):
+        while place < len(ordered) and ends[ordered[place]] < number:
+            place += 1
+        if place < len(ordered):
+            found[number] = ordered[place - 1] + 1 if place else 0, ordered[place]
+    return {path: found[number] for path, number in numbers.items() if number in found}
+
+
+def streamed(source: Source, settings: StreamInput, node: str | None) -> StreamedInput:
+    """A source of a stream node as an input of its query.
+
+    Args:
+        node: the upstream node whose table it is; None for a source outside the pipeline.
+
+    Raises:
+        ConfigError: such a source cannot be read as a stream.
+    """
+    if isinstance(source, DeltaTableSource):
+        return StreamedTable(
+            name=source.name, label=source.label, settings=settings, location=source.location, node=node
+        )
+    if isinstance(source, LandingFiles) and source.schema_ddl is not None:
+        return StreamedFiles(
+            name=source.name,
+            label=source.label,
+            settings=settings,
+            base=source.base,
+            path=source.path,
+            format=source.format.value,
+            schema_ddl=source.schema_ddl,
+            options=source.options,
+        )
+    raise ConfigError(f"{source.label} cannot be read as a stream", fix="load it with a node, and stream its table")

@@ -1,0 +1,217 @@
+"""What a checkpoint's logs say of its query's batches: planned, committed, how far each reads. On any store.
+
+Layout (Spark 4.2, with named sources and version 2 of the offset log): ``metadata`` names the query, ``offsets/N`` is
+written before batch N runs and ``commits/N`` after it, ``sources/<input>/N`` lists files as the input first saw them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import fsspec
+
+from odi_assets.connections.location import Location
+from odi_assets.errors import CheckpointError
+
+_NO_OFFSET = "-"
+_DIGEST = 16
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """A batch as the offset log planned it.
+
+    Attributes:
+        offsets: by input, ``{"end": the offset, "read": a digest of the files up to there since the batch before}``.
+            ``end`` is None for an input that gave nothing so far; ``read`` is there for files alone.
+        watermark_ms: the watermark that it runs with, milliseconds since 1970, UTC; 0 before there is one.
+        planned_ms: when it was planned, likewise.
+    """
+
+    query: str
+    batch: int
+    offsets: Mapping[str, Mapping[str, Any]]
+    watermark_ms: int
+    planned_ms: int
+
+
+@dataclass(frozen=True)
+class ProgressLog:
+    """The logs of the checkpoint in ``location``, read anew with each call. It need not exist.
+
+    Attributes:
+        read: digests by input and range of its log: what was written there never changes.
+    """
+
+    location: Location
+    read: dict[tuple[str, int, int], str] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        filesystem, root = fsspec.core.url_to_fs(self.location.uri, **self.location.fsspec_options)
+        return filesystem, root.rstrip("/")
+
+    def query(self) -> str | None:
+        """The id of its query; None if there is no checkpoint.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        text = self._text("metadata")
+        return None if text is None else str(self._object(text, "metadata")["id"])
+
+    def planned(self) -> list[int]:
+        """The numbers of the batches that the offset log holds, in order."""
+        return self._numbers("offsets")
+
+    def committed(self) -> list[int]:
+        """The numbers of the batches that Spark committed and still holds, in order."""
+        return self._numbers("commits")
+
+    def batch(self, number: int) -> PlannedBatch | None:
+        """The batch ``number``; None if the log does not hold it (any more).
+
+        Raises:
+            CheckpointError: the checkpoint cannot be read.
+        """
+        found = self._offsets(number)
+        query = self.query()
+        if found is None or query is None:
+            return None
+        head, ends = found
+        before = self._offsets(number - 1) if number else None
+        starts = before[1] if before else {}
+        offsets = {name: self._offset(name, starts.get(name), end) for name, end in ends.items()}
+        return PlannedBatch(
+            query, number, offsets, int(head.get("batchWatermarkMs") or 0), int(head.get("batchTimestampMs") or 0)
+        )
+
+    def watermark_ms(self, number: int) -> int:
+        """The watermark that a batch ran with; 0 if there was none, or the log does not hold it (any more)."""
+        found = self._offsets(number)
+        return int(found[0].get("batchWatermarkMs") or 0) if found else 0
+
+    def files(self, name: str, after: int, upto: int) -> list[str]:
+        """The files that an input's log lists with a number ``after < number <= upto``, as URIs, sorted."""
+        found: set[str] = set()
+        wanted = range(after + 1, upto + 1)
+        if not wanted:
+            return []
+        numbers = {_log_number(entry): entry for entry in self._names(f"sources/{name}") if _log_number(entry) >= 0}
+        for number in wanted:
+            compact = next(
+                (one for one in sorted(numbers) if one >= number and numbers[one].endswith(".compact")), None
+            )
+            entry = numbers.get(number) or (None if compact is None else numbers[compact])
+            if entry is None:
+                continue
+            found.update(
+                str(line["path"]) for line in self._entries(f"sources/{name}/{entry}") if line["batchId"] == number
+            )
+        return sorted(found)
+
+    def numbered_files(self, name: str) -> dict[str, int]:
+        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with."""
+        entries = sorted(filter(lambda entry: _log_number(entry) >= 0, self._names(f"sources/{name}")), key=_log_number)
+        compacts = [index for index, entry in enumerate(entries) if entry.endswith(".compact")]
+        # A compacted file holds all that was listed before it.
+        recent = entries[compacts[-1] :] if compacts else entries
+        lines = (line for entry in recent for line in self._entries(f"sources/{name}/{entry}"))
+        return {str(line["path"]): int(line["batchId"]) for line in lines}
+
+    def all_files(self, name: str) -> set[str]:
+        """Every file that an input's log lists, as URIs."""
+        return set(self.numbered_files(name))
+
+    def _offset(self, name: str, start: Any, end: Any) -> dict[str, Any]:
+        if not _is_log_offset(end):
+            return {"end": end}
+        after, upto = (int(start["logOffset"]) if _is_log_offset(start) else -1), int(end["logOffset"])
+        if after == upto:
+            return {"end": end}
+        key = name, after, upto
+        if key not in self.read:
+            digest = hashlib.sha256("\n".join(self.files(name, after, upto)).encode()).hexdigest()[:_DIGEST]
+            self.read[key] = digest
+        return {"end": end, "read": self.read[key]}
+
+    def _offsets(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        name = f"offsets/{number}"
+        text = self._text(name)
+        if text is None:
+            return None
+        version, _, rest = text.partition("\n")
+        head, *lines = rest.split("\n")
+        if version.strip() != "v2":
+            raise CheckpointError(
+                f"{self.location.uri}/{name} was not written by a stream node of odi: its inputs have no names",
+                fix="let the node begin with a checkpoint of its own: leave `stream.checkpoint` out, or name a new one",
+                path=f"{self.location.uri}/{name}",
+            )
+        ends: dict[str, Any] = {}
+        for line in filter(None, lines):
+            source, colon, offset = line.partition(":")
+            if not colon or not offset:
+                raise self._torn(name, f"the line {line[:40]!r} is not an input's offset")
+            ends[source] = None if offset == _NO_OFFSET else self._object(offset, name)
+        return self._object(head, name), ends
+
+    def _entries(self, name: str) -> Iterator[dict[str, Any]]:
+        _, _, rest = (self._text(name) or "").partition("\n")
+        return (self._object(line, name) for line in rest.split("\n") if line.strip())
+
+    def _numbers(self, folder: str) -> list[int]:
+        return sorted(int(name) for name in self._names(folder) if name.isascii() and name.isdecimal())
+
+    def _names(self, folder: str) -> list[str]:
+        filesystem, root = self._store
+        try:
+            filesystem.invalidate_cache()
+            return [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(f"{root}/{folder}", detail=False)]
+        except FileNotFoundError:
+            return []
+
+    def _text(self, name: str) -> str | None:
+        filesystem, root = self._store
+        try:
+            return str(filesystem.cat_file(f"{root}/{name}").decode("utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(
+                f"{self.location.uri}/{name} cannot be read: {error}",
+                fix="look at its permissions and its storage",
+                path=f"{self.location.uri}/{name}",
+            ) from error
+
+    def _object(self, text: str, name: str) -> dict[str, Any]:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise self._torn(name, str(error)) from error
+        if not isinstance(value, dict):
+            raise self._torn(name, "its JSON is not an object")
+        return value
+
+    def _torn(self, name: str, why: str) -> CheckpointError:
+        path = f"{self.location.uri}/{name}"
+        return CheckpointError(
+            f"{path} is torn: {why}",
+            fix="restore it from a copy of the checkpoint; the newest file of offsets/ without a twin in commits/ can "
+            "be deleted: Spark plans that batch again",
+            path=path,
+        )
+
+
+def _is_log_offset(offset: Any) -> bool:
+    return isinstance(offset, dict) and "logOffset" in offset
+
+
+def _log_number(name: str) -> int:
+    number = name.removesuffix(".compact")
+    return int(number) if number.isascii() and number.isdecimal() else -1

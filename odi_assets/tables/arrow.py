@@ -1,0 +1,274 @@
+"""Arrow tables into Delta tables without a JVM, in the same commits as the embedded engine makes.
+
+What Arrow cannot do exactly goes through Spark: large upserts, tables whose rules Spark has to check, `append_once`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import Schema
+from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+
+from odi_assets.config.models import WriteMode
+from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.protocol import require_removable, require_writable, with_features
+from odi_assets.delta.schema_evolution import plan_schema, replaced_schema, type_name
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TableError
+from odi_assets.tables.embedded import EmbeddedEngine, result_of
+from odi_assets.tables.engine import WriteResult, WriteSpec
+from odi_assets.tables.modes.base import Write, mode_of
+from odi_assets.tables.modes.upsert import upserted
+from odi_assets.tables.schema import require_columns, require_same_partitioning, spelled_as
+from odi_assets.tables.upsert.arrow_rewrite import rewrite
+from odi_assets.tables.upsert.matching import candidates
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BY_ARROW = (WriteMode.APPEND, WriteMode.OVERWRITE, WriteMode.PARTITION_OVERWRITE, WriteMode.UPSERT)
+_WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+_MOST_PARTITIONS = 10_000
+
+
+class _NeedsSpark(Exception):
+    """Arrow cannot do this write exactly."""
+
+
+@dataclass(frozen=True)
+class ArrowWrite(Write):
+    """A write of rows that are an Arrow table; the modes only hand them on to :meth:`stage`."""
+
+    df: pa.Table
+
+    @property
+    def spark(self) -> SparkSession:
+        raise _NeedsSpark
+
+    def stage(self, df: DataFrame | pa.Table, step: str = "") -> list[WrittenFile]:
+        """Write an Arrow table as Parquet into the folder of ``step``."""
+        if not isinstance(df, pa.Table):
+            raise _NeedsSpark
+        location, by = self.handle.location, self.spec.partition_by
+        if location.is_local:
+            filesystem, root = LocalFileSystem(), str(location.local_path)
+        else:
+            remote, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
+            filesystem = PyFileSystem(FSSpecHandler(remote))
+        form = ds.ParquetFileFormat()
+        ds.write_dataset(
+            _without_empty_texts(df, by),
+            f"{root}/{self.folder(step)}",
+            format=form,
+            file_options=form.make_write_options(compression="snappy", coerce_timestamps="us"),
+            filesystem=filesystem,
+            partitioning=ds.partitioning(pa.schema([df.schema.field(name) for name in by]), flavor="hive"),
+            basename_template=f"part-{{i}}-{uuid.uuid4().hex}.parquet",
+            max_partitions=_MOST_PARTITIONS,
+            existing_data_behavior="error",
+        )
+        return self.files(step)
+
+
+def write_arrow(
+    rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp, open_spark: Callable[[], SparkSession]
+) -> WriteResult:
+    """Write ``rows`` in one commit on ``handle``, or leave the table as it was; see ``TableEngine.write``.
+
+    Args:
+        open_spark: gives Spark's session, where Arrow cannot do it.
+
+    Raises:
+        FencedError, TableConflictError, TableError: as of ``TableEngine.write``.
+    """
+    rows = storable(_with_types(rows, handle), handle.location.uri)
+    try:
+        if spec.mode not in _BY_ARROW or (handle.exists and _has_rules(handle)):
+            raise _NeedsSpark
+        return _write(rows, handle, spec, stamp)
+    except _NeedsSpark:
+        # The files of a write that was given up have a folder of their own; no version names them.
+        anew = replace(stamp, write_id=uuid.uuid4().hex)
+        return EmbeddedEngine().write(open_spark().createDataFrame(rows), handle, spec, anew)
+
+
+def _with_types(rows: pa.Table, handle: TableHandle) -> pa.Table:
+    """``rows`` with the table's types for columns that have none, as those of an empty frame of pandas."""
+    if not handle.exists or pa.null() not in rows.schema.types:
+        return rows
+    known = {field.name: field.type for field in pa.schema(Schema.from_json(handle.schema_json).to_arrow())}
+    for place, field in enumerate(rows.schema):
+        if field.type == pa.null() and field.name in known:
+            rows = rows.set_column(place, field.name, rows[field.name].cast(known[field.name]))
+    return rows
+
+
+def storable(rows: pa.Table, uri: str) -> pa.Table:
+    """``rows`` with the types that Delta has: exact, and wider where Delta has no such type.
+
+    Raises:
+        TableError: a column has a type, or a value, that Delta cannot store.
+    """
+    columns = []
+    for field in rows.schema:
+        kind = _storable(field.type)
+        if kind is None:
+            raise TableError(
+                f"column `{field.name}` has type {field.type}, which Delta cannot store ({uri})",
+                fix="cast it before it is returned" if field.type != pa.null() else "give it a type: all of it is NULL",
+                uri=uri,
+                column=field.name,
+            )
+        try:
+            columns.append(rows[field.name].cast(kind))
+        except pa.ArrowInvalid as error:
+            raise TableError(
+                f"column `{field.name}` has values that {kind} does not hold exactly ({uri}): {error}",
+                fix="round or cast it before it is returned",
+                uri=uri,
+                column=field.name,
+            ) from error
+    return pa.Table.from_arrays(columns, names=rows.column_names)
+
+
+def _storable(kind: pa.DataType) -> pa.DataType | None:
+    """The type of Delta for an Arrow type; None if there is none."""
+    types = pa.types
+    found: pa.DataType | None = None
+    if types.is_dictionary(kind):
+        found = _storable(kind.value_type)
+    elif types.is_timestamp(kind):
+        found = pa.timestamp("us", "UTC" if kind.tz else None)
+    elif types.is_date(kind):
+        found = pa.date32()
+    elif types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
+        found = pa.string()
+    elif types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        found = pa.binary()
+    elif types.is_float16(kind):
+        found = pa.float32()
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = _storable(kind.value_type)
+        found = None if inner is None else pa.list_(inner)
+    elif types.is_struct(kind):
+        inner_types = {field.name: _storable(field.type) for field in kind}
+        found = None if None in inner_types.values() else pa.struct(list(inner_types.items()))
+    elif types.is_map(kind):
+        key, value = _storable(kind.key_type), _storable(kind.item_type)
+        found = None if key is None or value is None else pa.map_(key, value)
+    elif types.is_decimal(kind):
+        found = pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else None
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        found = _WIDER.get(kind, kind)
+    return found
+
+
+def _write(rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+    if handle.exists:
+        require_writable(handle)
+        require_same_partitioning(handle, spec.partition_by)
+    keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
+    if keeps_columns:
+        rows = rows.rename_columns([spelled_as(name, list(handle.columns)) for name in rows.column_names])
+    uri = handle.location.uri
+    require_columns(spec.keys, rows.column_names, "key", uri)
+    require_columns(spec.partition_by, rows.column_names, "partition", uri)
+    schema_json = str(Schema.from_arrow(_nullable(rows.schema)).to_json())
+    added: list[str] = []
+    ignored: list[str] = []
+    if keeps_columns:
+        schema_json, added, ignored = plan_schema(handle, schema_json, spec.schema_policy)
+        rows = _aligned(rows, schema_json)
+    elif handle.exists:
+        schema_json = replaced_schema(handle, schema_json)
+    if handle.exists:
+        handle = with_features(handle, schema_json)
+    if added and spec.mode is not WriteMode.APPEND:
+        # Other files have to be written anew.
+        raise _NeedsSpark
+    write = ArrowWrite(rows, handle, spec, stamp, schema_json, bool(added))
+    changes = _upsert(write) if spec.mode is WriteMode.UPSERT else mode_of(spec.mode).stage(write)
+    if handle.exists and (changes.removed or (spec.mode.traits.replaces_columns and handle.live_files)):
+        require_removable(handle, f"`{spec.mode}`")
+    changes = replace(changes, keys=spec.keys, computed_from=spec.mode.traits.computed_from, new_schema=bool(added))
+    version = commit(handle, schema_json, spec.partition_by, changes, stamp)
+    columns = tuple((field["name"], type_name(field["type"])) for field in json.loads(schema_json)["fields"])
+    result = result_of(write, changes, version, columns)
+    return replace(result, columns_added=tuple(added), columns_ignored=tuple(ignored))
+
+
+def _upsert(write: ArrowWrite) -> FileChanges:
+    """As ``modes.upsert`` does it, without options, where Arrow can."""
+    spec, keys = write.spec, write.keys
+    if spec.delete_when is not None or spec.only_if_newer is not None or not _are_unique(write.df, keys):
+        raise _NeedsSpark
+    files = write.stage(write.df)
+    among = candidates(write.handle, files, keys) if files else []
+    if not among:
+        return FileChanges("rows", files)
+    found = rewrite(write.handle, files, keys, among, write.folder("-moved"))
+    if found is None:
+        raise _NeedsSpark
+    return upserted(files, write.files("-moved"), found, found.files)
+
+
+def _are_unique(rows: pa.Table, keys: tuple[str, ...]) -> bool:
+    """Whether no key is NULL and no two rows have the same keys. Keys that are no plain values count as not unique."""
+    if any(rows[key].null_count or pa.types.is_nested(rows[key].type) for key in keys):
+        return False
+    if any(pa.types.is_floating(rows[key].type) for key in keys):
+        return False
+    return bool(rows.group_by(list(keys)).aggregate([]).num_rows == rows.num_rows)
+
+
+def _has_rules(handle: TableHandle) -> bool:
+    """Whether the table demands something of rows that only Spark can check."""
+    fields = json.loads(handle.schema_json)["fields"]
+    properties: Mapping[str, Any] = handle.table.metadata().configuration
+    constrained = any(name.startswith("delta.constraints.") for name in properties)
+    return constrained or any(not _is_plain(field) for field in fields)
+
+
+def _is_plain(part: Any) -> bool:
+    """Whether a field, or a type, and all within it may be NULL and has no description."""
+    if isinstance(part, list):
+        return all(map(_is_plain, part))
+    if not isinstance(part, dict):
+        return True
+    flags = (part.get(name, True) for name in ("nullable", "containsNull", "valueContainsNull"))
+    return all(flags) and not part.get("metadata") and all(map(_is_plain, part.values()))
+
+
+def _aligned(rows: pa.Table, schema_json: str) -> pa.Table:
+    """``rows`` with exactly the columns of the table, in its order; NULL where they have none."""
+    target = pa.schema(Schema.from_json(schema_json).to_arrow())
+    present = set(rows.column_names)
+    columns = [
+        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
+        for field in target
+    ]
+    return pa.Table.from_arrays(columns, schema=_nullable(target))
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True).remove_metadata() for field in schema])
+
+
+def _without_empty_texts(rows: pa.Table, partition_by: tuple[str, ...]) -> pa.Table:
+    # Delta's log does not tell an empty text from NULL.
+    for name in partition_by:
+        if pa.types.is_string(rows[name].type):
+            place = rows.column_names.index(name)
+            empty = pc.equal(rows[name], "")
+            rows = rows.set_column(place, name, pc.if_else(empty, pa.scalar(None, pa.string()), rows[name]))
+    return rows

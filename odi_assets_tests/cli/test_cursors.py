@@ -1,0 +1,196 @@
+"""``odi cursors``."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from odi_assets_tests.cli.conftest import Odi
+
+PROJECT = """
+project: test
+connections: {lake: {type: local, base_path: lake}}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: p
+  nodes:
+  - {name: raw, read: {connection: lake, format: delta, path: source}, write: {connection: lake, path: raw}}
+"""
+
+
+def document(lsn: str = "0/1A", **cursors: Any) -> str:
+    streams = [
+        {"stream": "a", "namespace": "public", "sync_mode": "", "state": {"chunks": []}},
+        {"stream": "i", "namespace": "public", "sync_mode": "", "state": {"chunks": [], **(cursors or {"id": 5})}},
+    ]
+    shared = {"state": {"lsn": lsn}, "streams": ["public.a"]}
+    return json.dumps({"type": "STREAM", "version": 7, "global": shared, "streams": streams})
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> SimpleNamespace:
+    """Two documents of OLake in the current folder, one after the other, and the text of the first."""
+    Path("old.json").write_text(document())
+    Path("new.json").write_text(document("0/2B", id=7))
+    return SimpleNamespace(text=document(), folder=tmp_path)
+
+
+def test_check_says_what_is_wrong_and_ends_with_1(odi: Odi) -> None:
+    answer = odi("cursors", "check", "old.json")
+    assert (answer.code, answer.out, answer.err) == (0, "", "old.json: OLake, 2 streams: 0 errors, 0 warnings\n")
+    Path("bad.json").write_text('{"type":"STREAM",\n "streams":[null, {"stream":"a","state":{"id":NaN}}]}')
+    answer = odi("cursors", "check", "old.json", "bad.json")
+    assert answer.code == 1
+    assert answer.out == (
+        "bad.json:2:13: error: streams[0]: must be an object, but is null, on which OLake fails\n"
+        "  → remove it, or write the stream's state\n"
+        "bad.json:2:47: error: streams[1].state.id: NaN is not a number that JSON has\n"
+        "  → write one that it has\n"
+    )
+    assert "bad.json: OLake: 2 errors, 0 warnings" in answer.err
+
+
+def test_a_warning_fails_where_that_is_asked_for(odi: Odi) -> None:
+    Path("state.json").write_text('{"type":"STREAM","version":8,"streams":[]}')
+    assert odi("cursors", "check", "state.json").code == 0
+    assert odi("cursors", "check", "state.json", "--strict").code == 1
+
+
+def test_check_gives_json(odi: Odi) -> None:
+    Path("bad.json").write_text("{")
+    answer = odi("cursors", "check", "old.json", "bad.json", "--json")
+    old, bad = json.loads(answer.out)
+    assert answer.code == 1
+    assert (old["tool"], old["valid"], old["streams"], old["findings"]) == ("OLake", True, 2, [])
+    assert (bad["valid"], bad["positions_lost"]) == (False, True)
+    assert {"path", "line", "column", "key", "severity", "message", "remedy"} == bad["findings"][0].keys()
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["show"], ["fingerprint"], ["diff", "old.json"], ["convert", "--to", "dlt"]]
+)
+def test_a_file_that_is_not_there_is_bad_input(odi: Odi, command: list[str]) -> None:
+    answer = odi("cursors", *command, "none.json")
+    assert answer.code == 2
+    assert "none.json" in answer.err
+
+
+def test_documents_come_from_standard_input_too(
+    files: SimpleNamespace, odi: Odi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def piped(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False))
+
+    piped(files.text)
+    assert odi("cursors", "diff", "-", "new.json").code == 0
+    piped("{")
+    answer = odi("cursors", "show", "-")
+    assert answer.code == 2
+    assert "<stdin>:1:2" in answer.err
+    piped(files.text)
+    answer = odi("cursors", "set", "-", "public.i", "id=9")
+    assert json.loads(answer.out) == json.loads(document(id=9))
+
+
+def test_show_lists_the_streams(odi: Odi) -> None:
+    answer = odi("cursors", "show", "old.json")
+    assert answer.out.split("\n")[0].split() == ["stream", "snapshot", "log", "position", "cursors"]
+    assert "public.a  finished  0/1A" in answer.out
+    shown = json.loads(odi("cursors", "show", "old.json", "--json").out)
+    assert [one["stream"] for one in shown["streams"]] == ["public.a", "public.i"]
+    assert shown["streams"][0]["position"] == {"kind": "PostgresLsn", "text": "0/1A"}
+
+
+def test_diff_ends_with_1_where_a_stream_went_back(odi: Odi) -> None:
+    forward = odi("cursors", "diff", "old.json", "new.json")
+    assert forward.code == 0
+    assert "log position: 17 bytes" in forward.out
+    back = odi("cursors", "diff", "new.json", "old.json", "--json")
+    assert back.code == 1
+    assert {one["stream"]: one["move"] for one in json.loads(back.out)} == {"public.a": "back", "public.i": "back"}
+    same = odi("cursors", "diff", "old.json", "old.json")
+    assert (same.code, same.out) == (0, "")
+
+
+def test_the_fingerprint_is_that_of_the_meaning(files: SimpleNamespace, odi: Odi) -> None:
+    Path("spaced.json").write_text(json.dumps(json.loads(files.text), indent=4))
+    first, second, other = odi("cursors", "fingerprint", "old.json", "spaced.json", "new.json").out.splitlines()
+    assert first.split()[0] == second.split()[0] != other.split()[0]
+
+
+def test_convert_says_what_does_not_carry_over(odi: Odi) -> None:
+    answer = odi("cursors", "convert", "old.json", "--to", "airbyte")
+    assert answer.code == 1
+    assert [one["stream"]["stream_descriptor"]["name"] for one in json.loads(answer.out)] == ["i"]
+    assert "public.a: left out: Airbyte's documents have no place for 0/1A" in answer.err
+    answer = odi("cursors", "convert", "old.json", "--to", "singer", "-o", "singer.json")
+    assert (answer.code, answer.out) == (0, "")
+    assert odi("cursors", "check", "singer.json").code == 0
+    assert odi("cursors", "convert", "old.json", "--to", "olake").code == 1
+
+
+def test_one_stream_is_set_in_place_and_not_back(files: SimpleNamespace, odi: Odi) -> None:
+    assert odi("cursors", "set", "old.json", "public.i", "id=9").code == 0
+    assert Path("old.json").read_text() == files.text.replace('"id": 5', '"id": 9')
+    answer = odi("cursors", "set", "old.json", "public.i", "id=3")
+    assert answer.code == 1
+    assert "public.i: back, id 9 → 3" in answer.err
+    assert odi("cursors", "set", "old.json", "public.i", "id=3", "--force").code == 0
+    assert odi("cursors", "set", "old.json", "public.i", "id=x").code == 2
+    assert odi("cursors", "set", "old.json", "public.i", "id").code == 2
+    assert odi("cursors", "set", "old.json", "public.q", "id=3").code == 1
+
+
+def test_a_shared_position_is_set_for_all_streams_only_if_that_is_said(files: SimpleNamespace, odi: Odi) -> None:
+    assert "--shared" in odi("cursors", "set", "old.json", "public.a", "lsn=0/2A").err
+    assert odi("cursors", "set", "old.json", "public.a", "lsn=0/2A", "--shared").code == 0
+    assert Path("old.json").read_text() == files.text.replace("0/1A", "0/2A")
+
+
+def test_reset_asks_first(files: SimpleNamespace, odi: Odi) -> None:
+    assert odi("cursors", "reset", "old.json", "public.i").code == 2
+    assert Path("old.json").read_text() == files.text
+    assert odi("cursors", "reset", "old.json", "public.i", "--yes").code == 0
+    assert [one["stream"] for one in json.loads(Path("old.json").read_text())["streams"]] == ["a"]
+
+
+def test_positions_go_into_state_and_out_again(odi: Odi) -> None:
+    Path("odibi.yaml").write_text(PROJECT)
+    assert odi("cursors", "import", "old.json", "--name", "olake").code == 0
+    assert odi("cursors", "import", "new.json", "--name", "olake").code == 0
+    listed = {one["key"]: one for one in json.loads(odi("state", "list", "--json").out)}
+    assert listed["cursors/olake/public.i"]["revision"] == 2
+    assert listed["cursors/olake/public.i"]["value"]["cursors"] == {"id": 7}
+    assert "id 7" in odi("state", "list").out
+    answer = odi("cursors", "import", "old.json", "--name", "olake")
+    assert answer.code == 1
+    assert "public.i: back, id 7 → 5" in answer.err
+    assert odi("cursors", "export", "-", "--name", "olake").out.strip() == Path("new.json").read_text()
+    assert odi("cursors", "export", "out.json", "--name", "olake").code == 0
+    assert Path("out.json").read_text() == Path("new.json").read_text()
+    assert odi("cursors", "export", "out.json").code == 2
+    assert "it has olake" in odi("cursors", "export", "out.json").err
+
+
+def test_a_torn_file_is_restored_from_state(files: SimpleNamespace, odi: Odi) -> None:
+    Path("odibi.yaml").write_text(PROJECT)
+    Path("state.json").write_text(files.text)
+    assert odi("cursors", "import", "state.json").code == 0
+    Path("state.json").write_text(files.text[:50])
+    answer = odi("cursors", "check", "state.json")
+    assert answer.code == 1
+    assert "odi cursors export state.json --force" in answer.err
+    assert odi("cursors", "export", "state.json").code == 1
+    assert odi("cursors", "export", "state.json", "--force").code == 0
+    assert Path("state.json").read_text() == files.text
+
+
+def test_the_tool_can_be_named(odi: Odi) -> None:
+    Path("state.json").write_text("{}")
+    assert "may be any tool's" in odi("cursors", "check", "state.json").out
+    assert odi("cursors", "check", "state.json", "--tool", "singer").code == 0

@@ -1,0 +1,109 @@
+"""``odi init``, ``odi stream explain`` and ``odi explain``, as docs/streaming.md shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.cli import main
+from odi_assets.nodes.project import Project
+from odi_assets.sample.orders_payments import json_files
+from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.test_documentation import ROOT, pattern
+
+SECTION = "## Where is my row?"
+LANDING = ROOT / "data" / "landing" / "orders_payments"
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """The commands of the section, with what they print."""
+    text = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
+    section = text[text.index(SECTION) :].split("\n## ")[0]
+    for block in re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL):
+        yield from re.findall(r"^\$ odi (.*)\n((?:[^$].*\n|\n)*)", block, flags=re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def example(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder in which the section's commands were typed; what a command printed otherwise is in ``WRONG``."""
+    del spark
+    root = tmp_path_factory.mktemp("example")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
+            patch.delenv(name, raising=False)
+        patch.setenv("ODI_SPARK_LOG_LEVEL", "fatal")
+        patch.chdir(root)
+        yield root
+
+
+def test_the_commands_of_the_document_print_what_it_shows(example: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for command, printed in commands():
+        capfd.readouterr()
+        assert main(shlex.split(command)) == 0, command
+        shown = capfd.readouterr().out
+        if not command.startswith(("run", "init")):
+            lines = [line.rstrip() for line in shown.splitlines()]
+            assert re.fullmatch(pattern(printed), "\n".join(lines)), f"$ odi {command}\n" + "\n".join(lines)
+    assert (example / "lake" / "paid_orders").is_dir()
+
+
+def test_keys_come_from_files_and_tables(
+    example: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(example)
+    keys = tmp_path / "keys.txt"
+    keys.write_text("order_id\nord-43\nord-1000\n", encoding="utf-8")
+    answer = odi("stream", "explain", "paid_orders", "--keys-from", str(keys), "--json", "--no-state")
+    assert answer.code == 0
+    told = json.loads(answer.out)
+    assert [(one["key"], one["verdict"]) for one in told] == [("ord-43", "MATCHED"), ("ord-1000", "NO_COUNTERPART")]
+    assert told[0]["rows"][0]["input"] == "orders"
+    answer = odi("stream", "explain", "paid_orders", "--keys-from", "lake:paid_orders", "--json", "--no-state")
+    assert {one["verdict"] for one in json.loads(answer.out)} == {"MATCHED"}
+
+
+def test_what_cannot_be_asked_is_said_to_be_so(example: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(example)
+    for arguments, text in (
+        (["stream", "explain", "paid_orders"], "no key is named"),
+        (["stream", "explain", "paid_order", "--key", "x"], "did you mean"),
+        (["stream", "explain", "paid_orders", "--keys-from", "nowhere"], "there is no file and no table nowhere"),
+        (["stream", "explain", "-c", "shop/odibi.yaml", "orders", "--key", "x"], "odi explain shop.orders"),
+        (["explain", "-c", "shop/odibi.yaml", "orders", "--key", "x"], "--key COLUMN=VALUE"),
+    ):
+        answer = odi(*arguments)
+        assert (answer.code, answer.out) == (2, ""), arguments
+        assert text in answer.err, answer.err
+
+
+@pytest.mark.parametrize("example_name", ["files", "stream"])
+def test_init_makes_a_project_that_loads_and_overwrites_nothing(odi: Odi, tmp_path: Path, example_name: str) -> None:
+    answer = odi("init", "made", "--example", example_name)
+    assert answer.code == 0
+    assert all(Path(line).is_file() for line in answer.out.splitlines())
+    assert "cd made" in answer.err
+    assert Project.load(tmp_path / "made" / "odibi.yaml").warnings == ()
+    (tmp_path / "made" / "odibi.yaml").write_text("mine", encoding="utf-8")
+    again = odi("init", "made", "--example", example_name)
+    assert (again.code, again.out) == (2, "")
+    assert "has odibi.yaml" in again.err
+    assert (tmp_path / "made" / "odibi.yaml").read_text(encoding="utf-8") == "mine"
+
+
+def test_init_writes_nothing_where_one_file_is_in_the_way(odi: Odi, tmp_path: Path) -> None:
+    (tmp_path / "landing").write_text("a file", encoding="utf-8")
+    answer = odi("init")
+    assert (answer.code, answer.out) == (2, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["landing"]
+    assert odi("init", "x", "--example", "streams").code == 2
+
+
+def test_the_samples_orders_and_payments_are_those_of_the_generator() -> None:
+    landed = {str(path.relative_to(LANDING)): path.read_text(encoding="utf-8") for path in LANDING.glob("*/*.json")}
+    assert landed == dict(json_files())

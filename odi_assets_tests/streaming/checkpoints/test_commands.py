@@ -1,0 +1,80 @@
+"""``odi checkpoint`` from the shell."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odi_assets.cli import main
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ODI_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def printed(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    capfd.readouterr()
+    ended = main(["checkpoint", *arguments, "--json"])
+    shown = capfd.readouterr()
+    assert ended == code, shown.err
+    return json.loads(shown.out) if shown.out else shown.err
+
+
+def test_metadata_and_files_need_no_spark(
+    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = printed(capfd, "metadata", str(join_checkpoint))
+    assert told["batches"] == [0, 1, 2, 3]
+    assert told["state"][0]["store"] == "left-keyToNumValues"
+    assert printed(capfd, "files", str(join_checkpoint))["faults"] == []
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    torn = next(copy.glob("state/0/0/left-*/4.changelog"))
+    torn.write_bytes(torn.read_bytes()[:-3])
+    told = printed(capfd, "files", "copy", code=1)
+    assert [fault["path"] for fault in told["faults"]] == [torn.relative_to(copy).as_posix()]
+    assert (told["readable"], list(told["lost"])) == ([0, 1, 2], ["3"])
+    assert main(["checkpoint", "files", "copy"]) == 1
+    assert "the query cannot go on" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("spark")
+def test_state_changes_and_timers_are_printed(
+    join_checkpoint: Path, visits_checkpoint: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = printed(capfd, "read", str(join_checkpoint), "--side", "left", "--where", "value.id > 7")
+    assert sorted(row["value"]["id"] for row in rows) == [8, 9]
+    assert len(printed(capfd, "read", str(join_checkpoint), "--side", "left", "--limit", "1")) == 1
+    gone = printed(capfd, "changes", str(join_checkpoint), "--side", "left", "--from", "3")
+    assert [(row["batch_id"], row["change_type"], row["value"]) for row in gone] == [(3, "delete", None)] * 2
+    (timer,) = printed(capfd, "timers", str(visits_checkpoint))
+    assert timer["key"] == {"shop": "x"}
+    assert "the columns are" in printed(capfd, "read", str(join_checkpoint), "--side", "left", "-w", "no", code=2)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_key_is_explained_and_health_is_told(
+    join_checkpoint: Path, old_join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = printed(capfd, "explain", str(join_checkpoint), "-k", "2", "-k", "x")
+    assert (told["verdict"], told["left"]["fate"], told["left"]["purged_in"]) == ("expired", "purged", [3])
+    told = printed(capfd, "explain", str(old_join_checkpoint), "-k", "5", "-k", "x")
+    assert told["verdict"] == "undecidable"
+    assert "minBatchesToRetain" in told["missing_evidence"]
+    told = printed(capfd, "health", str(join_checkpoint), "--batches", "1", "--picture", "health.png")
+    assert told["batches"][-1]["state_rows"] == 5
+    assert (tmp_path / "health.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("command", ["metadata", "read", "changes", "timers", "files", "health"])
+def test_a_path_that_is_no_checkpoint_is_told_before_spark_starts(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "does not exist" in printed(capfd, command, "nothing", code=1)
+    (tmp_path / "folder").mkdir()
+    assert "is not a checkpoint" in printed(capfd, command, "folder", code=1)

@@ -1,0 +1,125 @@
+"""What is said of a query that is to go on from a checkpoint is what Spark does with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from odi_assets.streaming.checkpoints import Effect, check_against
+from odi_assets_tests.streaming.checkpoints.queries import (
+    HDFS_BACKED,
+    PROVIDER,
+    STREAMING,
+    land,
+    order,
+    run_to_the_end,
+    sales_by_hour,
+    settings,
+)
+
+
+def orders(spark: SparkSession, root: Path, schema: str, delay: str = "10 minutes") -> DataFrame:
+    stream = spark.readStream.schema(schema).json(str(root / "orders"))
+    return stream.withWatermark("ordered", delay)
+
+
+SCHEMA = "id INT, shop STRING, ordered TIMESTAMP"
+
+
+def by_hour(frame: DataFrame, *keys: str) -> DataFrame:
+    return frame.groupBy(F.window("ordered", "1 hour"), *keys).count()
+
+
+@pytest.mark.parametrize(
+    ("changed", "effect", "what", "told"),
+    [
+        (lambda spark, root: sales_by_hour(spark, root), None, "", ""),
+        (
+            lambda spark, root: by_hour(orders(spark, root, SCHEMA, "5 minutes")),
+            Effect.FROM_NOW_ON,
+            "operator 0, default: watermark delay",
+            "600000 ms in the checkpoint, 300000 ms in the query",
+        ),
+        (
+            lambda spark, root: by_hour(orders(spark, root, SCHEMA), "shop"),
+            Effect.FAILS,
+            "operator 0, default: key",
+            "shop string in the query",
+        ),
+        (
+            lambda spark, root: orders(spark, root, SCHEMA).groupBy(F.window("ordered", "1 hour")).agg(F.sum("id")),
+            Effect.FAILS,
+            "operator 0, default: value",
+            "count bigint in the checkpoint, sum bigint in the query",
+        ),
+        (
+            lambda spark, root: orders(spark, root, SCHEMA).dropDuplicates(["id", "ordered"]),
+            Effect.FAILS,
+            "operator 0",
+            "stateStoreSave in the checkpoint, dedupe in the query",
+        ),
+        (
+            lambda spark, root: orders(spark, root, SCHEMA).where("id > 1"),
+            Effect.FAILS,
+            "operator 0",
+            "stateStoreSave in the checkpoint, none in the query",
+        ),
+        (
+            lambda spark, root: orders(spark, root, SCHEMA).groupBy("shop").count(),
+            Effect.FAILS,
+            "the query",
+            "UNSUPPORTED_OPERATION",
+        ),
+    ],
+    ids=["the same", "delay", "key", "another sum", "operator", "no operator", "refused"],
+)
+def test_what_is_told_is_what_spark_does(
+    spark: SparkSession,
+    count_checkpoint: Path,
+    tmp_path: Path,
+    changed: Callable[[SparkSession, Path], DataFrame],
+    effect: Effect | None,
+    what: str,
+    told: str,
+) -> None:
+    root = Path(shutil.copytree(count_checkpoint.parent, tmp_path / "copy"))
+    before = sorted(root.rglob("*"))
+    with settings(spark, {**STREAMING, PROVIDER: HDFS_BACKED}):
+        found = check_against(root / "checkpoint", changed(spark, root))
+        assert sorted(root.rglob("*")) == before
+        assert [(one.effect, one.what) for one in found][:1] == ([(effect, what)] if effect else [])
+        assert told in "".join(map(str, found))
+        land(root / "orders", "noon", order(4, "12:30"))
+        if effect is Effect.FAILS:
+            with pytest.raises(Exception, match=r"(?i)state|output mode"):
+                run_to_the_end(changed(spark, root), root / "checkpoint")
+        else:
+            run_to_the_end(changed(spark, root), root / "checkpoint")
+
+
+def test_settings_that_the_checkpoint_overrides_are_told(spark: SparkSession, count_checkpoint: Path) -> None:
+    wanted = {"spark.sql.shuffle.partitions": "64", "spark.sql.streaming.minBatchesToRetain": "5"}
+    with settings(spark, {**STREAMING, PROVIDER: HDFS_BACKED}):
+        (found,) = check_against(count_checkpoint, sales_by_hour(spark, count_checkpoint.parent), wanted)
+    assert (found.effect, found.what, found.stored, found.wanted) == (
+        Effect.IGNORED,
+        "spark.sql.shuffle.partitions",
+        "2",
+        "64",
+    )
+
+
+@pytest.mark.contract
+def test_a_join_that_lost_a_source_is_told_from_a_relative_path(
+    spark: SparkSession, join_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The JVM stays in the folder that it was started in.
+    monkeypatch.chdir(join_checkpoint.parent)
+    with settings(spark, STREAMING):
+        found = check_against("checkpoint", sales_by_hour(spark, join_checkpoint.parent))
+    assert [(one.effect, one.what) for one in found] == [(Effect.FAILS, "sources"), (Effect.FAILS, "operator 0")]

@@ -1,0 +1,135 @@
+"""What a query does with a row, read from Spark's plan of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from odi_assets.errors import ConfigError
+from odi_assets.streaming.explain.definition import Definition
+from odi_assets.streaming.explain.plan import InputShape, read_definition, read_outline
+
+ORDERS = "order_id STRING, customer STRING, amount DECIMAL(10,2), ordered_at TIMESTAMP, status STRING"
+PAYMENTS = "payment_id STRING, order_id STRING, paid_at TIMESTAMP"
+
+
+Transform = Callable[[Mapping[str, DataFrame]], DataFrame]
+
+
+def sql(spark: SparkSession, text: str) -> Transform:
+    def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        return spark.sql(text)
+
+    return transform
+
+
+def read(
+    spark: SparkSession, transform: Callable[[Mapping[str, DataFrame]], DataFrame], mode: str = "append"
+) -> Definition:
+    shapes = {
+        "orders": InputShape(
+            StructType.fromDDL(ORDERS), "status <> 'test' AND amount > 0", ("ordered_at", "2 minutes")
+        ),
+        "payments": InputShape(StructType.fromDDL(PAYMENTS), None, ("paid_at", "2 minutes")),
+    }
+    found = read_definition(spark, shapes, transform, mode, "p.n")
+    assert Definition.from_json(json.loads(json.dumps(found.to_json()))) == found
+    return found
+
+
+def test_a_join_behind_other_names_and_filters(spark: SparkSession) -> None:
+    text = """
+        WITH good AS (SELECT upper(order_id) AS oid, customer, ordered_at FROM orders WHERE customer IS NOT NULL)
+        SELECT g.oid, paid_at AS paid FROM good g JOIN payments p ON g.oid = p.order_id AND payment_id <> 'x'
+        WHERE paid_at BETWEEN ordered_at - INTERVAL 5 MINUTES AND ordered_at + INTERVAL 1 HOUR"""
+    found = read(spark, sql(spark, text))
+    orders, payments = found.inputs
+    assert (found.kind, found.key_names, found.output_key, found.outer) == ("join", ("order_id",), ("oid",), ())
+    assert (orders.key, payments.key) == (("upper(orders.order_id)",), ("payments.order_id",))
+    texts = {condition.text for condition in orders.conditions}
+    assert {"orders.status <> 'test'", "orders.amount > 0.00", "orders.customer IS NOT NULL"} <= texts
+    assert "payments.payment_id <> 'x'" in {condition.text for condition in payments.conditions}
+    assert [condition.null_of_key for condition in payments.conditions].count(True) == 1
+    assert [condition.text for condition in found.conditions] == [
+        "payments.paid_at >= orders.ordered_at - INTERVAL '5' MINUTE",
+        "payments.paid_at <= orders.ordered_at + INTERVAL '1' HOUR",
+    ]
+    # An order waits for payments up to an hour after it, a payment for orders up to five minutes after it.
+    assert (orders.state_range_ms, payments.state_range_ms) == (3_600_001, 300_001)
+
+
+def test_a_function_of_dataframes_and_an_outer_join(spark: SparkSession) -> None:
+    def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
+        from pyspark.sql.functions import expr
+
+        orders, payments = frames["orders"].alias("a"), frames["payments"].alias("b")
+        same = "a.order_id = b.order_id AND b.paid_at >= a.ordered_at AND b.paid_at < a.ordered_at + INTERVAL 1 HOUR"
+        return orders.join(payments, expr(same), "left_outer")
+
+    found = read(spark, transform)
+    assert found.outer == ("orders",)
+    assert [one.state_range_ms for one in found.inputs] == [3_600_000, 1]
+
+
+def test_a_stream_joined_with_itself(spark: SparkSession) -> None:
+    text = """SELECT a.order_id FROM orders a JOIN orders b ON a.order_id = b.order_id
+        AND a.ordered_at BETWEEN b.ordered_at AND b.ordered_at + INTERVAL 1 MINUTE"""
+    found = read(spark, sql(spark, text))
+    assert [(one.view, one.source) for one in found.inputs] == [("orders", "orders"), ("orders_2", "orders")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "waits", "late"), [("append", True, True), ("update", False, True), ("complete", False, False)]
+)
+def test_windows(spark: SparkSession, mode: str, waits: bool, late: bool) -> None:
+    text = "SELECT customer, window(ordered_at, '10 minutes', '5 minutes') AS w, count(*) FROM orders GROUP BY 1, 2"
+    found = read(spark, sql(spark, text), mode)
+    assert (found.kind, found.key_names, len(found.windows)) == ("aggregation", ("customer",), 2)
+    assert (found.waits_for_watermark, found.inputs[0].late_time is not None) == (waits, late)
+
+
+@pytest.mark.parametrize(
+    ("columns", "within", "range_ms", "expires"),
+    [
+        (["order_id", "ordered_at"], False, 0, False),
+        (["order_id"], True, 120_000, True),
+        (["order_id"], False, None, False),
+    ],
+)
+def test_deduplications(
+    spark: SparkSession, columns: list[str], within: bool, range_ms: int | None, expires: bool
+) -> None:
+    def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
+        orders = frames["orders"]
+        return orders.dropDuplicatesWithinWatermark(columns) if within else orders.dropDuplicates(columns)
+
+    found = read(spark, transform)
+    assert (found.kind, found.key_names, found.expires) == ("deduplication", ("order_id",), expires)
+    assert (found.inputs[0].state_range_ms, len(found.identity)) == (range_ms, len(columns))
+
+
+def test_what_follows_an_aggregation_is_not_explained(spark: SparkSession) -> None:
+    text = "SELECT customer, sum(amount) FROM orders GROUP BY customer HAVING sum(amount) > 4"
+    with pytest.raises(ConfigError, match="a condition follows its aggregate"):
+        read(spark, sql(spark, text))
+
+
+def test_the_outline_of_any_query(spark: SparkSession) -> None:
+    schemas = {"orders": StructType.fromDDL(ORDERS), "payments": StructType.fromDDL(PAYMENTS)}
+    text = """SELECT id, customer, total FROM (
+        SELECT o.order_id AS id, customer, sum(amount) OVER (PARTITION BY customer) AS total,
+               row_number() OVER (PARTITION BY customer ORDER BY amount) AS place
+        FROM orders o LEFT SEMI JOIN payments p ON p.order_id = o.order_id WHERE status = 'new') WHERE place = 1"""
+    found = read_outline(spark, schemas, sql(spark, text), "p.n")
+    assert found.columns == {"id": (("orders", "order_id"),), "customer": (("orders", "customer"),), "total": ()}
+    assert "orders.status = 'new'" in {condition.text for condition in found.conditions["orders"]}
+    assert [(one.views, one.other("orders"), one.other("payments")) for one in found.equalities] == [
+        (("orders", "payments"), 1, None)
+    ]
+    assert found.choices == ("place = 1",)
