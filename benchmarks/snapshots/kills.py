@@ -47,7 +47,7 @@ def scenarios() -> list[Scenario]:
 
     def one(name: str, by: str, mode: str, attack: Attack = "one run") -> Scenario:
         write, model = _WRITES[mode]
-        text = _READ % ("TABLE", f"{by}rows: 3", write)
+        text = _READ % ("TABLE", f"{by}{'' if 'chunks' in by else 'chunks_per_commit: 1, '}rows: 3", write)
         return Scenario(name, text, "table", model, attack, ids_again=mode == "upsert")
 
     return [

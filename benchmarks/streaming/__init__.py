@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.exactly_once.lab import Lab, lab
 from benchmarks.harness import Benchmark, Options, Row, in_labs
-from benchmarks.streaming import batches, kills, sink, stores
+from benchmarks.streaming import batches, explain, kills, sink, stores
 from benchmarks.streaming.sizes import SIZES, Sizes
 
 _PARTS: Mapping[str, Callable[[Lab, Sizes], Sequence[Row]]] = {
     "sink": sink.sink,
     "batches": batches.batches,
     "stores": stores.stores,
+    "explain": explain.explain,
 }
 
 
@@ -23,7 +24,7 @@ def parts(sizes: Sizes) -> dict[str, Callable[[Options], list[Row]]]:
 
 BENCHMARK = Benchmark(
     "streaming",
-    "stream nodes against a plain Parquet sink and foreachBatch into delta-rs by hand; RocksDB against HDFS; kills",
+    "stream nodes against a plain Parquet sink and foreachBatch by hand; RocksDB against HDFS; explaining; kills",
     parts(SIZES),
     in_all=False,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -54,6 +54,7 @@ class Project:
     chosen: str | None = None
     key_prefix: tuple[str, ...] = ()
     resource_prefix: str = ""
+    _targets: dict[NodeKey, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def load(
@@ -121,8 +122,10 @@ class Project:
 
     def target(self, key: NodeKey) -> Location:
         """The node's Delta table."""
-        write = self.graph.node(key).write
-        return self.location(write.connection, write.path)
+        if key not in self._targets:
+            write = self.graph.node(key).write
+            self._targets[key] = self.location(write.connection, write.path)
+        return self._targets[key]
 
     def location(self, connection: str, path: str) -> Location:
         """A path on a connection of the project file."""

@@ -4,7 +4,7 @@ There is no ``from __future__ import annotations`` here: Dagster makes the compo
 """
 
 import textwrap
-from typing import Annotated, Any
+from typing import Annotated
 
 import dagster as dg
 from pydantic import BaseModel, Field
@@ -112,7 +112,3 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
         """
         loaded = Project.load(context.path / self.project, self.environment)
         return build_definitions(loaded, key_prefix=self.key_prefix, resource_prefix=self.resource_prefix)
-
-    @classmethod
-    def get_additional_scope(cls) -> dict[str, Any]:
-        return {}

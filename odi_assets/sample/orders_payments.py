@@ -50,8 +50,13 @@ class Batch:
     payments: tuple[dict[str, Any], ...]
 
 
-def batches(orders: int = 1_100, in_file: int = 100) -> Iterator[Batch]:
-    """The files of both inputs, in the order they arrive; ``in_file`` orders are made in the time of one file."""
+def batches(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iterator[Batch]:
+    """The files of both inputs, in the order they arrive.
+
+    Args:
+        in_file: so many orders are made in the time of one file.
+        every: seconds from one order to the next.
+    """
     late: dict[int, list[dict[str, Any]]] = defaultdict(list)
     again: dict[int, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = defaultdict(lambda: ([], []))
     files = -(-orders // in_file)
@@ -59,7 +64,7 @@ def batches(orders: int = 1_100, in_file: int = 100) -> Iterator[Batch]:
         made: list[dict[str, Any]] = []
         paid: list[dict[str, Any]] = []
         for n in range(file * in_file + 1, min((file + 1) * in_file, orders) + 1):
-            order, payment = _order(n), _payment(n)
+            order, payment = _order(n, every), _payment(n, every)
             to = late[file + FILES_LATE] if n % 100 == 95 and file + FILES_LATE < files else made
             to.append(order)
             paid.append(payment)
@@ -70,17 +75,17 @@ def batches(orders: int = 1_100, in_file: int = 100) -> Iterator[Batch]:
         yield Batch((*made, *again[file][0], *late[file]), (*paid, *again[file][1]))
 
 
-def json_files(orders: int = 1_100, in_file: int = 100) -> Iterator[tuple[str, str]]:
+def json_files(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iterator[tuple[str, str]]:
     """Names and contents of the files: ``orders/0000.json``, ``payments/0000.json``, and so on, in JSON lines."""
-    for number, batch in enumerate(batches(orders, in_file)):
+    for number, batch in enumerate(batches(orders, in_file, every)):
         for name, rows in (("orders", batch.orders), ("payments", batch.payments)):
             yield f"{name}/{number:04d}.json", "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def write(folder: Path, orders: int = 1_100, in_file: int = 100) -> None:
+def write(folder: Path, orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> None:
     """Write the files below ``folder``."""
     written = []
-    for name, text in json_files(orders, in_file):
+    for name, text in json_files(orders, in_file, every):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -98,23 +103,23 @@ def in_order(files: Iterable[Path]) -> None:
         os.utime(path, (then, then))
 
 
-def _order(n: int) -> dict[str, Any]:
+def _order(n: int, every: float) -> dict[str, Any]:
     return {
         "order_id": f"ord-{n}",
         "customer": f"customer-{n % _CUSTOMERS}",
         "amount": round(5 + n % 90 + 0.5, 2),
         "status": "test" if n % 100 == 85 else "placed",
-        "ordered_at": _text(_ordered_at(n)),
+        "ordered_at": _text(_ordered_at(n, every)),
     }
 
 
-def _payment(n: int) -> dict[str, Any]:
+def _payment(n: int, every: float) -> dict[str, Any]:
     digit = n % 10
-    paid_at = _ordered_at(n) + PAID_AFTER
+    paid_at = _ordered_at(n, every) + PAID_AFTER
     if digit == 3:
-        paid_at = _ordered_at(n) - timedelta(minutes=5)
+        paid_at = _ordered_at(n, every) - timedelta(minutes=5)
     elif digit == 4:
-        paid_at = _ordered_at(n) + timedelta(minutes=8)
+        paid_at = _ordered_at(n, every) + timedelta(minutes=8)
     return {
         "payment_id": f"pay-{n}",
         "order_id": _paid_order(n),
@@ -129,8 +134,8 @@ def _paid_order(n: int) -> str | None:
     return by_digit.get(n % 10, by_two_digits.get(n % 100, f"ord-{n}"))
 
 
-def _ordered_at(n: int) -> datetime:
-    return START + timedelta(seconds=n)
+def _ordered_at(n: int, every: float) -> datetime:
+    return START + timedelta(seconds=n * every)
 
 
 def _text(time: datetime) -> str:

@@ -2,8 +2,8 @@
 
 ``Read`` is one of seven: :class:`Whole` and :class:`NothingNew` here, ``files.source.NewFiles``,
 ``delta.source.NewVersions``, ``cursor_reads.CursorWindow``, ``sql.snapshots.SnapshotChunks`` and
-``sql.snapshots.NewRows``. An :class:`UnresolvedRead` becomes one of them in a pass
-of Spark. Callers use the methods of the base class, and never ask which one they have.
+``sql.snapshots.NewRows``. An :class:`UnresolvedRead` becomes one of them in a pass of Spark. Callers use the methods of
+the base class, and never ask which one they have.
 """
 
 from __future__ import annotations

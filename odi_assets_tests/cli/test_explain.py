@@ -30,19 +30,17 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def example(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder in which the section's commands were typed; what a command printed otherwise is in ``WRONG``."""
+def example(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the commands of the document are typed."""
     del spark
-    root = tmp_path_factory.mktemp("example")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
-            patch.delenv(name, raising=False)
-        patch.setenv("ODI_SPARK_LOG_LEVEL", "fatal")
-        patch.chdir(root)
-        yield root
+    return tmp_path_factory.mktemp("example")
 
 
-def test_the_commands_of_the_document_print_what_it_shows(example: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("odi")
+def test_the_commands_of_the_document_print_what_it_shows(
+    example: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(example)
     for command, printed in commands():
         capfd.readouterr()
         assert main(shlex.split(command)) == 0, command

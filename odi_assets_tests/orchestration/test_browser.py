@@ -34,7 +34,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     "--window-size=2400,1200",
 )
-START_SECONDS, RUN_SECONDS = 90, 150
+START_SECONDS, RUN_SECONDS = 240, 300
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
@@ -50,9 +50,9 @@ TWO_SOURCES = (
       - name: stations
         read: {connection: landing, format: csv, path: stations.csv, schema: "id BIGINT", incremental: files}
         write: {connection: lake, path: stations, mode: append}
-      - name: readings
-        read: {connection: landing, format: csv, path: readings/*.csv, schema: "id BIGINT", incremental: files}
-        write: {connection: lake, path: readings, mode: append}
+      - name: wind
+        read: {connection: landing, format: csv, path: wind/*.csv, schema: "id BIGINT", incremental: files}
+        write: {connection: lake, path: wind, mode: append}
 automation: {interval: 3s}
 """
 )
@@ -64,8 +64,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the project."""
     made = tmp_path_factory.mktemp("ui")
     make_project(made, "2024-01-01", "2024-01-02", text=TWO_SOURCES)
-    (made / "landing" / "readings").mkdir()
-    (made / "landing" / "readings" / "1.csv").write_text("1\n", encoding="utf-8")
+    (made / "landing" / "wind").mkdir()
+    (made / "landing" / "wind" / "1.csv").write_text("1\n", encoding="utf-8")
     (made / "landing" / "stations.csv").write_text("1\n", encoding="utf-8")
     return made
 
@@ -198,7 +198,7 @@ def test_all_of_a_pipeline_without_partitions_is_materialized_without_a_question
 ) -> None:
     browser.get(f"{address}/locations/odi_assets.definitions/jobs/weather")
     _click(browser, "Materialize all")
-    _await_history(folder, "readings", "SUCCESS")
+    _await_history(folder, "wind", "SUCCESS")
     _await_history(folder, "stations", "SUCCESS")
     browser.get(f"{address}/assets/weather/stations?view=checks")
     _await_text(browser, "up_to_date", "last_new_rows", "stations.csv")
@@ -207,19 +207,19 @@ def test_all_of_a_pipeline_without_partitions_is_materialized_without_a_question
 def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
     browser: webdriver.Chrome, address: str, folder: Path
 ) -> None:
-    (folder / "landing" / "readings" / "2.csv").write_text("no number\n", encoding="utf-8")
+    (folder / "landing" / "wind" / "2.csv").write_text("no number\n", encoding="utf-8")
     browser.get(f"{address}/locations/odi_assets.definitions/jobs/weather")
     _click(browser, "Materialize all")
-    _await_history(folder, "readings", "SUCCESS", "FAILURE")
+    _await_history(folder, "wind", "SUCCESS", "FAILURE")
     _await_history(folder, "stations", "SUCCESS", "NO_DATA")
     browser.get(f"{address}/runs")
     _await_text(browser, "Failure")
-    for node, failed in (("readings", True), ("stations", False)):
+    for node, failed in (("wind", True), ("stations", False)):
         browser.get(f"{address}/assets/weather/{node}")
         _await_text(browser, "Latest materialization")
         body = str(browser.execute_script("return document.body.innerText"))
         assert ("Failed" in body) is failed, body
-    (folder / "landing" / "readings" / "2.csv").write_text("2\n", encoding="utf-8")
+    (folder / "landing" / "wind" / "2.csv").write_text("2\n", encoding="utf-8")
 
 
 def test_the_sensor_takes_in_files_that_arrive_and_a_cancelled_run_is_not_requested_again(
@@ -228,7 +228,7 @@ def test_the_sensor_takes_in_files_that_arrive_and_a_cancelled_run_is_not_reques
     browser.get(f"{address}/locations/odi_assets.definitions/sensors/weather_new_data")
     _await_text(browser, "weather_new_data")
     browser.execute_script("document.querySelector('input[type=checkbox]').click()")
-    _await_history(folder, "readings", "SUCCESS", "FAILURE", "SUCCESS")
+    _await_history(folder, "wind", "SUCCESS", "FAILURE", "SUCCESS")
     assert len(_history(folder, "stations")) == 2, "it had nothing new, and was not in the run"
     (folder / "landing" / "stations.csv").write_text("1\n2\n", encoding="utf-8")
     browser.get(f"{address}/runs")

@@ -145,12 +145,18 @@ class TestARunWithNothingNew:
         assert len(_materializations(instance, "raw_sales")) == 1
         (seen,) = _observations(instance, "raw_sales")
         assert _values(seen)["status"] == "NO_DATA"
-        check = _check(instance, "raw_sales")
-        assert check.passed
-        shown = {name: value.value for name, value in check.metadata.items()}
-        assert (shown["status"], "2024-01-02.csv" in str(shown["hwm"])) == ("NO_DATA", True)
-        assert 0 < shown["last_new_rows"] < shown["last_checked"]  # type: ignore[operator]
         assert _values(seen)["dagster/row_count"] == 5
+
+    def test_says_when_it_looked_and_when_it_gained_rows(self, loaded: Project, instance: dg.DagsterInstance) -> None:
+        job = build_definitions(loaded).resolve_job_def("shop")
+        assert job.execute_in_process(instance=instance).success
+        for node in ("raw_sales", "sales_by_day"):
+            check = _check(instance, node)
+            assert check.passed
+            shown = {name: value.value for name, value in check.metadata.items()}
+            assert shown["status"] == "NO_DATA"
+            assert 0 < shown["last_new_rows"] < shown["last_checked"]  # type: ignore[operator]
+        assert "2024-01-02.csv" in str(_check(instance, "raw_sales").metadata["hwm"].value)
 
     def test_is_recorded_as_such(self, loaded: Project, instance: dg.DagsterInstance) -> None:
         run_pipeline(loaded, "shop", instance=instance)

@@ -32,7 +32,6 @@ from odi_assets.state.records import RunStatus
 from odi_assets.util.process import process_name
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 
-SALES = NodeKey("shop", "sales")
 _AUTOMATION = AutomationConfig()
 FIRST_WAIT, LONGEST_WAIT = _AUTOMATION.first_pause.total_seconds(), _AUTOMATION.longest_pause.total_seconds()
 
@@ -353,9 +352,20 @@ class TestAfterAFailedRun:
     ) -> None:
         request = _requested(project, instance)
         run = _add_run(instance, dg.DagsterRunStatus.FAILURE, dict(request.tags))
-        info = RunInfo(run.run_id)
-        record(project, project.open_state(), NodeResult(SALES, RunStatus.SKIPPED, 0.0, ""), info)
-        assert "sales" in _nodes(_requested(project, instance))
+        skipped = NodeResult(NodeKey("shop", "raw_sales"), RunStatus.SKIPPED, 0.0, "")
+        record(project, project.open_state(), skipped, RunInfo(run.run_id))
+        assert "raw_sales" in _nodes(_requested(project, instance))
+
+    def test_nodes_that_only_follow_the_first_run_of_a_broken_one_wait_with_it(
+        self, project: Project, instance: dg.DagsterInstance
+    ) -> None:
+        request = _requested(project, instance)
+        run = _add_run(instance, dg.DagsterRunStatus.FAILURE, dict(request.tags))
+        # Else they would be requested, and the broken one with them, at each tick.
+        for node in ("sales", "sales_by_day", "revenue"):
+            skipped = NodeResult(NodeKey("shop", node), RunStatus.SKIPPED, 0.0, "")
+            record(project, project.open_state(), skipped, RunInfo(run.run_id))
+        assert "the next one is requested in" in _skipped(project, instance)
 
     def test_the_same_position_is_requested_again_after_a_wait_that_grows(
         self, project: Project, instance: dg.DagsterInstance

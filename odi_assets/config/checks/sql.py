@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
@@ -81,6 +82,7 @@ def _mistake_of_file(name: str, root: FilePath) -> Mistake | None:
         return Mistake(f"the file cannot be read: {error.strerror}")
 
 
+@lru_cache(maxsize=1024)
 def find_mistake(sql: str) -> Mistake | None:
     """Return what is wrong with a query: its brackets, commas, quotes, or the first error of its grammar."""
     if _CONTINUED_COMMENT.search(sql):

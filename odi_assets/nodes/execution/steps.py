@@ -16,6 +16,7 @@ from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import TableEngine
 from odi_assets.util.words import counted
 
@@ -79,7 +80,7 @@ def _as_one(results: Sequence[NodeResult]) -> NodeResult:
             metrics[name] = _sum([one.metrics.get(name) for one in results])
     return replace(
         last,
-        status=first.status,
+        status=RunStatus.SUCCESS if RunStatus.SUCCESS in [one.status for one in results] else last.status,
         increment=first.increment if len(results) == 1 else f"{first.increment}; … {last.increment}",
         rows_read=_sum([one.rows_read for one in results]),
         rows_written=_sum([one.rows_written for one in results]),

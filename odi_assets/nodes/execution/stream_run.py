@@ -17,6 +17,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.kept_rows import KeptRows
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
+from odi_assets.nodes.execution.stream_check import require_fits_checkpoint
 from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.planning.plan import NodePlan
@@ -132,6 +133,7 @@ class StreamRun:
         node, log = plan.node, ProgressLog(plan.checkpoint)
         sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
+        require_fits_checkpoint(plan, rows, self.run)
         commit = committer(plan, self.run)
         # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
         is_classic = hasattr(rows, "_jdf")

@@ -55,7 +55,7 @@ class Wanted:
     columns: tuple[str, ...] | None = None
 
     @classmethod
-    def by(cls, context: dg.InputContext, partition_column: str | None, every: str | None) -> Wanted:
+    def by(cls, context: dg.InputContext, partition_column: str | None) -> Wanted:
         """What the argument's annotation, its asset's partitions and the metadata of its ``AssetIn`` say.
 
         Raises:
@@ -67,7 +67,7 @@ class Wanted:
         if FROM in metadata or TO in metadata:
             window = _range(metadata, partition_column)
         elif context.has_asset_partitions and partition_column is not None:
-            window = _partitions(context, partition_column, every)
+            window = _partitions(context, partition_column)
         return cls(context.dagster_type.typing_type, window, tuple(columns) if columns else None)
 
 
@@ -82,12 +82,11 @@ def _range(metadata: Mapping[str, Any], partition_column: str | None) -> Window:
     return Window(str(column), _text(bounds.start), _text(bounds.end))
 
 
-def _partitions(context: dg.InputContext, column: str, every: str | None) -> Window | None:
+def _partitions(context: dg.InputContext, column: str) -> Window:
     if not isinstance(context.asset_partitions_def, dg.TimeWindowPartitionsDefinition):
         keys = sorted(context.asset_partition_keys)
         # The text after the last key: all keys of a run are neighbours.
         return Window(column, keys[0], keys[-1] + "\0")
-    del every
     window = context.asset_partitions_time_window
     return Window(column, _text(window.start), _text(window.end))
 

@@ -125,8 +125,8 @@ class DeltaIOManager(dg.IOManager):
         """
         from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole
 
-        location, column, every = self._table(context)
-        wanted = Wanted.by(context, column, every)
+        location, column = self._table(context)
+        wanted = Wanted.by(context, column)
         if not (context.definition_metadata or {}).get(INCREMENTAL):
             return load_whole(TableHandle.open(location), wanted, lambda: self._spark(context))
         upstream, reader = context.asset_key.to_user_string(), self._reader(context)
@@ -140,19 +140,18 @@ class DeltaIOManager(dg.IOManager):
         found: SparkSession = resource.spark_session
         return found
 
-    def _table(self, context: dg.InputContext) -> tuple[Location, str | None, str | None]:
-        """Where the table of an input is, and how it is partitioned: the column, and its unit for a node."""
+    def _table(self, context: dg.InputContext) -> tuple[Location, str | None]:
+        """Where the table of an input is, and the column that tells to which partition a row belongs."""
         from odi_assets.orchestration.assets.frames import AssetTable
 
         node = node_of(self.project, context.asset_key)
         if node is not None:
             partition = self.project.graph.node(node).partition
-            every = partition.every if partition else None
-            return self.project.target(node), partition.column if partition else None, every
+            return self.project.target(node), partition.column if partition else None
         output = context.upstream_output
         metadata = (output.definition_metadata if output else None) or {}
         table = AssetTable.of(self.project, context.asset_key, metadata)
-        return table.location, table.partition_column, None
+        return table.location, table.partition_column
 
     def _reader(self, context: dg.InputContext) -> AssetTable:
         """The table of the asset that takes the input."""

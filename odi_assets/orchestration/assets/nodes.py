@@ -58,6 +58,7 @@ class NodeRunConfig(dg.Config):
 
 
 _CONFIG = NodeRunConfig.to_config_schema()
+_INPUT, _CHECKED = dg.In(dg.Nothing), dg.Out(dg.Nothing)
 
 
 def node_asset(
@@ -94,10 +95,10 @@ def node_asset(
         op = dg.OpDefinition(
             _step(project, key, checked=checked),
             names.step(key, of_ranges=partition is not None),
-            ins={name: dg.In(dg.Nothing) for name in inputs},
+            ins=dict.fromkeys(inputs, _INPUT),
             outs={
-                _TABLE: dg.Out(dg.Any, io_manager_key=names.resources + IO_MANAGER, code_version=version),
-                **({UP_TO_DATE: dg.Out(dg.Nothing)} if checked else {}),
+                _TABLE: dg.Out(dg.Any, io_manager_key=names.resources + IO_MANAGER),
+                **({UP_TO_DATE: _CHECKED} if checked else {}),
             },
             config_schema=_CONFIG,
             required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},

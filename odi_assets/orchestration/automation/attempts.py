@@ -58,19 +58,22 @@ def verdict(
     key: NodeKey,
     mark: str,
     now: float,
+    *,
+    follows: bool = False,
 ) -> Verdict:
     """Whether to request a run for ``key``, whose sources stand at ``mark``.
 
     Args:
         project_tags: tags that the runs of this pipeline's sensor have.
         now: the time, in seconds.
+        follows: the node only follows the first run of others. A run in which it was skipped has tried those.
     """
     tags = {**project_tags, _due_tag(key): mark}
     records = instance.get_run_records(dg.RunsFilter(tags=tags), limit=automation.max_attempts + 1)
     if records and records[0].dagster_run.status is dg.DagsterRunStatus.CANCELED:
         run_id = records[0].dagster_run.run_id
         return Verdict(False, f"run {run_id} for this was cancelled; the next one is requested once there is more")
-    tried = [record for record in records if not _was_skipped(state, key, record.dagster_run)]
+    tried = [record for record in records if follows or not _was_skipped(state, key, record.dagster_run)]
     if not tried:
         return Verdict(True)
     if len(tried) >= automation.max_attempts:

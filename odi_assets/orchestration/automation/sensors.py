@@ -107,10 +107,11 @@ def _verdicts(
     if not positions.ahead:
         return {}
     state, automation = project.open_state(), project.config.automation
-    return {
-        key: verdict(instance, state, automation, _own_tags(project, key.pipeline), key, positions.marks[key], now)
-        for key in positions.ahead
-    }
+    found = {}
+    for key, mark in positions.marks.items():
+        tags, follows = _own_tags(project, key.pipeline), key in positions.follow
+        found[key] = verdict(instance, state, automation, tags, key, mark, now, follows=follows)
+    return found
 
 
 def _with_others(project: Project, due: Iterable[NodeKey], running: Iterable[NodeKey]) -> list[NodeKey]:

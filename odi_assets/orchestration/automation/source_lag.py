@@ -41,6 +41,7 @@ class Positions:
         errors: nodes whose source could not be examined, or has moved in a way that starts nothing, and why.
         unseen: nodes that there was no time for.
         marks: by node that is ahead, a hash of where its sources stand.
+        follow: those of ``ahead`` that only follow the first run of others.
     """
 
     ahead: dict[NodeKey, str] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Positions:
     errors: dict[NodeKey, str] = field(default_factory=dict)
     unseen: tuple[NodeKey, ...] = ()
     marks: dict[NodeKey, str] = field(default_factory=dict)
+    follow: frozenset[NodeKey] = frozenset()
 
     @property
     def fingerprint(self) -> str:
@@ -60,7 +62,7 @@ class _Seen:
     """One look at one node.
 
     Attributes:
-        print: a hash of all that its plan depends on.
+        print: a hash of all that its plan depends on; empty if there is no plan, because a table is not there yet.
         mark: a hash of where its sources stand.
         ahead: whether they are ahead of the HWM.
         text: what is new, or why nothing is, in words; empty if the HWM says it.
@@ -181,6 +183,7 @@ class Watch:
             self._in_order(found.errors),
             unseen,
             self._in_order(found.marks),
+            frozenset(key for key in found.ahead if not self._seen[key].print),
         )
 
     def _in_order(self, group: Mapping[NodeKey, str]) -> dict[NodeKey, str]:

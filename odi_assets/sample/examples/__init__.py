@@ -78,8 +78,13 @@ def create(folder: Path, example: Example) -> tuple[Path, ...]:
     return tuple(contents)
 
 
+def project_file(example: str) -> str:
+    """The project file of an example."""
+    return (files(__package__) / f"{example}.yaml").read_text(encoding="utf-8")
+
+
 def _contents(example: Example) -> Iterator[tuple[str, str]]:
-    yield DEFAULT_PROJECT_FILE, (files(__package__) / f"{example}.yaml").read_text(encoding="utf-8")
+    yield DEFAULT_PROJECT_FILE, project_file(example)
     if example is Example.FILES:
         for name, rows in _ORDERS.items():
             yield name, f"order_id,customer,amount,ordered_on\n{rows}"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+_BY_NAME = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
 _KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
 
@@ -167,13 +168,25 @@ def _compare_sources(known: Checkpoint, planned: Checkpoint) -> Iterator[Differe
     if not planned.batches:
         return
     stored, wanted = known.batches[-1].offsets, planned.batches[-1].offsets
-    if set(stored) != set(wanted):
+    if planned.batches[-1].conf.get(_BY_NAME) == "true":
+        yield from _compare_names(set(stored), set(wanted))
+    elif set(stored) != set(wanted):
         yield Difference(Effect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _ANEW)
         return
-    for name, offset in stored.items():
-        before, after = _shape(offset), _shape(wanted[name])
+    for name in stored.keys() & wanted.keys():
+        before, after = _shape(stored[name]), _shape(wanted[name])
         if before and after and before != after:
             yield Difference(Effect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _ANEW)
+
+
+def _compare_names(stored: set[str], wanted: set[str]) -> Iterator[Difference]:
+    """Sources that go by their names may come and go; one that is renamed is another one for Spark."""
+    for name in sorted(wanted - stored):
+        remedy = "It is read from its beginning: a source that was renamed gives its rows again"
+        yield Difference(Effect.FROM_NOW_ON, f"source {name}", "none", "a source", remedy)
+    for name in sorted(stored - wanted):
+        remedy = "It is not read any more: what it gave so far stays in the state and in the table"
+        yield Difference(Effect.FROM_NOW_ON, f"source {name}", "a source", "none", remedy)
 
 
 def _shape(offset: str | None) -> str | None:

@@ -97,10 +97,9 @@ class CheckpointReader:
     def metadata(self, batch: int | None = None) -> DataFrame:
         """A row for each state store of each stateful operator, as Spark's source ``state-metadata`` gives it.
 
-        Columns: operatorId, operatorName, stateStoreName, numPartitions, minBatchId, maxBatchId, operatorProperties;
-            and
-        ``_numColsPrefixKey`` if it is selected. ``minBatchId`` is the oldest batch that is still kept, and says nothing
-        about what the query purged.
+        Its columns are operatorId, operatorName, stateStoreName, numPartitions, minBatchId, maxBatchId and
+        operatorProperties; also ``_numColsPrefixKey`` if it is selected. ``minBatchId`` is the oldest batch that is
+        still kept, and says nothing about what the query purged.
 
         Args:
             batch: the operators as that batch had them; the last committed one if None.
@@ -317,14 +316,14 @@ class CheckpointReader:
         if side and store:
             raise self._error("a side and a store were both asked for", f"give one; {rows_store(side)} is that side's")
         if found.is_join and not side and not store:
-            raise self._error(f"{here}", f"say which side, left or right, or which store: {stores}")
+            raise self._error(here, f"say which side, left or right, or which store: {stores}")
         if variable is not None or flatten is not None:
             self._require_variables(found, "variables")
         if found.has_variables and store not in found.store_names[:1]:
             if store is not None:
                 raise self._error(f"{here}: it has one store, {stores}", f"give one of its variables: {names}")
             if variable is None:
-                raise self._error(f"{here}", f"say which of its variables: {names}")
+                raise self._error(here, f"say which of its variables: {names}")
         if variable is not None and variable not in [one.name for one in found.variables]:
             raise self._error(f"operator {found.operator_id} has no variable {variable}", f"its variables are {names}")
         if store is not None and store not in found.store_names:

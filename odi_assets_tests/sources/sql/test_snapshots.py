@@ -33,7 +33,8 @@ def add(server: Server, first: int, last: int) -> None:
 
 
 def cursors(snapshot: str = "rows: 4", more: str = "columns: at") -> str:
-    return f"table: events, incremental: {{mode: cursors, {more}, snapshot: {{{snapshot}}}}}"
+    alone = "" if "chunks_per_commit" in snapshot else ", chunks_per_commit: 1"
+    return f"table: events, incremental: {{mode: cursors, {more}, snapshot: {{{snapshot}{alone}}}}}".replace("{, ", "{")
 
 
 def ids(box: Sandbox) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from odi_assets.streaming.checkpoints import Effect, check_against
+from odi_assets.streaming.checkpoints import Effect, check_against, inspect
 from odi_assets_tests.streaming.checkpoints.queries import (
     HDFS_BACKED,
     PROVIDER,
@@ -123,3 +123,29 @@ def test_a_join_that_lost_a_source_is_told_from_a_relative_path(
     with settings(spark, STREAMING):
         found = check_against("checkpoint", sales_by_hour(spark, join_checkpoint.parent))
     assert [(one.effect, one.what) for one in found] == [(Effect.FAILS, "sources"), (Effect.FAILS, "operator 0")]
+
+
+def test_sources_that_go_by_name_may_change_and_a_renamed_one_is_read_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    conf = {
+        "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+        "spark.sql.streaming.offsetLog.formatVersion": "2",
+    }
+    land(tmp_path / "orders", "morning", order(1, "10:00"))
+
+    def named(name: str) -> DataFrame:
+        return spark.readStream.schema(SCHEMA).name(name).json(str(tmp_path / "orders"))
+
+    with settings(spark, STREAMING | conf):
+        run_to_the_end(named("before"), tmp_path / "checkpoint")
+        assert check_against(tmp_path / "checkpoint", named("before")) == ()
+        found = check_against(tmp_path / "checkpoint", named("after"))
+        assert [(one.effect, one.what, one.wanted) for one in found] == [
+            (Effect.FROM_NOW_ON, "source after", "a source"),
+            (Effect.FROM_NOW_ON, "source before", "none"),
+        ]
+        assert "gives its rows again" in found[0].remedy
+        # And so it is: nothing has arrived, and the file is read once more.
+        run_to_the_end(named("after"), tmp_path / "checkpoint")
+    assert inspect(tmp_path / "checkpoint").batches[-1].offsets == {"after": '{"logOffset":0}'}

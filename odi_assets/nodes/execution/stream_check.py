@@ -1,0 +1,47 @@
+"""Whether a stream node whose definition changed can go on from its checkpoint, told before its query starts."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odi_assets.errors import CheckpointError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.result import RunInfo
+from odi_assets.streaming.query.run import query_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
+
+
+def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> None:
+    """Compare the query with its checkpoint if the node's definition is not that of its last batch; what the checkpoint
+    overrides, and what holds for new rows alone, is logged.
+
+    A checkpoint that is not on this machine is left to Spark.
+
+    Raises:
+        CheckpointError: the query would fail in its first batch.
+    """
+    from odi_assets.streaming.checkpoints import Effect, check_against
+
+    stamp, settings = plan.marks.stamp, plan.node.config.stream
+    if stamp is None or settings is None or CommitFacts.of(stamp).code_version == run.code_version:
+        return
+    # A full refresh has a checkpoint of its own, which is not there yet.
+    if not plan.checkpoint.is_local or not (Path(plan.checkpoint.uri) / "offsets").is_dir():
+        return
+    for one in check_against(plan.checkpoint.uri, rows, query_conf(settings), output_mode=settings.output_mode):
+        if one.effect is Effect.FAILS:
+            raise CheckpointError(
+                f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
+                f"{one.stored} in the checkpoint, {one.wanted} now",
+                fix=f"put the definition back, or begin anew: odi run {plan.node.command} --full-refresh",
+                path=plan.checkpoint.uri,
+                node=str(plan.node),
+            )
+        _log.warning("%s: its definition changed: %s", plan.node, one)
