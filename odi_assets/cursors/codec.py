@@ -36,7 +36,7 @@ def to_value(stream: CursorStream) -> dict[str, Any]:
         "chunks": [list(chunk) for chunk in sorted(snapshot.chunks)],
         "reached": snapshot.reached,
         "position": None if position is None else {"kind": type(position).__name__, **vars(position)},
-        "cursors": dict(stream.cursors),
+        "columns": dict(stream.cursors),
     }
 
 
@@ -53,7 +53,7 @@ def of_value(value: Mapping[str, Any]) -> CursorStream:
         position = kind(**{item.name: given[item.name] for item in fields(kind)})
     chunks = frozenset(Chunk(str(low), str(high)) for low, high in value["chunks"])
     snapshot = Snapshot(SnapshotStatus(value["snapshot"]), chunks, str(value["reached"]))
-    return CursorStream(str(value["stream"]), "", "", "", snapshot, position, dict(value["cursors"]))
+    return CursorStream(str(value["stream"]), "", "", "", snapshot, position, dict(value["columns"]))
 
 
 def text_of(stream: CursorStream) -> str:

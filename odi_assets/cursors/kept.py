@@ -166,5 +166,5 @@ def _head(document: CursorDocument) -> dict[str, Any]:
 def _value(stream: CursorStream, state: str | None) -> dict[str, Any]:
     """How far a stream was read, in types; ``state`` is what the document says of it, as JSON text."""
     found = to_value(stream)
-    cursors = {name: typed(value) for name, value in stream.cursors.items()}
-    return {"shown": found["at"], **found, "cursors": cursors, "state": state}
+    columns = {name: typed(value) for name, value in stream.cursors.items()}
+    return {"shown": found["at"], **found, "columns": columns, "state": state}

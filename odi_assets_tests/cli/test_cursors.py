@@ -173,7 +173,7 @@ def test_positions_go_into_state_and_out_again(odi: Odi) -> None:
     assert odi("cursors", "import", "new.json", "--name", "olake").code == 0
     listed = {one["key"]: one for one in json.loads(odi("state", "list", "--json").out)}
     assert listed["cursors/olake/public.i"]["revision"] == 2
-    assert listed["cursors/olake/public.i"]["value"]["cursors"] == {"id": 7}
+    assert listed["cursors/olake/public.i"]["value"]["columns"] == {"id": 7}
     assert "id 7" in odi("state", "list").out
     answer = odi("cursors", "import", "old.json", "--name", "olake")
     assert answer.code == 1

@@ -169,9 +169,10 @@ class DrivenSource(Source):
     def _warning(self, verdict: Verdict) -> str | None:
         if not verdict.warns:
             return None
+        pipeline, _, node = self.target.node.partition(".")
         return (
             f"{self.target.node} is not started: {verdict.text}. If that is meant, load it anew: "
-            f"odi run --full-refresh, for node {self.target.node}"
+            f"odi run {pipeline} --node {node} --full-refresh"
         )
 
     def _after(self, rows: Mark | Unresolved | None, now: Look) -> DrivenMark | Unresolved:

@@ -19,6 +19,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.orchestration.automation.sensors import evaluate
+from odi_assets.sources.marks import snapshot_left
 from odi_assets_tests.nodes.support import Sandbox
 
 PIPELINES = """
@@ -100,6 +101,14 @@ def test_only_a_complete_stream_that_moved_forward_starts_a_node(
     assert text in plan.summary
     (read,) = plan.reads
     assert (read.warning is not None) is any(word in text for word in ("went back", "compared", "gone", "mean"))
+    assert read.warning is None or read.warning.endswith("odi run p --node orders --full-refresh")
+
+
+def test_a_position_is_no_snapshot_of_a_database_that_is_left(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path, lsn=None, id=7)
+    box.land("orders/1.csv", ["1,a"])
+    assert snapshot_left(box.plan("orders").hwm_after) is None
 
 
 def test_a_position_without_files_is_taken_note_of_and_starts_nothing(tmp_path: Path) -> None:
