@@ -26,7 +26,7 @@ class DrivenMark:
     def value(self) -> dict[str, Any]:
         rows = None if self.rows is None else self.rows.value
         position = self.position
-        stream = None if position is None else f"{position.get('stream')} at {position.get('at')}"
+        stream = f"{position.get('stream')} at {position.get('at')}" if isinstance(position, Mapping) else None
         shown = " and ".join(filter(None, [hwm_text(rows), stream]))
         return {"shown": shown, "cursor": self.position, "rows": rows}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odi_assets.config.models import DrivingCursor
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
+from odi_assets.errors import IncrementError
 from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
@@ -154,14 +155,22 @@ class DrivenSource(Source):
         return look(self.by, self.document, self.catalog, self.target.location)
 
     def _stream_of(self, mark: DrivenMark) -> CursorStream | None:
-        """The stream's position that a mark has; None if it has none, or that of another stream."""
-        if mark.position is None or mark.position.get("stream") != self.by.stream:
+        """The stream's position that a mark has; None if it has none, or that of another stream.
+
+        Raises:
+            IncrementError: it is no position.
+        """
+        position = mark.position
+        if position is None or (isinstance(position, Mapping) and position.get("stream") != self.by.stream):
             return None
         try:
-            return of_value(mark.position)
-        except (KeyError, TypeError, ValueError):
-            # Set by hand, and no position: the next one counts as new.
-            return None
+            return of_value(position)
+        except (KeyError, TypeError, ValueError) as error:
+            raise IncrementError(
+                f"{self.target.node}: its HWM has {str(position)[:200]} for the position of {self.by.stream}",
+                fix="set `cursor` in it to null with odi state set: then the stream's next position counts as new",
+                node=self.target.node,
+            ) from error
 
     def _shown(self, stream: CursorStream | None) -> str | None:
         return None if stream is None else text_of(stream)

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, CursorDocumentError
+from odi_assets.errors import ConfigError, CursorDocumentError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan
@@ -109,6 +109,19 @@ def test_a_position_is_no_snapshot_of_a_database_that_is_left(tmp_path: Path) ->
     state(tmp_path, lsn=None, id=7)
     box.land("orders/1.csv", ["1,a"])
     assert snapshot_left(box.plan("orders").hwm_after) is None
+
+
+@pytest.mark.parametrize("position", [7, {"stream": "public.orders"}])
+def test_a_position_that_is_none_stops_the_node(tmp_path: Path, position: Any) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    plan = box.plan("orders")
+    was_run(box, plan, {**plan.hwm_after, "cursor": position})
+    with pytest.raises(IncrementError, match="for the position of"):
+        box.plan("orders")
+    was_run(box, plan, {**plan.hwm_after, "cursor": None})
+    assert "public.orders is at 0/1A" in box.plan("orders").summary
 
 
 def test_a_position_without_files_is_taken_note_of_and_starts_nothing(tmp_path: Path) -> None:
