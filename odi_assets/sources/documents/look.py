@@ -106,7 +106,7 @@ def judge(cursor: DrivingCursor, before: CursorStream | None, now: Look, documen
 
 def _chunk_done(cursor: DrivingCursor, before: CursorStream | None, stream: CursorStream) -> bool:
     if cursor.snapshot != "chunks" or before is None:
-        # Which chunks there were at first is not known, so none of them counts as done.
+        # At first it is not known which chunks are done: what there is may be read.
         return cursor.snapshot == "chunks"
     return bool(before.snapshot.chunks - stream.snapshot.chunks)
 
