@@ -132,8 +132,7 @@ def _without_pair(
     definition: Definition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
 ) -> KeyExplanation:
     """There is no pair, because one side has no row with the key, or neither has."""
-    absent = [side for side in (0, 1) if rows[side][0].fate in (Fate.NEVER_ARRIVED, Fate.UNDECIDABLE)]
-    absent = [side for side in absent if rows[side][0].time is None and rows[side][0].read_in is None]
+    absent = [side for side in (0, 1) if rows[side][0].file is None]
     names = [definition.inputs[side].view for side in absent]
     every = (*rows[0], *rows[1])
     similar = tuple(
