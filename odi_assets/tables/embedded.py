@@ -60,18 +60,30 @@ class EmbeddedEngine:
         )
 
 
-def write_computed_once(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+def write_computed_once(
+    df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *, is_small: bool = False
+) -> WriteResult:
     """Write ``df`` as :meth:`TableEngine.write` does, and compute it once, whatever happens: a batch of a stream.
 
     A write that depends on the table's rows, and may have to start over, works from staged files.
+
+    Args:
+        is_small: its rows fit into the memory of this process.
 
     Raises:
         FencedError, TableConflictError, TableError: as :meth:`TableEngine.write` does.
     """
     if spec.mode.traits.computed_from == "nothing":
-        return _write(df, handle, spec, stamp)
+        return _write(df, handle, spec, stamp, is_small=is_small)
     schema_json = delta_schema(df, handle.location.uri)
-    first = Write(df, handle, replace(spec, partition_by=()), replace(stamp, write_id=uuid.uuid4().hex), schema_json)
+    first = Write(
+        df,
+        handle,
+        replace(spec, partition_by=()),
+        replace(stamp, write_id=uuid.uuid4().hex),
+        schema_json,
+        is_small=is_small,
+    )
     rows = read_staged(df.sparkSession, handle.location, first.stage(df), schema_json)
     try:
         return EmbeddedEngine().write(rows, handle, spec, stamp)
@@ -84,7 +96,7 @@ def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stam
     return _write(df, handle, spec, replace(stamp, write_id=uuid.uuid4().hex))
 
 
-def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *, is_small: bool = False) -> WriteResult:
     if handle.exists:
         require_writable(handle)
         require_same_partitioning(handle, spec.partition_by)
@@ -96,7 +108,7 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) ->
         handle = with_features(handle, schema_json)
     if keeps_columns:
         df = aligned(df, schema_json, spec.delete_when)
-    write = Write(df, handle, spec, stamp, schema_json, bool(added))
+    write = Write(df, handle, spec, stamp, schema_json, bool(added), is_small)
     if spec.declared not in (None, spec.mode):
         write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
     changes = _admitted(write) if handle.exists else mode_of(spec.mode).stage(write)

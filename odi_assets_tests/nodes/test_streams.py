@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,12 +29,18 @@ from odi_assets.errors import (
 )
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution import stream_batch
+from odi_assets.nodes.execution.materialize import commit, compute
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
+from odi_assets.nodes.execution.stream_run import StreamRun
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import Standing, stream_marks
+from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.rewind_stream import at_batch
+from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.reader import read_table
@@ -243,6 +250,32 @@ def test_batches_that_change_rows(tmp_path: Path, spark: SparkSession, mode: str
     assert not list((tmp_path / "lake" / "sums").glob("*-computed*"))
 
 
+def test_a_service_stops_after_its_batch(plain: Sandbox, spark: SparkSession) -> None:
+    plain.land("events/3.json", [event("d", 3)])
+    plan = plain.plan("events")
+    assert isinstance(plan, StreamPlan)
+    service = StreamRun(plan, spark, RunInfo("service"), "100 milliseconds")
+    service.on_batch = lambda _: service.stop_after_batch()
+    result = service.execute()
+    assert (result.status, result.rows_written, result.increment) == (RunStatus.SUCCESS, 1, "batch 2")
+    assert standing(plain, "events") is Standing.IN_STEP
+
+
+def test_the_project_file_of_the_document_runs(tmp_path: Path, spark: SparkSession) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "streaming.md").read_text(encoding="utf-8")
+    (tmp_path / "odibi.yaml").write_text(re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)[0], encoding="utf-8")
+    for name, line in {
+        "orders": {"order_id": "a", "ordered": moment(0).isoformat(), "amount": 2.5},
+        "payments": {"order_id": "a", "paid": moment(1).isoformat()},
+    }.items():
+        (tmp_path / "landing" / name).mkdir(parents=True)
+        (tmp_path / "landing" / name / "1.json").write_text(json.dumps(line))
+    project = Project.load(tmp_path / "odibi.yaml")
+    key, state = NodeKey("shop", "matched"), project.open_state()
+    result = commit(compute(plan_node(project, state, key), spark), state, RunInfo("documentation"))
+    assert result.rows_written == 1
+
+
 # -- tables as inputs --------------------------------------------------------------------------------------------------
 
 
@@ -405,7 +438,7 @@ def test_two_runs_at_once(plain: Sandbox, monkeypatch: pytest.MonkeyPatch) -> No
     plain.land("events/3.json", [event("d", 3)])
     write, rival = stream_batch.write_computed_once, []
 
-    def second(df: DataFrame, handle: TableHandle, spec: Any, stamp: Any) -> Any:
+    def second(df: DataFrame, handle: TableHandle, spec: Any, stamp: Any, **how: Any) -> Any:
         if not rival:
             rival.append(
                 write(
@@ -423,7 +456,7 @@ def test_two_runs_at_once(plain: Sandbox, monkeypatch: pytest.MonkeyPatch) -> No
                     ),
                 )
             )
-        return write(df, handle, spec, stamp)
+        return write(df, handle, spec, stamp, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(stream_batch, "write_computed_once", second)

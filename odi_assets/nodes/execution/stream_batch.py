@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from odi_assets.nodes.execution.kept_rows import KeptRows
 
+_SMALL = 4 * 2**20
+"""Bytes of the files of a batch whose rows are written by this process: a batch of some ten thousand rows."""
+
 Dropped = Callable[[], tuple[int, ...] | None]
 
 
@@ -137,7 +140,24 @@ class BatchCommitter:
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
             late_facts=lambda: {"stream": replace(facts, rows_dropped=self._dropped()).to_json()},
         )
-        write_computed_once(rows, handle, spec, stamp)
+        write_computed_once(rows, handle, spec, stamp, is_small=self._is_small(facts))
+
+    def _is_small(self, facts: StreamFacts) -> bool:
+        """Whether this process may hold the rows of a batch, judged by the files that it reads."""
+        before = self._log.batch(facts.batch - 1) if facts.batch else None
+        if (facts.batch and before is None) or self.spec.mode.traits.increment == "table":
+            return False
+        left = _SMALL
+        for one in self.inputs:
+            start = None if before is None else (before.offsets.get(one.name) or {}).get("end")
+            end = (facts.offsets.get(one.name) or {}).get("end")
+            if end is None or start == end:
+                continue
+            size = one.size(self._log, start, end)
+            if size is None or size > left:
+                return False
+            left -= size
+        return True
 
     def _versions(self, facts: StreamFacts) -> dict[str, int]:
         """By upstream node, the version up to which the batch has read its table."""

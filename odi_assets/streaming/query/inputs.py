@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
+
+import fsspec
 
 from odi_assets.config.models import StreamInput
 from odi_assets.connections.location import Location
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _FOR_EVER = "36500d"
+_FEW_FILES = 16
+"""So many files of a batch are asked for their sizes."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,10 @@ class StreamedInput(ABC):
         Raises:
             SourceError, TableError: it cannot be examined, or cannot be read on.
         """
+
+    @abstractmethod
+    def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
+        """Bytes of the files between two offsets; None if to find out would take long."""
 
     @abstractmethod
     def raw_stream(self, spark: SparkSession) -> DataFrame:
@@ -182,6 +190,19 @@ class StreamedFiles(StreamedInput):
         }
         return sorted(uri for uri in log.all_files(self.name) if file_uri_key(uri) not in listed)
 
+    def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
+        files = log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
+        if len(files) > _FEW_FILES:
+            return None
+        found = 0
+        for uri in files:
+            filesystem, path = fsspec.core.url_to_fs(unquote(uri), **self.base.fsspec_options)
+            try:
+                found += int(filesystem.size(path) or 0)
+            except FileNotFoundError:
+                return None
+        return found
+
     def raw_stream(self, spark: SparkSession) -> DataFrame:
         # By default, Spark passes over files that changed a week before the newest one, and says nothing.
         how = {"maxFileAge": _FOR_EVER, **self._reading(), **self._recursion()}
@@ -275,6 +296,11 @@ class StreamedTable(StreamedInput):
         version = f"version {handle.version}"
         text = f"{version}, {counted(len(files), 'new file')}" if files else f"{version}, nothing new"
         return News(len(files), end, text)
+
+    def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
+        del log
+        skip = self.settings.on_change == "ignore"
+        return sum(file.size for file in table_source.files_between(self.location, start, end, self.label, skip))
 
     def raw_stream(self, spark: SparkSession) -> DataFrame:
         return table_source.read_stream(

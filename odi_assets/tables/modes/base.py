@@ -72,6 +72,7 @@ class Write:
         df: the rows, in the table's shape; beside its columns the delete marker, if the write has one.
         schema_json: of the table after the commit.
         adds_columns: columns join the table. Delta does so only in a commit that removes no file or all files.
+        is_small: the rows fit into the memory of this process, which writes them faster than Spark plans the writing.
     """
 
     df: DataFrame
@@ -80,6 +81,7 @@ class Write:
     stamp: Stamp
     schema_json: str
     adds_columns: bool = False
+    is_small: bool = False
 
     @property
     def spark(self) -> SparkSession:
@@ -114,6 +116,9 @@ class Write:
         A run that dies here leaves files that no version names; vacuum removes them.
         """
         table = self.handle.location
+        if self.is_small and not self.spec.partition_by:
+            self._write_here(df, step)
+            return self.files(step)
         writer = df.write.mode("error").options(**table.reader_options).options(**_COMMITTER)
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
@@ -129,6 +134,16 @@ class Write:
                 uri=table.uri,
             ) from error
         return self.files(step)
+
+    def _write_here(self, df: DataFrame, step: str) -> None:
+        import pyarrow.parquet as pq
+
+        rows, table = df.toArrow(), self.handle.location
+        filesystem, folder = fsspec.core.url_to_fs(table.child(self.folder(step)).uri, **table.fsspec_options)
+        filesystem.makedirs(folder, exist_ok=False)
+        if rows.num_rows:
+            with filesystem.open(f"{folder}/part-00000.snappy.parquet", "wb") as stream:
+                pq.write_table(rows, stream, compression="snappy")
 
     def files(self, step: str = "") -> list[WrittenFile]:
         """The files in the folder of ``step``, with their footers read and their partition values in one spelling."""
