@@ -45,10 +45,10 @@ pytestmark = pytest.mark.skipif(
 TWO_SOURCES = (
     PROJECT_FILE
     + """
-  - pipeline: weather
+  - pipeline: air
     nodes:
       - name: stations
-        read: {connection: landing, format: csv, path: stations.csv, schema: "id BIGINT", incremental: files}
+        read: {connection: landing, format: csv, path: stations*.csv, schema: "id BIGINT", incremental: files}
         write: {connection: lake, path: stations, mode: append}
       - name: wind
         read: {connection: landing, format: csv, path: wind/*.csv, schema: "id BIGINT", incremental: files}
@@ -146,7 +146,7 @@ def _await_text(browser: webdriver.Chrome, *texts: str, seconds: float = 60) -> 
 
 
 def test_the_asset_graph_shows_sources_and_nodes(browser: webdriver.Chrome, address: str) -> None:
-    expanded = quote("global@global:shop,global@global:sources")
+    expanded = quote(",".join(f"global@global:{group}" for group in ("air", "shop", "sources")))
     browser.get(f"{address}/asset-groups?expanded={expanded}")
     _await_text(browser, "raw_sales", "sales_by_day", "sources\nsales\n")
 
@@ -182,7 +182,7 @@ def _click(browser: webdriver.Chrome, text: str, seconds: float = 60) -> None:
 
 def _history(folder: Path, node: str) -> list[str]:
     """How the attempts of a node ended, oldest first."""
-    runs = Project.load(folder / "odibi.yaml").open_state().list_runs(pipeline="weather", node=node)
+    runs = Project.load(folder / "odibi.yaml").open_state().list_runs(pipeline="air", node=node)
     return [run.status.value for run in reversed(runs)]
 
 
@@ -196,11 +196,11 @@ def _await_history(folder: Path, node: str, *expected: str) -> None:
 def test_all_of_a_pipeline_without_partitions_is_materialized_without_a_question(
     browser: webdriver.Chrome, address: str, folder: Path
 ) -> None:
-    browser.get(f"{address}/locations/odi_assets.definitions/jobs/weather")
+    browser.get(f"{address}/locations/odi_assets.definitions/jobs/air")
     _click(browser, "Materialize all")
     _await_history(folder, "wind", "SUCCESS")
     _await_history(folder, "stations", "SUCCESS")
-    browser.get(f"{address}/assets/weather/stations?view=checks")
+    browser.get(f"{address}/assets/air/stations?view=checks")
     _await_text(browser, "up_to_date", "last_new_rows", "stations.csv")
 
 
@@ -208,14 +208,14 @@ def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
     browser: webdriver.Chrome, address: str, folder: Path
 ) -> None:
     (folder / "landing" / "wind" / "2.csv").write_text("no number\n", encoding="utf-8")
-    browser.get(f"{address}/locations/odi_assets.definitions/jobs/weather")
+    browser.get(f"{address}/locations/odi_assets.definitions/jobs/air")
     _click(browser, "Materialize all")
     _await_history(folder, "wind", "SUCCESS", "FAILURE")
     _await_history(folder, "stations", "SUCCESS", "NO_DATA")
     browser.get(f"{address}/runs")
     _await_text(browser, "Failure")
     for node, failed in (("wind", True), ("stations", False)):
-        browser.get(f"{address}/assets/weather/{node}")
+        browser.get(f"{address}/assets/air/{node}")
         _await_text(browser, "Latest materialization")
         body = str(browser.execute_script("return document.body.innerText"))
         assert ("Failed" in body) is failed, body
@@ -225,12 +225,12 @@ def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
 def test_the_sensor_takes_in_files_that_arrive_and_a_cancelled_run_is_not_requested_again(
     browser: webdriver.Chrome, address: str, folder: Path
 ) -> None:
-    browser.get(f"{address}/locations/odi_assets.definitions/sensors/weather_new_data")
-    _await_text(browser, "weather_new_data")
+    browser.get(f"{address}/locations/odi_assets.definitions/sensors/air_new_data")
+    _await_text(browser, "air_new_data")
     browser.execute_script("document.querySelector('input[type=checkbox]').click()")
     _await_history(folder, "wind", "SUCCESS", "FAILURE", "SUCCESS")
     assert len(_history(folder, "stations")) == 2, "it had nothing new, and was not in the run"
-    (folder / "landing" / "stations.csv").write_text("1\n2\n", encoding="utf-8")
+    (folder / "landing" / "stations_2.csv").write_text("2\n", encoding="utf-8")
     browser.get(f"{address}/runs")
     _await_text(browser, "Started", seconds=RUN_SECONDS)
     browser.execute_script(
