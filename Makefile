@@ -1,4 +1,4 @@
-# Everything starts here: `make run` needs Python 3.11 or 3.12, Java 17 or later, and nothing else.
+# Everything starts here: `make run` needs Python 3.11 to 3.14, Java 17 or later, and nothing else.
 # What is installed goes to .venv, in the versions of constraints.txt; nothing is downloaded after that.
 
 SHELL := /bin/bash
@@ -10,19 +10,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-# Another interpreter: make PYTHON=/path/to/python3.12 install
+# Another interpreter: make PYTHON=/path/to/python3.13 install
 PYTHON ?=
-RIGHT_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
+RIGHT_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))
 
 # Sets $$python to an interpreter of a right version, or says which ones there are and stops.
 define find_python
 python=; seen=; \
-for name in $(or $(PYTHON),python3.11 python3.12 python3); do \
+for name in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3); do \
   if "$$name" -c '$(RIGHT_PYTHON)' 2>/dev/null; then python=$$name; break; fi; \
   seen="$$seen $$name ($$("$$name" --version 2>/dev/null || echo 'does not run'))"; \
 done; \
 if [ -z "$$python" ]; then \
-  echo "odi: Python 3.11 or 3.12 is needed, and none was found. Tried:$$seen" >&2; \
+  echo "odi: Python 3.11 to 3.14 is needed, and none was found. Tried:$$seen" >&2; \
   echo "  → install one (Debian: sudo apt-get install python3.11-venv; macOS: brew install python@3.11;" >&2; \
   echo "    conda: conda create -n odi python=3.11), or name one: make PYTHON=/path/to/python3.11 $(or $(MAKECMDGOALS),install)" >&2; \
   exit 1; \
