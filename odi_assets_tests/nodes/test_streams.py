@@ -42,6 +42,7 @@ from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.rewind_stream import at_batch
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
@@ -195,6 +196,23 @@ def test_a_batch_without_rows_is_stamped(plain: Sandbox) -> None:
     plain.land("events/3.json", [event("none", 3, 0)])
     assert plain.run("events").rows_written == 0
     assert [facts.batch for facts in batches(plain, "events")] == [0, 1, 2]
+
+
+def test_the_sensor_starts_a_stream_when_something_arrived_or_a_batch_is_not_committed(
+    plain: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, watch = NodeKey("p", "events"), Watch(plain.project, "p")
+    assert watch.nodes == (key,)
+    assert list(watch.look(10).current) == [key]
+    plain.land("events/3.json", [event("d", 3)])
+    assert list(watch.look(10).ahead) == [key]
+    with monkeypatch.context() as patch:
+        fail_after(patch, "before")
+        with pytest.raises(RuntimeError, match="killed"):
+            plain.run("events")
+    assert list(watch.look(10).ahead) == [key]
+    plain.run("events")
+    assert list(watch.look(10).current) == [key]
 
 
 def test_a_full_refresh_has_a_checkpoint_of_its_own_and_replaces_the_table(plain: Sandbox) -> None:

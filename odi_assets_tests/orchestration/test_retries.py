@@ -92,11 +92,11 @@ def test_of_two_runs_at_once_the_one_that_comes_second_names_the_first(
 ) -> None:
     real, winners = io_manager.commit, []
 
-    def overtaken(*arguments: Any) -> Any:
+    def overtaken(*arguments: Any, **named: Any) -> Any:
         if not winners:
             winners.append(None)
             winners[0] = run_pipeline(project, "shop", nodes=["raw_sales"], instance=instance)
-        return real(*arguments)
+        return real(*arguments, **named)
 
     monkeypatch.setattr(io_manager, "commit", overtaken)
     second = run_pipeline(project, "shop", nodes=["raw_sales"], instance=instance)
