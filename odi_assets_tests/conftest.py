@@ -1,7 +1,7 @@
 """One Spark session for the whole suite, on this machine unless the environment names a cluster or a server.
 
 `make test` runs the suite in two workers of pytest-xdist, `pytest` by itself in one process. Either way there is one
-session: all files that use it run in one worker, while the other makes those that need none, or only in processes
+session: all tests that may use it run in one worker, while the other makes those that need none, or only in processes
 of their own.
 """
 
@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -45,40 +46,41 @@ NOT_QUICK = frozenset(
 of them, directly or through another, and is not in :data:`APART`, gets the mark ``quick``."""
 
 
-def _place(item: pytest.Item) -> str | None:
-    """Which of the places in :data:`APART` a test is in."""
-    file = item.nodeid.partition("::")[0].removeprefix("odi_assets_tests/")
-    return next((place for place in APART if file.startswith(place)), None)
+def _unit(nodeid: str) -> str:
+    """What one worker makes in one go."""
+    file = nodeid.partition("::")[0].removeprefix("odi_assets_tests/")
+    return next((place for place in APART if file.startswith(place)), "spark")
 
 
-def _uses_session(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out units in the order of the tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid)
+
+    config.option.loadscopereorder = False
+    return Units(config, log)
 
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether a test needs neither Spark nor a server nor a browser, and does not take long either."""
-    return _place(item) is None and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
+    return _unit(item.nodeid) == "spark" and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the quick tests, and say which tests one of several workers makes in one go.
-
-    That is all files that use the suite's session, then each place of :data:`APART`, then any other file.
-    """
-    with_session = {item.path for item in items if _uses_session(item)}
-    groups = dict[pytest.Item, str]()
+    """Mark the quick tests, and bring all into the order of their units where there are several workers."""
     for item in items:
-        place = _place(item)
-        if place and item.path in with_session:
-            raise pytest.UsageError(f"{item.path} uses the fixture `spark`: it cannot be one of conftest.APART")
-        groups[item] = place or ("spark" if item.path in with_session else item.path.stem)
-        item.add_marker(pytest.mark.xdist_group(groups[item]))
+        if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) != "spark":
+            raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark`: its file cannot be one of conftest.APART")
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
     if hasattr(config, "workerinput"):
         order = ["spark", *APART]
-        items.sort(key=lambda item: order.index(groups[item]) if groups[item] in order else len(order))
+        items.sort(key=lambda item: order.index(_unit(item.nodeid)))
 
 
 def jvm_options() -> str:

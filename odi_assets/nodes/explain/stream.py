@@ -297,7 +297,7 @@ def _from_another_process(node: Node) -> Definition:
     if done.returncode:
         raise TransformError(
             f"{node}: its query cannot be examined: {done.stderr.strip()[-500:] or 'the process ended'}",
-            fix="odi starts a Spark on this machine to look at the query: see that it can",
+            fix="a Spark on this machine looks at the query: see that it can",
             node=str(node),
         )
     return Definition.from_json(json.loads(done.stdout.splitlines()[-1]))

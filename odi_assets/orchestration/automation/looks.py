@@ -36,7 +36,7 @@ class _Worker(Generic[K, V]):
 
     def start(self) -> _Worker[K, V]:
         # Not a pool of concurrent.futures: at its end, Python would wait for a thread that hangs.
-        threading.Thread(target=self._run, daemon=True, name="odi look").start()
+        threading.Thread(target=self._run, daemon=True, name="look at a source").start()
         return self
 
     def _run(self) -> None:
