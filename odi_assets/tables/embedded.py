@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedEngine:
-    """Implements :class:`odi_assets.tables.engine.TableEngine` without any JAR."""
+    """Writes DataFrames into Delta tables and reads them back."""
 
     def open(self, location: Location) -> TableHandle:
         """The table as it is now, or a handle that says it does not exist."""
@@ -44,10 +44,15 @@ class EmbeddedEngine:
         return read_table(spark, handle)
 
     def write(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-        """Write ``df`` in one commit on ``handle``; see :meth:`TableEngine.write`.
+        """Write ``df`` in one commit on ``handle``, or leave the table as it was.
 
         A write that conflicts with a concurrent change starts over on the table as it is then, unless its fence is
         taken or its rows hold only for the table as it was.
+
+        Raises:
+            FencedError: another run committed this fence number first.
+            TableConflictError: another writer changed what this write was computed from.
+            TableError: the table cannot take these rows: schema, partitioning or protocol.
         """
         try:
             return _write(df, handle, spec, stamp)
@@ -61,12 +66,12 @@ class EmbeddedEngine:
 
 
 def write_computed_once(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-    """Write ``df`` as :meth:`TableEngine.write` does, and compute it once, whatever happens: a batch of a stream.
+    """Write ``df`` as :meth:`EmbeddedEngine.write` does, and compute it once, whatever happens: a batch of a stream.
 
     A write that depends on the table's rows, and may have to start over, works from staged files.
 
     Raises:
-        FencedError, TableConflictError, TableError: as :meth:`TableEngine.write` does.
+        FencedError, TableConflictError, TableError: as :meth:`EmbeddedEngine.write` does.
     """
     if spec.mode.traits.computed_from == "nothing":
         return _write(df, handle, spec, stamp)
