@@ -41,12 +41,12 @@ class Retry:
     operation itself must look at the state anew each time.
 
     Attributes:
-        config: numbers of retries and waits, in seconds.
+        config: numbers of retries and waits, in seconds; the default ones if None.
         sleep: waits that many seconds; ``time.sleep`` if None.
         draw: a random number between its two arguments.
     """
 
-    config: RetryConfig = field(default=RetryConfig())
+    config: RetryConfig | None = None
     sleep: Callable[[float], None] | None = field(default=None, kw_only=True)
     draw: Callable[[float, float], float] = field(default=random.uniform, kw_only=True)
 
@@ -65,12 +65,13 @@ class Retry:
         Raises:
             Exception: what ``operation`` raised last, with a note of how often it was tried.
         """
+        config = self.config or RetryConfig()
         policy = Retrying(
             retry=retry_if_exception(again),
-            stop=stop_after_attempt(self.config.attempts),
-            wait=lambda state: self.config.delay(state.attempt_number) + self.draw(0.0, self.config.jitter),
+            stop=stop_after_attempt(config.attempts),
+            wait=lambda state: config.delay(state.attempt_number) + self.draw(0.0, config.jitter),
             sleep=self.sleep or time.sleep,
-            before_sleep=lambda state: _tell(state, what, self.config.attempts),
+            before_sleep=lambda state: _tell(state, what, config.attempts),
             retry_error_callback=_give_up,
         )
         look: Callable[[], Any] | None = None
