@@ -171,9 +171,13 @@ def result_of(write: Write, changes: FileChanges, version: int, columns: tuple[t
     added = [*changes.new, *changes.moved]
     changed = [*(file.partition for file in changes.new), *changes.partitions]
     partitions = {tuple(sorted(values.items())): values for values in changed if values}
-    before, gone = write.handle.rows, rows_in(changes.removed)
+    before: int | None = 0
+    next_version = 0
+    if write.handle.version is not None:
+        before, next_version = write.handle.rows, write.handle.version + 1
+    gone = rows_in(changes.removed)
     rows_total = None if before is None or gone is None else before - gone + sum(file.rows for file in added)
-    if version != (0 if write.handle.version is None else write.handle.version + 1):
+    if version != next_version:
         # Others committed in between, so only the table itself knows.
         rows_total = TableHandle.open(write.handle.location, version).rows
     null_first = sorted(partitions, key=lambda items: [(value is not None, value or "") for _, value in items])
