@@ -99,7 +99,7 @@ def is_narrow() -> bool:
 def data_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
     """Print a table on stdout: a line of heads, then a line per item; whole in a pipe, wrapped on a terminal.
 
-    Numbers are written as :func:`count` does.
+    Numbers are written as in ``1,234``.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -107,7 +107,7 @@ def data_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
 
     out = console(sys.stdout)
     found = ([column.cell(item) for column in columns] for item in items)
-    rows = [[count(cell) if isinstance(cell, int) else cell or "" for cell in row] for row in found]
+    rows = [[f"{cell:,}" if isinstance(cell, int) else cell or "" for cell in row] for row in found]
     padding = (0 if is_narrow() else 1) if out.is_terminal else 2
     # A box has a blank column of its own between two others.
     shown, roomy = _fitting(columns, rows, out.width, padding + out.is_terminal)

@@ -135,7 +135,16 @@ def resolve(
             f"a connection of type `{connection.type}` has no files and folders",
             fix="use a connection of type local, azure_blob, s3 or gcs",
         )
-    return replace(_base(connection, root).child(path), connection=name, retry=retry or RetryConfig())
+    if not isinstance(connection, LocalConnection):
+        base = _in_store(connection)
+    elif SCHEME.match(connection.base_path):
+        raise ConfigError(
+            f"`base_path` {_without_secrets(connection.base_path)} is a URI",
+            fix="use a connection of another type: azure_blob, s3 or gcs",
+        )
+    else:
+        base = Location(connection.folder(root))
+    return replace(base.child(path), connection=name, retry=retry or RetryConfig())
 
 
 def absolute(path: str) -> str:
@@ -161,14 +170,8 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def _base(connection: LocalConnection | AzureBlobConnection | S3Connection | GcsConnection, root: Path) -> Location:
-    if isinstance(connection, LocalConnection):
-        if SCHEME.match(connection.base_path):
-            raise ConfigError(
-                f"`base_path` {_without_secrets(connection.base_path)} is a URI",
-                fix="use a connection of another type: azure_blob, s3 or gcs",
-            )
-        return Location(connection.folder(root))
+def _in_store(connection: AzureBlobConnection | S3Connection | GcsConnection) -> Location:
+    """Where the paths of a connection to a remote store start."""
     from odi_assets.connections.storage_options import azure_host, options
 
     if isinstance(connection, AzureBlobConnection):

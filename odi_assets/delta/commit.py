@@ -282,7 +282,8 @@ def _landed(handle: TableHandle, before: int | None, stamp: Stamp) -> int | None
 def _commit_once(
     handle: TableHandle, schema_json: str, partition_by: Sequence[str], changes: FileChanges, stamp: Stamp
 ) -> None:
-    require_unfenced(handle, stamp)
+    if handle.exists:
+        require_unfenced(handle, stamp)
     removes = changes.replace_all or bool(changes.removed)
     alone = not handle.exists or removes or changes.computed_from != "nothing" or not stamp.fences
     # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; passes

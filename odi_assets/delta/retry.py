@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
@@ -32,28 +33,22 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, Transient)
 
 
+@dataclass(frozen=True)
 class Retry:
     """Calls an operation until it succeeds, fails for good, or the retries are used up.
 
     The waits are those of ``config`` (1, 2, 4, 8 and 16 s by default), each plus a random part up to ``jitter``. The
     operation itself must look at the state anew each time.
 
-    Args:
-        config: numbers of retries and waits, in seconds.
-        sleep: waits that many seconds.
+    Attributes:
+        config: numbers of retries and waits, in seconds; the default ones if None.
+        sleep: waits that many seconds; ``time.sleep`` if None.
         draw: a random number between its two arguments.
     """
 
-    def __init__(
-        self,
-        config: RetryConfig | None = None,
-        *,
-        sleep: Callable[[float], None] | None = None,
-        draw: Callable[[float, float], float] = random.uniform,
-    ) -> None:
-        self.config = config or RetryConfig()
-        self._sleep = sleep
-        self._draw = draw
+    config: RetryConfig | None = None
+    sleep: Callable[[float], None] | None = field(default=None, kw_only=True)
+    draw: Callable[[float, float], float] = field(default=random.uniform, kw_only=True)
 
     def call(
         self, operation: Callable[[], T], what: str, *, again: Callable[[BaseException], bool] = is_transient
@@ -70,12 +65,13 @@ class Retry:
         Raises:
             Exception: what ``operation`` raised last, with a note of how often it was tried.
         """
+        config = self.config or RetryConfig()
         policy = Retrying(
             retry=retry_if_exception(again),
-            stop=stop_after_attempt(self.config.attempts),
-            wait=lambda state: self.config.delay(state.attempt_number) + self._draw(0.0, self.config.jitter),
-            sleep=self._sleep or time.sleep,
-            before_sleep=lambda state: _tell(state, what, self.config.attempts),
+            stop=stop_after_attempt(config.attempts),
+            wait=lambda state: config.delay(state.attempt_number) + self.draw(0.0, config.jitter),
+            sleep=self.sleep or time.sleep,
+            before_sleep=lambda state: _tell(state, what, config.attempts),
             retry_error_callback=_give_up,
         )
         look: Callable[[], Any] | None = None

@@ -107,20 +107,19 @@ class RunRequest:
         bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else None
         if bounds is not None and partitions is not None:
             raise ConfigError(f"this run has partitions and the tag {FROM_TAG}", fix="give one of the two")
+        switched: dict[str, bool] = {}
+        for tag in (FULL_REFRESH_TAG, RESUME_TAG, ADOPT_TAG, ACCEPT_LOSS_TAG):
+            value = tags.get(tag, "false").strip().lower()
+            if value not in ("true", "false"):
+                raise ConfigError(f"the run tag {tag} is `{value}`", fix="set it to true or false", tag=value)
+            switched[tag] = value == "true"
         return cls(
-            full_refresh or _switch(tags, FULL_REFRESH_TAG),
-            _switch(tags, RESUME_TAG),
+            full_refresh or switched[FULL_REFRESH_TAG],
+            switched[RESUME_TAG],
             bounds or partitions,
-            adopt or _switch(tags, ADOPT_TAG),
-            accept_loss or _switch(tags, ACCEPT_LOSS_TAG),
+            adopt or switched[ADOPT_TAG],
+            accept_loss or switched[ACCEPT_LOSS_TAG],
         )
-
-
-def _switch(tags: Mapping[str, str], tag: str) -> bool:
-    value = tags.get(tag, "false").strip().lower()
-    if value not in ("true", "false"):
-        raise ConfigError(f"the run tag {tag} is `{value}`", fix="set it to true or false", tag=value)
-    return value == "true"
 
 
 def _moment(value: str | date | datetime) -> datetime:

@@ -10,6 +10,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
@@ -77,16 +78,19 @@ def build_job(
     *,
     listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+    results: dict[NodeKey, NodeResult] | None = None,
 ) -> dg.JobDefinition:
     """The job of one pipeline, for a run from the shell: without what Dagster only shows.
 
-    Args as of :func:`build_definitions`.
+    Args:
+        listener, loggers: as of :func:`build_definitions`.
+        results: gets the result of each node that ends.
     """
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
     limited = any(node.stream and node.stream.health for node in config.nodes)
     checks = _checks(project, [config]) if limited else None
-    found = pipeline_jobs(project, [config], resources(project, listener), loggers, checks=checks)[pipeline]
+    found = pipeline_jobs(project, [config], resources(project, listener, results), loggers, checks=checks)[pipeline]
     assert isinstance(found, dg.JobDefinition)
     return found
 
@@ -104,8 +108,10 @@ def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, 
     return found
 
 
-def resources(project: Project, listener: Listener = nobody) -> dict[str, object]:
-    """The resources of nodes, by their keys."""
+def resources(
+    project: Project, listener: Listener = nobody, results: dict[NodeKey, NodeResult] | None = None
+) -> dict[str, object]:
+    """The resources of nodes, by their keys. The run history puts its results into ``results``, if that is given."""
     project.share()
     names = Names.of(project)
 
@@ -120,7 +126,7 @@ def resources(project: Project, listener: Listener = nobody) -> dict[str, object
         instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), PROJECT_TAG: project.config.project})
         state: StateResource = getattr(context.resources, names.resources + STATE)
         repair_history(project, instance, state.backend)
-        return RunHistory(project, state.backend, run, listener)
+        return RunHistory(project, state.backend, run, listener, {} if results is None else results)
 
     found = {
         SPARK: SparkResource(project_file=str(project.path), environment=project.chosen),

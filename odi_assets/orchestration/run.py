@@ -18,7 +18,7 @@ from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import Names
-from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory
+from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory, nobody
 from odi_assets.orchestration.runs.in_flight import unfinished_runs
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import INTERRUPTS
@@ -105,19 +105,13 @@ def _run(
     on_event: Listener | None,
 ) -> RunSummary:
     results: dict[NodeKey, NodeResult] = {}
-
-    def listen(event: NodeEvent) -> None:
-        if event.result is not None:
-            results[event.key] = event.result
-        if on_event is not None:
-            on_event(event)
-
+    listener = on_event or nobody
     # If state cannot be opened, no node can run: the caller gets the error, not the history of a node.
     state = project.open_state()
     # Ends killed runs, which the UI would show as still running.
     unfinished_runs(instance)
     run_id, started = str(uuid.uuid4()), time.monotonic()
-    job = build_job(project, pipeline, listener=listen, loggers={LOGGER: quiet_logger})
+    job = build_job(project, pipeline, listener=listener, loggers={LOGGER: quiet_logger}, results=results)
     failure: dg.DagsterEvent | None = None
     try:
         outcome = job.execute_in_process(
@@ -132,7 +126,7 @@ def _run(
     finally:
         run = instance.get_run_by_id(run_id)
         if run is not None and len(results) < len(keys):
-            RunHistory(project, state, run, listen, results).skip(keys, _reason(failure))
+            RunHistory(project, state, run, listener, results).skip(keys, _reason(failure))
     if failure is not None and _is_interrupt(failure):
         # Dagster ends the run and returns; who pressed Ctrl-C wants the whole command to end.
         raise KeyboardInterrupt

@@ -188,23 +188,11 @@ class CursorMark:
         return found
 
 
-@dataclass(frozen=True)
-class StreamMark:
-    """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
-
-    offset: Mapping[str, Any] | None
-    measures: Identity | None = field(default=None, compare=False)
-
-    @property
-    def value(self) -> Any:
-        return self.offset
-
-
 class Mark(Protocol):
     """What all marks have in common: what state stores of them, and what they measure.
 
     Those of tables that are read in chunks are in ``sql.marks``, those that a cursor document drives in
-    ``documents.marks``.
+    ``documents.marks``, those of streams in ``nodes.planning.stream``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

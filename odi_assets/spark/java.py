@@ -26,12 +26,25 @@ _GET_JAVA = (
 )
 
 
-def java_version(java: str) -> str:
-    """The version ``java -version`` reports, such as ``17.0.15`` or ``1.8.0_402``.
+def major_version(version: str) -> int:
+    """17 for ``17.0.15``; 8 for ``1.8.0_402``, as Java counted before 9."""
+    parts = re.split(r"[._+-]", version)
+    return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
+
+
+def require_java() -> str:
+    """The version of the Java that Spark will start, as ``java -version`` reports it: ``17.0.15``, ``1.8.0_402``.
+
+    It is ``$JAVA_HOME/bin/java`` if JAVA_HOME is set, else that on PATH.
 
     Raises:
-        JavaError: the program cannot be run or prints no version.
+        JavaError: none was found, it cannot be run or tells no version, or it is older than :data:`MINIMUM_JAVA`.
     """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on PATH"
+        raise JavaError(f"Spark needs Java {MINIMUM_JAVA} or later, and none was found: {where}.", fix=_GET_JAVA)
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -40,27 +53,7 @@ def java_version(java: str) -> str:
     match = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
     if not match:
         raise JavaError(f"{java} does not say which version it is (exit code {done.returncode}).", fix=_GET_JAVA)
-    return match[1]
-
-
-def major_version(version: str) -> int:
-    """17 for ``17.0.15``; 8 for ``1.8.0_402``, as Java counted before 9."""
-    parts = re.split(r"[._+-]", version)
-    return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
-
-
-def require_java() -> str:
-    """The version of the Java that Spark will start: ``$JAVA_HOME/bin/java`` if JAVA_HOME is set, else that on PATH.
-
-    Raises:
-        JavaError: none was found, or it is older than :data:`MINIMUM_JAVA`.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on PATH"
-        raise JavaError(f"Spark needs Java {MINIMUM_JAVA} or later, and none was found: {where}.", fix=_GET_JAVA)
-    version = java_version(java)
+    version = match[1]
     if major_version(version) < MINIMUM_JAVA:
         raise JavaError(
             f"Spark needs Java {MINIMUM_JAVA} or later; {java} is Java {version}.", fix=_GET_JAVA, version=version

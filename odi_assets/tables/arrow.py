@@ -83,13 +83,13 @@ class ArrowWrite(Write):
 def write_arrow(
     rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp, open_spark: Callable[[], SparkSession]
 ) -> WriteResult:
-    """Write ``rows`` in one commit on ``handle``, or leave the table as it was; see ``TableEngine.write``.
+    """Write ``rows`` in one commit on ``handle``, or leave the table as it was; see ``EmbeddedEngine.write``.
 
     Args:
         open_spark: gives Spark's session, where Arrow cannot do it.
 
     Raises:
-        FencedError, TableConflictError, TableError: as of ``TableEngine.write``.
+        FencedError, TableConflictError, TableError: as of ``EmbeddedEngine.write``.
     """
     rows = storable(_with_types(rows, handle), handle.location.uri)
     try:

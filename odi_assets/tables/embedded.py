@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedEngine:
-    """Implements :class:`odi_assets.tables.engine.TableEngine` without any JAR."""
+    """Writes DataFrames into Delta tables and reads them back."""
 
     def open(self, location: Location) -> TableHandle:
         """The table as it is now, or a handle that says it does not exist."""
@@ -44,10 +44,15 @@ class EmbeddedEngine:
         return read_table(spark, handle)
 
     def write(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-        """Write ``df`` in one commit on ``handle``; see :meth:`TableEngine.write`.
+        """Write ``df`` in one commit on ``handle``, or leave the table as it was.
 
         A write that conflicts with a concurrent change starts over on the table as it is then, unless its fence is
         taken or its rows hold only for the table as it was.
+
+        Raises:
+            FencedError: another run committed this fence number first.
+            TableConflictError: another writer changed what this write was computed from.
+            TableError: the table cannot take these rows: schema, partitioning or protocol.
         """
         try:
             return _write(df, handle, spec, stamp)
@@ -63,7 +68,7 @@ class EmbeddedEngine:
 def write_computed_once(
     df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *, is_small: bool = False
 ) -> WriteResult:
-    """Write ``df`` as :meth:`TableEngine.write` does, and compute it once, whatever happens: a batch of a stream.
+    """Write ``df`` as :meth:`EmbeddedEngine.write` does, and compute it once, whatever happens: a batch of a stream.
 
     A write that depends on the table's rows, and may have to start over, works from staged files.
 
@@ -71,7 +76,7 @@ def write_computed_once(
         is_small: its rows fit into the memory of this process.
 
     Raises:
-        FencedError, TableConflictError, TableError: as :meth:`TableEngine.write` does.
+        FencedError, TableConflictError, TableError: as :meth:`EmbeddedEngine.write` does.
     """
     if spec.mode.traits.computed_from == "nothing":
         return _write(df, handle, spec, stamp, is_small=is_small)
@@ -178,9 +183,13 @@ def result_of(write: Write, changes: FileChanges, version: int, columns: tuple[t
     added = [*changes.new, *changes.moved]
     changed = [*(file.partition for file in changes.new), *changes.partitions]
     partitions = {tuple(sorted(values.items())): values for values in changed if values}
-    before, gone = write.handle.rows, rows_in(changes.removed)
+    before: int | None = 0
+    next_version = 0
+    if write.handle.version is not None:
+        before, next_version = write.handle.rows, write.handle.version + 1
+    gone = rows_in(changes.removed)
     rows_total = None if before is None or gone is None else before - gone + sum(file.rows for file in added)
-    if version != (0 if write.handle.version is None else write.handle.version + 1):
+    if version != next_version:
         # Others committed in between, so only the table itself knows.
         rows_total = TableHandle.open(write.handle.location, version).rows
     null_first = sorted(partitions, key=lambda items: [(value is not None, value or "") for _, value in items])

@@ -1,19 +1,12 @@
-"""Who writes and reads tables: what every table engine does, and the types it takes and returns."""
+"""What a table engine takes and returns: how rows go into a table, and what the commit did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from odi_assets.config.models import SchemaPolicy, WriteMode
-from odi_assets.connections.location import Location
-from odi_assets.delta.commit import Stamp
 from odi_assets.delta.partition_values import PartitionValues
-from odi_assets.delta.table import TableHandle
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -72,25 +65,3 @@ class WriteResult:
     columns: tuple[tuple[str, str], ...] = ()
     columns_added: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
-
-
-class TableEngine(Protocol):
-    """Writes DataFrames into Delta tables and reads them back."""
-
-    def open(self, location: Location) -> TableHandle:
-        """The table as it is now, or a handle that says it does not exist."""
-        ...
-
-    def read(self, spark: SparkSession, handle: TableHandle) -> DataFrame:
-        """The table at the handle's version."""
-        ...
-
-    def write(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-        """Write ``df`` in one commit on ``handle``, or leave the table as it was.
-
-        Raises:
-            FencedError: another run committed this fence number first.
-            TableConflictError: another writer changed what this write was computed from.
-            TableError: the table cannot take these rows: schema, partitioning or protocol.
-        """
-        ...

@@ -34,7 +34,16 @@ def delta_schema(df: DataFrame, uri: str) -> str:
     """
     text = df.schema.json()
     schema = json.loads(text, object_hook=lambda part: {key: _RELAXED.get(key, part[key]) for key in part})
-    _require_distinct_names([field["name"] for field in schema["fields"]], uri)
+    spelled: dict[str, str] = {}
+    for name in (field["name"] for field in schema["fields"]):
+        if name.lower() in spelled:
+            raise TableError(
+                f"the rows for {uri} have two columns `{spelled[name.lower()]}` and `{name}`; names know no capitals",
+                fix="give one of them another name in the transform",
+                uri=uri,
+                column=name,
+            )
+        spelled[name.lower()] = name
     for field in schema["fields"]:
         kind = next(_not_storable(field["type"]), None)
         if kind is not None:
@@ -56,19 +65,6 @@ def _not_storable(kind: Any) -> Iterator[str]:
     inner = [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
     for one in (*inner, *(field["type"] for field in kind.get("fields", ()))):
         yield from _not_storable(one)
-
-
-def _require_distinct_names(names: Sequence[str], uri: str) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        if name.lower() in seen:
-            raise TableError(
-                f"the rows for {uri} have two columns `{seen[name.lower()]}` and `{name}`; names know no capitals",
-                fix="give one of them another name in the transform",
-                uri=uri,
-                column=name,
-            )
-        seen[name.lower()] = name
 
 
 def require_same_partitioning(handle: TableHandle, partition_by: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from odi_assets.cli.checkpoint.place import OperatorOption, PathArgument, find_place, open_reader, require_local
+from odi_assets.cli.checkpoint.options import OperatorOption, PathArgument
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data_json, data_table, note
 from odi_assets.errors import ConfigError
@@ -41,6 +41,7 @@ def explain(
 
     A checkpoint alone does not know what arrived: of a stream node, `odi stream explain` tells more.
     """
+    from odi_assets.cli.checkpoint.place import find_place, open_reader, require_local
     from odi_assets.streaming.checkpoints import explain_key
 
     place = find_place(settings, path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.checkpoint.place import PathArgument, find_place, require_local
+from odi_assets.cli.checkpoint.options import PathArgument
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data_json, data_table, moment, note
@@ -40,6 +40,7 @@ _FAULTS = (
 
 def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False) -> None:
     """Show a query's id, batches, watermark, stateful operators, stores and settings. Needs no Spark."""
+    from odi_assets.cli.checkpoint.place import find_place, require_local
     from odi_assets.streaming.checkpoints import inspect, read_schemas
 
     known = inspect(require_local(find_place(settings, path)))
@@ -81,6 +82,7 @@ def files(
 
     Exits with 1 if something is.
     """
+    from odi_assets.cli.checkpoint.place import find_place, require_local
     from odi_assets.streaming.checkpoints import check_files
 
     found = check_files(require_local(find_place(settings, path)))

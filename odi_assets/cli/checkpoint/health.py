@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.checkpoint.files import spans
-from odi_assets.cli.checkpoint.place import PathArgument, find_place, open_reader, require_local
+from odi_assets.cli.checkpoint.options import PathArgument
 from odi_assets.cli.exit_codes import FAILED
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data_json, data_table, moment, note
@@ -66,6 +66,7 @@ def health(
     as_json: JsonOption = False,
 ) -> None:
     """Tell how a query is doing. With limits in a stream node's `health`, exits with 1 if they are passed."""
+    from odi_assets.cli.checkpoint.place import find_place, open_reader, require_local
     from odi_assets.streaming.checkpoints import excesses, measure
 
     place = find_place(settings, path)

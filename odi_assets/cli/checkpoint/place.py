@@ -1,4 +1,4 @@
-"""What the commands of ``odi checkpoint`` share: PATH, and the Spark session that reads there."""
+"""What the commands of ``odi checkpoint`` do alike: find what PATH names, read it with Spark, print its rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.cli.options import Settings
 from odi_assets.cli.output import Column, data_json, data_table, note, stdout_kept_for_data
@@ -23,30 +21,6 @@ if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
     from odi_assets.state.delta.batches import BatchRecord
     from odi_assets.streaming.checkpoints import CheckpointReader
-
-PathArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH",
-        help="A query's checkpointLocation: a folder, a URI, CONNECTION:PATH; or PIPELINE.NODE of a stream node.",
-    ),
-]
-OperatorOption = Annotated[
-    int, typer.Option("--operator", "-o", metavar="N", min=0, help="Which stateful operator of the query.")
-]
-BatchOption = Annotated[
-    int | None, typer.Option("--batch", "-b", metavar="N", min=0, help="After which batch; the last one unless given.")
-]
-StoreOption = Annotated[str | None, typer.Option("--store", "-s", metavar="NAME", help="A store of the operator.")]
-SideOption = Annotated[str | None, typer.Option("--side", metavar="left|right", help="A side of a join.")]
-VariableOption = Annotated[
-    str | None, typer.Option("--variable", metavar="NAME", help="A state variable of transformWithState.")
-]
-WhereOption = Annotated[
-    str | None,
-    typer.Option("--where", "-w", metavar="SQL", help="Only rows that meet this condition: \"key.field0 = 'ord-7'\"."),
-]
-LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=0, help="At most this many rows; 0: all.")]
 
 
 @dataclass(frozen=True)

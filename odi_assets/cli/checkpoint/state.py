@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from odi_assets.cli.checkpoint.place import (
+from odi_assets.cli.checkpoint.options import (
     BatchOption,
     LimitOption,
     OperatorOption,
@@ -15,10 +15,6 @@ from odi_assets.cli.checkpoint.place import (
     StoreOption,
     VariableOption,
     WhereOption,
-    collect_rows,
-    find_place,
-    open_reader,
-    show_rows,
 )
 from odi_assets.cli.options import JsonOption, Settings
 
@@ -107,6 +103,8 @@ def timers(
 
 
 def _print(settings: Settings, path: str, ask: Any, where: str | None, limit: int, as_json: bool) -> None:
+    from odi_assets.cli.checkpoint.place import collect_rows, find_place, open_reader, show_rows
+
     with open_reader(find_place(settings, path)) as reader:
         frame = ask(reader)
         columns = frame.columns

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odi_assets.cli.explain.keys import Asked, KeysFromOption, KeysOption, asked
-from odi_assets.cli.explain.node import NodeArgument, node_named
+from odi_assets.cli.explain.node import KeysFromOption, KeysOption, NodeArgument, node_named
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
 from odi_assets.errors import ConfigError
@@ -13,6 +12,7 @@ from odi_assets.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from odi_assets.cli.explain.keys import Asked
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.explain.batch import KeyTrace
     from odi_assets.nodes.project import Project
@@ -36,6 +36,7 @@ def explain(
 ) -> None:
     """Follow a key from the landing files through each node to a table: where it is, or where and why it was lost."""
     from odi_assets.cli.explain import stream
+    from odi_assets.cli.explain.keys import asked
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.spark.session import open_session
 

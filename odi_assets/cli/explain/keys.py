@@ -6,34 +6,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
     from odi_assets.connections.location import Location
     from odi_assets.nodes.project import Project
-
-KeysOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--key",
-        "-k",
-        metavar="KEY",
-        help="The key, or COLUMN=VALUE; of a key of several columns A=1,B=2. May be given again.",
-    ),
-]
-KeysFromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--keys-from",
-        metavar="FILE|TABLE",
-        help="A file with a key in each line (- for standard input), or the key column of a Delta table: a folder, "
-        "CONNECTION:PATH or PIPELINE.NODE.",
-    ),
-]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.explain.keys import KeysFromOption, KeysOption, asked
-from odi_assets.cli.explain.node import NodeArgument, node_named
+from odi_assets.cli.explain.node import KeysFromOption, KeysOption, NodeArgument, node_named
 from odi_assets.cli.options import JsonOption, Settings
 from odi_assets.cli.output import Column, data, data_json, data_table, moment, note, stdout_kept_for_data
 
@@ -41,6 +40,7 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say what became of the rows of a key: matched, counted, waiting, too late, filtered out, or never there."""
+    from odi_assets.cli.explain.keys import asked
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.nodes.explain.stream import StreamExplainer, key_text
     from odi_assets.spark.session import open_session

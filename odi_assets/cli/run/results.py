@@ -71,7 +71,12 @@ def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     makefile = project.root / "Makefile"
     if makefile.is_file() and "\ndev:" in makefile.read_text(encoding="utf-8"):
         commands[f"{make} dev"] = "the same in Dagster's UI"
-    note(f"The tables are in {_common_place([result.uri for result in results])}")
+    uris = sorted({result.uri for result in results})
+    place = ", ".join(uris)
+    if all(map(os.path.isabs, uris)):
+        common = Path(os.path.commonpath(uris))
+        place = os.path.relpath(common) if common.is_relative_to(Path.cwd()) else str(common)
+    note(f"The tables are in {place}")
     note("Next:")
     width = max(map(len, commands))
     for command, purpose in commands.items():
@@ -84,11 +89,3 @@ def _sample_command(root: Path, odi: str) -> dict[str, str]:
     if can_arrive(root):
         return {f"{odi} sample arrive --days 1": "land the next day of flights, for the next run"}
     return {f"{odi} sample reset --days 15": "start again with half of January; the rest can arrive then"}
-
-
-def _common_place(uris: Sequence[str]) -> str:
-    unique = sorted(set(uris))
-    if not all(Path(uri).is_absolute() for uri in unique):
-        return ", ".join(unique)
-    place = Path(os.path.commonpath(unique))
-    return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +14,6 @@ from odi_assets.cli.output import data_json, note, stdout_kept_for_data
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from odi_assets.nodes.project import Project
-    from odi_assets.spark.session import SessionHandle
 
 NodesArgument = Annotated[
     list[str], typer.Argument(metavar="NODE…", help="PIPELINE.NODE, or a pipeline: all of its nodes.")
@@ -30,19 +29,25 @@ def adopt(
 ) -> None:
     """Go on with a table whose node, project or source was renamed or is followed in another way: its rows are the
     same."""
+    from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
     from odi_assets.sources.marks import hwm_text
+    from odi_assets.spark.session import open_session
 
     project = settings.project()
     state = project.open_state()
     keys = [key for name in nodes for key in ([NodeKey.parse(name)] if "." in name else project.pipeline_nodes(name))]
-    session = _Session(project)
-    try:
-        with stdout_kept_for_data():
-            planned = {key: plan_adoption(project, state, key, session.open) for key in dict.fromkeys(keys)}
-    finally:
-        session.stop()
+    with stdout_kept_for_data(), ExitStack() as opened:
+
+        @cache
+        def spark() -> SparkSession:
+            quiet_libraries()
+            handle = open_session(project.config.spark, app_name="odi state adopt")
+            opened.callback(handle.stop)
+            return handle.spark
+
+        planned = {key: plan_adoption(project, state, key, spark) for key in dict.fromkeys(keys)}
     found = {key: one for key, one in planned.items() if one is not None}
     if as_json:
         data_json([one.to_json() for one in found.values()])
@@ -59,23 +64,3 @@ def adopt(
     for key, one in found.items():
         apply_adoption(state, one)
         note(f"{key}: adopted.")
-
-
-class _Session:
-    """The project's Spark session, started when it is first asked for."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._handle: SessionHandle | None = None
-
-    def open(self) -> SparkSession:
-        from odi_assets.cli.run.command import quiet_libraries
-        from odi_assets.spark.session import open_session
-
-        quiet_libraries()
-        self._handle = self._handle or open_session(self._project.config.spark, app_name="odi state adopt")
-        return self._handle.spark
-
-    def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.stop()

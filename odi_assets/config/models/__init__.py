@@ -11,7 +11,6 @@ from odi_assets.config.models.connections import (
     SasAuth,
     StoreConnection,
 )
-from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.databases import (
     JdbcConnection,
     ServerConnection,
@@ -25,6 +24,7 @@ from odi_assets.config.models.increments import (
     CursorIncrement,
     CursorsIncrement,
     DateFormat,
+    DrivingCursor,
     FilesIncrement,
     Increment,
     InputIncrement,

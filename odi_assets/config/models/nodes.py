@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
-from odi_assets.config.models.cursors import DrivingCursor
 from odi_assets.config.models.fields import (
     Cron,
     FunctionRef,
@@ -26,7 +25,7 @@ from odi_assets.config.models.fields import (
     Tags,
     Text,
 )
-from odi_assets.config.models.increments import Increment, InputIncrement, RollingWindowIncrement
+from odi_assets.config.models.increments import DrivingCursor, Increment, InputIncrement, RollingWindowIncrement
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError

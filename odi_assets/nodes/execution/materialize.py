@@ -16,7 +16,6 @@ from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded, succeeded_before
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
-from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -25,7 +24,7 @@ from odi_assets.sources.marks import hwm_text
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
-from odi_assets.tables.engine import TableEngine, WriteSpec
+from odi_assets.tables.engine import WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,8 +92,13 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         opened: list[StagedStore] = []
         if not resolved.nothing_new:
             sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
-            open_store = _store_opener(resolved, opened) if node.config.transform is not None else None
-            df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
+            if node.config.transform is None and len(sources) == 1:
+                (df,) = sources.values()
+            else:
+                from odi_assets.nodes.execution.transform import transformed
+
+                open_store = _store_opener(resolved, opened)
+                df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
@@ -125,7 +129,6 @@ def commit(
     computed: Computed,
     state: StateBackend,
     run: RunInfo,
-    engine: TableEngine | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> NodeResult:
     """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state. After a conflict with
@@ -142,7 +145,6 @@ def commit(
         SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
     """
-    engine = engine or EmbeddedEngine()
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
     if not isinstance(computed, Rows):
@@ -152,15 +154,15 @@ def commit(
     if any(read.goes_on for read in computed.plan.reads):
         from odi_assets.nodes.execution.steps import commit_steps
 
-        return commit_steps(computed, state, run, engine, progress)
+        return commit_steps(computed, state, run, progress)
     try:
-        return commit_once(computed, state, run, engine)
+        return commit_once(computed, state, run)
     except TableConflictError as conflict:
         _log.info("%s: %s; it is planned anew", computed.plan.node.key, conflict.message)
-    return commit_anew(computed, state, run, engine)
+    return commit_anew(computed, state, run)
 
 
-def commit_anew(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:
+def commit_anew(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Plan, compute and write ``rows`` anew after a conflict, until there is none."""
 
     def attempt() -> NodeResult:
@@ -169,12 +171,12 @@ def commit_anew(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngi
         if isinstance(computed, NoRows):
             return no_data(computed.plan, state, run)
         assert isinstance(computed, Rows)
-        return commit_once(computed, state, run, engine)
+        return commit_once(computed, state, run)
 
     return raced(attempt, lost=lambda error: isinstance(error, TableConflictError))
 
 
-def commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngine) -> NodeResult:
+def commit_once(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Write ``rows`` and their HWM in one commit.
 
     Raises:
@@ -207,7 +209,7 @@ def commit_once(rows: Rows, state: StateBackend, run: RunInfo, engine: TableEngi
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]),
     ):
-        written = engine.write(rows.df, plan.target, spec, stamp)
+        written = EmbeddedEngine().write(rows.df, plan.target, spec, stamp)
         rows_read = rows.counts.total(written.rows_written)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:

@@ -17,7 +17,6 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.engine import TableEngine
 from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ STEPS = "commits"
 
 
 def commit_steps(
-    first: Rows, state: StateBackend, run: RunInfo, engine: TableEngine, progress: Callable[[str], None] | None = None
+    first: Rows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None = None
 ) -> NodeResult:
     """Commit ``first``, and then what the sources have beyond it, step by step, until a step is not of a snapshot.
 
@@ -35,7 +34,7 @@ def commit_steps(
     """
     results: list[NodeResult] = []
     try:
-        _commit_all(first, results, state, run, engine, progress)
+        _commit_all(first, results, state, run, progress)
     except BaseException as error:
         if results:
             reached = hwm_text(results[-1].hwm_after)
@@ -49,16 +48,15 @@ def _commit_all(
     results: list[NodeResult],
     state: StateBackend,
     run: RunInfo,
-    engine: TableEngine,
     progress: Callable[[str], None] | None,
 ) -> None:
     computed: Computed = first
     while isinstance(computed, Rows):
         try:
-            results.append(commit_once(computed, state, run, engine))
+            results.append(commit_once(computed, state, run))
         except TableConflictError as conflict:
             _log.info("%s: %s; the step is planned anew", computed.plan.node.key, conflict.message)
-            results.append(commit_anew(computed, state, run, engine))
+            results.append(commit_anew(computed, state, run))
         if progress is not None:
             progress(hwm_text(results[-1].hwm_after) or "")
         if not any(read.goes_on for read in computed.plan.reads):

@@ -15,7 +15,6 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.start import Start, marks_of, start_of
-from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.reads import Affected
@@ -75,10 +74,14 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         from odi_assets.nodes.planning.range import planned_range
 
         return planned_range(plan, request.bounds)
-    if request.full_refresh or _starts_over(node, start, target):
+    if request.full_refresh or (start.hwm is None and target.exists and _starts_over(node, start, target)):
         from odi_assets.nodes.planning.refresh import planned_refresh
 
         return planned_refresh(plan)
+    if start.hwm is not None and node.following:
+        from odi_assets.nodes.planning.target_check import require_target
+
+        require_target(node, start, target)
     marks = {} if start.hwm is None else marks_of(node, start, target)
     return _increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
 
@@ -88,14 +91,10 @@ def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:
     table, it would be there twice.
 
     Raises:
-        TargetBehindStateError: rows below the HWM are gone from the target.
         StateError: it appends, state is lost, and the target's log no longer holds the node's last commit.
     """
-    if not node.following:
-        return False
-    require_target(node, start, target)
     fence = app_id(node.key)
-    if start.hwm is not None or not target.transaction_number(fence):
+    if not node.following or not target.transaction_number(fence):
         return False
     appends = not node.config.write.mode.traits.takes_rows_again
     if appends and start.entry is None and target.last_stamp(fence, carrying="hwm") is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.planning.stream_marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.losses import Loss
-from odi_assets.sources.marks import UNRESOLVED, Identity, StreamMark
+from odi_assets.sources.marks import UNRESOLVED, Identity
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
@@ -29,6 +29,18 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class StreamMark:
+    """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
+
+    offset: Mapping[str, Any] | None
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> Any:
+        return self.offset
 
 
 @dataclass(frozen=True, kw_only=True)

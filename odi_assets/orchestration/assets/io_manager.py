@@ -25,6 +25,7 @@ from odi_assets.state.records import RunStatus
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from odi_assets.config.models import PartitionConfig
     from odi_assets.connections.location import Location
     from odi_assets.orchestration.assets.frames import AssetTable
     from odi_assets.orchestration.resources import SparkResource, StateResource
@@ -81,21 +82,21 @@ class DeltaIOManager(dg.IOManager):
             show_idle_nodes(self.project, history, context.log_event)
             raise
         history.finish(result, obj.run, obj.partition_key)
-        self._report(context, result, obj.run)
+        partition = plan.node.config.partition
+        if result.status is RunStatus.NO_DATA:
+            _report_nothing_new(context, result)
+        elif partition is not None:
+            self._report_partitions(context, result, obj.run, partition)
+        else:
+            context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
+            context.add_output_metadata(materialization_metadata(result))
         if history.failed:
             show_idle_nodes(self.project, history, context.log_event)
 
-    def _report(self, context: dg.OutputContext, result: NodeResult, run: RunInfo) -> None:
-        if result.status is RunStatus.NO_DATA:
-            _report_nothing_new(context, result)
-            return
-        metadata = materialization_metadata(result)
-        partition = self.project.graph.node(result.key).partition
-        if partition is None:
-            context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
-            context.add_output_metadata(metadata)
-            return
-        keys = partition_keys(result.partitions, partition)
+    def _report_partitions(
+        self, context: dg.OutputContext, result: NodeResult, run: RunInfo, partition: PartitionConfig
+    ) -> None:
+        metadata, keys = materialization_metadata(result), partition_keys(result.partitions, partition)
         rows = rows_by_partition(TableHandle.open(self.project.target(result.key), result.table_version), partition)
         if context.has_asset_partitions:
             context.add_output_metadata(metadata)

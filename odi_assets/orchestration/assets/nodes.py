@@ -7,6 +7,7 @@ of its configuration anew, which takes longer than all the rest.
 
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -93,7 +94,7 @@ def node_asset(
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         op = dg.OpDefinition(
-            _step(project, key, checked=checked),
+            partial(_step, project, key, checked),
             names.step(key, of_ranges=partition is not None),
             ins=dict.fromkeys(inputs, _INPUT),
             outs={
@@ -125,24 +126,20 @@ def node_asset(
 _CHECK_TEXT = "When it was last looked at, when it last gained rows, and up to where it has read its sources."
 
 
-def _step(project: Project, key: NodeKey, *, checked: bool) -> Any:
+def _step(
+    project: Project, key: NodeKey, checked: bool, context: dg.OpExecutionContext, inputs: Mapping[str, Any]
+) -> Iterator[dg.Output[StepOutput] | dg.AssetCheckResult]:
+    del inputs
+    config = NodeRunConfig(**context.op_config)
+    yield dg.Output(_computed(project, key, context, config), _TABLE, metadata=PLANNED)
+    if not checked:
+        return
+    # Dagster goes on here once the IO manager has committed the rows.
     names = Names.of(project)
-
-    def step(
-        context: dg.OpExecutionContext, inputs: Mapping[str, Any]
-    ) -> Iterator[dg.Output[StepOutput] | dg.AssetCheckResult]:
-        del inputs
-        config = NodeRunConfig(**context.op_config)
-        yield dg.Output(_computed(project, key, context, config), _TABLE, metadata=PLANNED)
-        if not checked:
-            return
-        # Dagster goes on here once the IO manager has committed the rows.
-        result = getattr(context.resources, names.resources + HISTORY).results[key]
-        yield dg.AssetCheckResult(
-            passed=True, asset_key=names.asset(key), check_name=UP_TO_DATE, metadata=check_metadata(project, result)
-        )
-
-    return step
+    result = getattr(context.resources, names.resources + HISTORY).results[key]
+    yield dg.AssetCheckResult(
+        passed=True, asset_key=names.asset(key), check_name=UP_TO_DATE, metadata=check_metadata(project, result)
+    )
 
 
 def _computed(

@@ -97,7 +97,7 @@ def arrivals(
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
     files = [file for file in listed if file.size]
-    loaded, parts, adopted = _loaded(base, table, files, mark, label)
+    loaded, parts, adopted = ({}, (), []) if mark is None else _loaded(base, table, files, mark, label)
     if folders is not None:
         # The connection was changed and leads to the same files: all of them are listed anew, by their new paths.
         adopted = [replace(file, path=_relative(file.path, *folders)) for file in loaded.values()]
@@ -146,7 +146,7 @@ def arrivals(
         changed=tuple(reload),
         ignored=tuple(sorted(ignored)),
         moved=tuple(sorted(moved)),
-        copied=_copied([file for file in settled if file.path in added], [loaded[path] for path in gone]),
+        copied=_copied((f for f in settled if f.path in added), [loaded[path] for path in gone]) if gone else (),
         gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
         empty=tuple(file.path for file in listed if not file.size and file.path not in loaded),
         unsettled=tuple(file.path for file in files if file.path in unsettled),
@@ -160,11 +160,9 @@ def _relative(path: str, folder: str, other: str) -> str:
 
 
 def _loaded(
-    base: Location, table: Location, files: Sequence[SourceFile], mark: FilesMark | None, label: str
+    base: Location, table: Location, files: Sequence[SourceFile], mark: FilesMark, label: str
 ) -> tuple[dict[str, LoadedFile], tuple[Part, ...], list[LoadedFile]]:
     """Loaded files by path, the parts of the ledger that list them, and those that no part lists yet."""
-    if mark is None:
-        return {}, (), []
     if mark.parts is not None:
         read = ledger.read_parts(table, mark.parts, label)
         return {path: file for path, file in read.items() if file.size}, mark.parts, []

@@ -195,4 +195,5 @@ def test_the_asset_check_of_a_stream_node_has_the_limits_of_the_project_file(
     assert ("`max_state_rows` allows 49" in str(result.description)) is not passed
     definitions = build_definitions(project)
     job = definitions.resolve_job_def("shop")
-    assert [str(one.name) for one in job.asset_layer.asset_graph.asset_check_keys] == ["stream_health"]
+    checks = {one.name for one in job.asset_layer.asset_graph.asset_check_keys}
+    assert checks == {"stream_health", "up_to_date"}
