@@ -54,7 +54,7 @@ run: java $(INSTALLED) ## run the sample: half of January 2013, then the other h
 	$(BIN)/odi run flights
 
 test: java $(INSTALLED) ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most
 	$(BIN)/ruff check .

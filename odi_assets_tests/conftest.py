@@ -36,6 +36,15 @@ APART = (
 """How the names of files begin whose tests take long and leave the suite's session alone, the longest first."""
 
 
+APART_AND_SHORT = (
+    *("cli/test_c", "cli/test_s", "config/test_d", "config/test_f", "config/test_m", "config/test_o", "connections/"),
+    *("cursors/", "delta/test_r", "delta/test_s", "orchestration/test_n", "sample/test_l", "sample/test_m"),
+    *("sample/test_r", "sources/cursor/", "sources/delta/", "sources/files/", "state/test_b", "state/test_f"),
+    *("state/test_m", "state/test_o", "state/test_p", "streaming/query/"),
+)
+"""The same for files whose tests are short: the worker that has the session would be the last one with them."""
+
+
 NOT_QUICK = frozenset(
     {
         *("spark", "jvm", "cluster", "remote", "browser"),
@@ -46,10 +55,14 @@ NOT_QUICK = frozenset(
 of them, directly or through another, and is not in :data:`APART`, gets the mark ``quick``."""
 
 
+WITH_SESSION = "spark"
+"""The unit of all files that use the suite's session, and of those that are in neither list."""
+
+
 def _unit(nodeid: str) -> str:
     """What one worker makes in one go."""
     file = nodeid.partition("::")[0].removeprefix("odi_assets_tests/")
-    return next((place for place in APART if file.startswith(place)), "spark")
+    return next((place for place in (*APART, *APART_AND_SHORT) if file.startswith(place)), WITH_SESSION)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -67,19 +80,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether a test needs neither Spark nor a server nor a browser, and does not take long either."""
-    return _unit(item.nodeid) == "spark" and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
+    return _unit(item.nodeid) not in APART and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the quick tests, and bring all into the order of their units where there are several workers."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) != "spark":
+        if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) != WITH_SESSION:
             raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark`: its file cannot be one of conftest.APART")
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
     if hasattr(config, "workerinput"):
-        order = ["spark", *APART]
+        order = [WITH_SESSION, *APART, *APART_AND_SHORT]
         items.sort(key=lambda item: order.index(_unit(item.nodeid)))
 
 
