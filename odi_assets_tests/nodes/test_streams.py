@@ -235,6 +235,15 @@ def test_a_stream_takes_no_ranges(plain: Sandbox) -> None:
         plain.run("events", start="2024-01-01", end="2024-01-02")
 
 
+def test_a_stream_of_a_node_that_never_ran_has_nothing_to_do(tmp_path: Path, spark: SparkSession) -> None:
+    seen = (
+        "  - {name: seen, inputs: {events: events}, stream: {}, write: {connection: lake, path: seen, mode: append}}\n"
+    )
+    box = Sandbox(tmp_path, spark, PLAIN + seen)
+    assert box.plan("seen").summary == "nothing: p.events has not been run"
+    assert box.run("seen").status is RunStatus.NO_DATA
+
+
 def test_a_line_that_does_not_fit_stops_the_run(plain: Sandbox) -> None:
     plain.land("events/3.json", ["{not json"])
     with pytest.raises(OdiError, match=r"3\.json"):

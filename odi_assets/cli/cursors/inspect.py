@@ -141,7 +141,7 @@ def diff(
     if before.tool != after.tool:
         raise ConfigError(
             f"{old} is a document of {before.tool}, and {new} one of {after.tool}",
-            fix=f"convert one of them first: odi cursors convert {new} --to {before.tool.lower()}",
+            fix=f"make the second one a document of {before.tool} first, with odi cursors convert",
         )
     moves = compare(before, after)
     shown = [move for move in moves if everything or as_json or move.move is not Move.SAME]

@@ -284,6 +284,8 @@ class StreamedTable(StreamedInput):
     def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
         del log
         handle = TableHandle.open(self.location)
+        if not handle.exists and self.node is not None and start is None:
+            return News(0, {}, f"nothing: {self.node} has not been run")
         if not handle.exists:
             raise SourceError(
                 f"{self.label}: there is no Delta table at {self.location.uri}",
