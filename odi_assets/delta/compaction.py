@@ -113,7 +113,7 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
     batches = (
         _conformed(batch, schema)
         for file in files
-        for batch in pq.ParquetFile(file.path, filesystem=storage).iter_batches(_BATCH_ROWS)
+        for batch in pq.ParquetFile(file.path, filesystem=storage).iter_batches(_BATCH_ROWS, use_threads=False)
     )
     return pa.Table.from_batches(batches, schema)
 

@@ -248,7 +248,7 @@ def test_each_commit_is_told_with_its_version_and_file(tmp_path: Path, caplog: p
         store = provider.get_store(version)
         store.put(b"a", b"%d" % version)
         store.commit()
-    lines = [record.message for record in caplog.records]
+    lines = [record.getMessage() for record in caplog.records]
     assert [line.split(" to file ")[0] for line in lines] == [
         f"Committed version 1 for {provider.uri}",
         f"Committed version 2 for {provider.uri}",

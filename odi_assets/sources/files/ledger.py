@@ -96,7 +96,7 @@ def _read(table: Location, part: Part, label: str) -> pa.Table:
         # A local path may hold what fsspec takes for a chain of file systems (`::`).
         opened = place.local_path.open("rb") if place.is_local else fsspec.open(place.uri, "rb", **place.fsspec_options)
         with opened as stream:
-            return pq.ParquetFile(stream).read()
+            return pq.ParquetFile(stream).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise IncrementError(
             f"the list of files that were loaded from {label} cannot be read: {place.uri}: {error}",
