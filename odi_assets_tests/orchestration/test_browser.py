@@ -32,7 +32,7 @@ DRIVER = shutil.which("chromedriver")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
-    "--window-size=2400,1200",
+    "--window-size=4800,3000",
 )
 START_SECONDS, RUN_SECONDS = 240, 300
 
@@ -148,7 +148,7 @@ def _await_text(browser: webdriver.Chrome, *texts: str, seconds: float = 60) -> 
 def test_the_asset_graph_shows_sources_and_nodes(browser: webdriver.Chrome, address: str) -> None:
     expanded = quote("global@global:shop,global@global:sources")
     browser.get(f"{address}/asset-groups?expanded={expanded}")
-    _await_text(browser, "raw_sales", "sales_by_day", "sources\nsales\n")
+    _await_text(browser, "raw_sales", "sales_by_day", "sources\nlanding\n", "–\nsales\n")
 
 
 def test_a_materialization_started_in_the_ui_succeeds_and_shows_its_metadata(
