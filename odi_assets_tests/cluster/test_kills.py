@@ -57,7 +57,7 @@ class Sweep:
             running = subprocess.Popen(
                 command,
                 cwd=self.root,
-                env=local_environment(),
+                env=local_environment(PYTHONPATH=str(Path(__file__).parents[2])),
                 stdout=log,
                 stderr=log,
                 text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,7 +225,9 @@ def test_what_cannot_be_kept_is_refused_by_name_at_once(
     mode: str,
 ) -> None:
     made_by_others(table, *columns, **properties)
-    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"it waited {seconds} s"))
+    # Its `time` alone: the threads of Spark's gateway sleep as they please.
+    clock = SimpleNamespace(sleep=lambda seconds: pytest.fail(f"it waited {seconds} s"))
+    monkeypatch.setattr("odi_assets.delta.retry.time", clock)
     told = refused(table, write, [(1,)], ID, mode=WriteMode(mode))
     assert isinstance(told, UnsupportedFeatureError)
     assert f"uses {named}, and cannot be written" in told.message
