@@ -56,7 +56,7 @@ def test_check_says_what_is_wrong_and_ends_with_1(odi: Odi) -> None:
 
 
 def test_a_warning_fails_where_that_is_asked_for(odi: Odi) -> None:
-    Path("state.json").write_text('{"type":"STREAM","version":8,"streams":[]}')
+    Path("state.json").write_text('{"type":"STREAM","version":7,"streams":null}')
     assert odi("cursors", "check", "state.json").code == 0
     assert odi("cursors", "check", "state.json", "--strict").code == 1
 
