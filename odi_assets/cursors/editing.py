@@ -36,7 +36,7 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
     _require(document, stream_id)
     if document.tool == Tool.OLAKE:
         return _edited(document, _member_edits(document, olake.state_places(document).get(stream_id, []), values))
-    known = writer.cursor_places(document, stream_id)
+    known = writer.settable(document, stream_id)
     edits = []
     for column, value in values.items():
         if column not in known:
@@ -48,6 +48,17 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
         for at in known[column]:
             edits.append(_value_edit(document, at, writer.encoded(value, value_at(document.content, at))))
     return _edited(document, edits)
+
+
+def values_of(document: CursorDocument, stream_id: str) -> dict[str, Any]:
+    """What :func:`with_cursors` can set in a stream, by name, as the document has it now; of several places the last.
+
+    Raises:
+        CursorDocumentError: it has no such stream.
+    """
+    _require(document, stream_id)
+    places = WRITERS[document.tool].settable(document, stream_id)
+    return {name: value_at(document.content, at[-1]) for name, at in places.items()}
 
 
 def with_states(document: CursorDocument, states: Mapping[str, str]) -> CursorDocument:

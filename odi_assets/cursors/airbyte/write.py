@@ -42,7 +42,7 @@ def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     return found
 
 
-def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
+def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
     """Where the value of each cursor of a stream is."""
     found: dict[str, list[JsonPath]] = {}
     for at in state_places(document).get(stream_id, []):

@@ -55,6 +55,8 @@ _KNOWN = frozenset(
 )
 _NO_COLUMNS = _KNOWN - {"partitions", "current_log_version", "xmin"}
 """Keys of a bookmark that are no positions by themselves."""
+POSITION_KEYS = frozenset({"lsn", "log_file", "log_pos"})
+"""Keys of the position in a log."""
 _BINLOG_FILE = re.compile(r"(.+)\.(\d{1,18})", flags=re.ASCII)
 _MSSQL = re.compile(r"(?:0x)?([0-9A-Fa-f]{20})", flags=re.ASCII)
 

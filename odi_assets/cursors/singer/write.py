@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition
 from odi_assets.cursors.positions import BinlogPosition, PostgresLsn
-from odi_assets.cursors.singer.read import cursor_leaves, marks
+from odi_assets.cursors.singer.read import POSITION_KEYS, cursor_leaves, marks
 from odi_assets.util.exact_json import JsonPath, value_at, write
 
 
@@ -55,6 +55,16 @@ def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPat
                 found.setdefault(leaf.name, []).append((*at, *leaf.at))
     stream = document.stream(name)
     return {column: at for column, at in found.items() if stream is not None and column in stream.cursors}
+
+
+def settable(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
+    """Where the values are that can be set: of cursors, and of the position in the log."""
+    found = cursor_places(document, name)
+    for at in state_places(document).get(name, []):
+        mark = value_at(document.content, at)
+        for key in POSITION_KEYS & mark.keys() if isinstance(mark, dict) else ():
+            found.setdefault(key, []).append((*at, key))
+    return found
 
 
 def removals(document: CursorDocument, name: str) -> list[JsonPath]:
