@@ -14,10 +14,13 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, CursorDocumentError, IncrementError
+from odi_assets.errors import ConfigError, CursorDocumentError, IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.orchestration.automation.sensors import evaluate
 from odi_assets.sources.marks import snapshot_left
 from odi_assets_tests.nodes.support import Sandbox
@@ -300,6 +303,48 @@ def test_a_commit_tells_the_position_it_was_made_under(tmp_path: Path, spark: Sp
     assert box.run("orders").rows_written == 0
     state(tmp_path, lsn="0/2A")
     assert box.run("orders").rows_written == 1
+
+
+def kinds(box: Sandbox) -> dict[Kind, str]:
+    return {one.kind: one.message for one in examine(box.project, box.state, [NodeKey("p", "orders")])}
+
+
+def test_doctor_tells_of_a_stream_that_went_back_or_is_gone_and_of_a_torn_document(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path, lsn="0/2A")
+    box.land("orders/1.csv", ["1,a"])
+    was_run(box, box.plan("orders"))
+    assert Kind.WAITS not in kinds(box)
+    state(tmp_path, lsn="0/1A")
+    assert kinds(box)[Kind.WAITS].endswith("is not read: public.orders went back: log position 0/2A → 0/1A")
+    state(tmp_path, lsn="0/3A", name="other")
+    assert "public.orders is gone" in kinds(box)[Kind.WAITS]
+    (tmp_path / "landing" / "state.json").write_text("{")
+    assert "all positions are lost" in kinds(box)[Kind.UNREADABLE]
+
+
+def test_rows_that_wait_for_the_stream_are_explained_and_not_adopted_as_loaded(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    key, box = NodeKey("p", "orders"), sandbox(tmp_path, spark)
+    state(tmp_path, lsn="0/1A")
+    box.land("orders/1.csv", ["1,a"])
+    box.run("orders")
+    box.land("orders/2.csv", ["2,b"])
+    (found,) = trace(box.project, spark, box.state, key, ["id"], ["2"])
+    assert found.places[-1].text.endswith("has it in orders/2.csv, and public.orders is at 0/1A, as before")
+    other = sandbox(tmp_path, spark, read="incremental: {mode: stateful, column: id}")
+    with pytest.raises(IdentityMismatchError, match="not all of .* is loaded"):
+        plan_adoption(other.project, other.state, key, lambda: spark)
+    state(tmp_path, lsn="0/2A")
+    sandbox(tmp_path, spark).run("orders")
+    state(tmp_path, lsn="0/2A", chunks=[CHUNK])
+    other = sandbox(tmp_path, spark, read="incremental: {mode: stateful, column: id}")
+    adoption = plan_adoption(other.project, other.state, key, lambda: spark)
+    assert adoption is not None
+    apply_adoption(other.state, adoption)
+    hwm = other.hwm("orders")
+    assert (hwm["rows"], hwm["cursor"]["at"]) == (2, "0/2A")
 
 
 def test_rows_in_a_window_of_a_column_are_driven_too(tmp_path: Path, spark: SparkSession) -> None:
