@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import fsspec
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -217,6 +219,75 @@ def test_a_document_that_is_not_there_yet_starts_nothing_and_one_that_went_warns
     assert "is gone" in str(box.plan("orders").reads[0].warning)
 
 
+@pytest.mark.parametrize("text", ["{}", " {}\n", '{"version":7}', '{"type":"STREAM","version":7,"streams":[]}'])
+def test_a_document_without_streams_starts_nothing_and_warns_only_where_there_was_one(
+    tmp_path: Path, text: str
+) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    before = box.plan("orders")
+    (tmp_path / "landing" / "state.json").write_text(text)
+    plan = box.plan("orders")
+    assert plan.summary.endswith("state.json has no stream yet")
+    assert (plan.nothing_new, plan.reads[0].warning) == (True, None)
+    was_run(box, before)
+    assert "public.orders is gone from" in str(box.plan("orders").reads[0].warning)
+
+
+def test_a_document_of_another_tool_that_takes_its_place_is_never_taken_for_progress(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path, lsn=None, id=7)
+    box.land("orders/1.csv", ["1,a"])
+    was_run(box, box.plan("orders"))
+    box.land("orders/2.csv", ["2,b"])
+    descriptor = {"name": "orders", "namespace": "public"}
+    other = {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": {"at": "2024"}}}
+    (tmp_path / "landing" / "state.json").write_text(json.dumps(other))
+    assert "cannot be compared" in str(box.plan("orders").reads[0].warning)
+    (tmp_path / "landing" / "state.json").write_text('{"hello": 1}')
+    with pytest.raises(CursorDocumentError, match="no cursor document that is known"):
+        box.plan("orders")
+
+
+def test_a_document_that_is_being_written_is_read_again(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    file = tmp_path / "landing" / "state.json"
+    whole = file.read_text()
+    file.write_text("")
+    writer = threading.Timer(0.05, lambda: file.write_text(whole))
+    writer.start()
+    assert "public.orders is at 0/1A" in box.plan("orders").summary
+    writer.join()
+
+
+def test_a_document_may_be_on_another_machine(tmp_path: Path) -> None:
+    text = PIPELINES.replace("landing/state.json", "memory://bucket/driving/state.json")
+    box = Sandbox(
+        tmp_path,
+        None,
+        text.replace("CURSOR", "snapshot: complete")
+        .replace("READ", "incremental: files")
+        .replace("WRITE", "mode: append"),
+    )  # type: ignore[arg-type]
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    assert "is not there yet" in box.plan("orders").summary
+    with fsspec.open("memory://bucket/driving/state.json", "wb") as file:
+        file.write((tmp_path / "landing" / "state.json").read_bytes())
+    plan = box.plan("orders")
+    assert not plan.nothing_new
+    was_run(box, plan)
+    with fsspec.open("memory://bucket/driving/state.json", "wb") as file:
+        file.write(b"")
+    with pytest.raises(CursorDocumentError, match="all positions are lost"):
+        box.plan("orders")
+    fsspec.filesystem("memory").rm("/bucket/driving", recursive=True)
+    assert "is gone" in str(box.plan("orders").reads[0].warning)
+
+
 def test_a_node_gets_a_cursor_and_loses_it_again(tmp_path: Path) -> None:
     box = sandbox(tmp_path)
     state(tmp_path)
@@ -334,7 +405,7 @@ def test_rows_that_wait_for_the_stream_are_explained_and_not_adopted_as_loaded(
     (found,) = trace(box.project, spark, box.state, key, ["id"], ["2"])
     assert found.places[-1].text.endswith("has it in orders/2.csv, and public.orders is at 0/1A, as before")
     other = sandbox(tmp_path, spark, read="incremental: {mode: stateful, column: id}")
-    with pytest.raises(IdentityMismatchError, match="not all of .* is loaded"):
+    with pytest.raises(IdentityMismatchError, match=r"not all of .* is loaded"):
         plan_adoption(other.project, other.state, key, lambda: spark)
     state(tmp_path, lsn="0/2A")
     sandbox(tmp_path, spark).run("orders")
