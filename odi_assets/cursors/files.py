@@ -12,6 +12,7 @@ from odi_assets.cursors.model import CursorDocument
 from odi_assets.cursors.moves import Move
 from odi_assets.cursors.reading import inspect_file
 from odi_assets.errors import CursorDocumentError
+from odi_assets.util.durable import sync_folder
 
 BACKWARDS = frozenset({Move.BACK, Move.GONE, Move.INCOMPARABLE})
 """Moves after which a tool reads rows again, or of which that cannot be ruled out."""
@@ -89,15 +90,4 @@ def write_file(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the new name of a file on the disk, where folders can be opened."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(target.parent)

@@ -12,6 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from odi_assets.errors import SourceError
+from odi_assets.util.durable import sync_folder
 
 JANUARY = tuple(dt.date(2013, 1, day) for day in range(1, 32))
 """The days that are in git."""
@@ -119,12 +120,3 @@ def remove(path: Path) -> None:
     """Remove a file, durably."""
     path.unlink()
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames and removals in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,10 @@ from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, 
 from odi_assets.cli.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.output import data_json, note
 from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.cursors import CursorDocument
+    from odi_assets.nodes.project import Project
 
 NameOption = Annotated[
     str | None,
@@ -44,8 +49,6 @@ def import_(
     With --node, that node goes on where OLake stopped: with the chunks left of a snapshot, then above its cursors.
     """
     if node is not None:
-        from odi_assets.cli.cursors.nodes import import_to_node
-
         import_to_node(settings.project(), document_of(file, tool), node, stream, force=force, dry_run=dry_run)
         return
     from odi_assets.cursors import Move
@@ -76,8 +79,6 @@ def export(
     as they are. It is written in one step, and not over a file that is further, unless --force says so.
     """
     if node:
-        from odi_assets.cli.cursors.nodes import export_nodes
-
         export_nodes(settings.project(), file, node, force=force)
         return
     from odi_assets.cursors.kept import give_out, names
@@ -100,3 +101,28 @@ def _name(file: str, name: str | None) -> str:
     if name is None and file == STREAM:
         raise ConfigError("a document from standard input has no name", fix="give one: --name state")
     return name or name_of(file)
+
+
+def import_to_node(
+    project: Project, document: CursorDocument, node: str, stream: str | None, *, force: bool, dry_run: bool
+) -> None:
+    """Let ``node`` go on where OLake stopped, and say where that is."""
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.recovery.olake import take_over
+    from odi_assets.sources.marks import hwm_text
+
+    state = project.open_state()
+    key = NodeKey.parse(node)
+    mark, before = take_over(project, state, key, document, stream=stream, force=force, dry_run=dry_run)
+    then = hwm_text(before.value) if before else None
+    note(f"{key}: {then or 'not set'} → {hwm_text(mark.value)}{': nothing was written' if dry_run else ''}")
+
+
+def export_nodes(project: Project, file: str, nodes: list[str], *, force: bool) -> None:
+    """Write where ``nodes`` are as OLake's state, into the document in ``file`` if it holds one."""
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.recovery.olake import given_out
+
+    present = document_of(file, None) if file != STREAM and Path(file).exists() else None
+    document = given_out(project, project.open_state(), [NodeKey.parse(node) for node in nodes], present)
+    write(document, file, force=force)

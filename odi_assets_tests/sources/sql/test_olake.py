@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odi_assets.cli.cursors.nodes import export_nodes, import_to_node
+from odi_assets.cli.cursors.transfer import export_nodes, import_to_node
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
 from odi_assets.cursors import CursorDocument, Tool, parse
