@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
-from odi_assets.delta.compaction import compact
 from odi_assets.delta.errors import UnsupportedFeatureError
-from odi_assets.delta.restore import restore
+from odi_assets.delta.maintenance.compaction import compact
+from odi_assets.delta.maintenance.restore import restore
 from odi_assets.errors import TableError
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 

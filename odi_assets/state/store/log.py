@@ -194,7 +194,7 @@ class FileParts:
     def _load(self, file: LiveFile) -> Parts:
         import pyarrow as pa
 
-        from odi_assets.delta.compaction import rows_in_files
+        from odi_assets.delta.maintenance.compaction import rows_in_files
 
         try:
             with self._handle.calls("reading a file of a state store"):
@@ -445,7 +445,7 @@ class VersionLog(SystemTable):
         Raises:
             StateError: the table cannot be read.
         """
-        from odi_assets.delta.compaction import rows_in_files
+        from odi_assets.delta.maintenance.compaction import rows_in_files
 
         for file in _all_files(handle):
             if file.kind == "staged" and file.low == version:
@@ -478,7 +478,7 @@ class VersionLog(SystemTable):
         """Files that hold earlier versions too, after a compaction by hand, keep those."""
         import pyarrow.compute as pc
 
-        from odi_assets.delta.compaction import rewrite, rows_in_files
+        from odi_assets.delta.maintenance.compaction import rewrite, rows_in_files
 
         rows = rows_in_files(handle, files)
         others = [one.file for one in store_files(handle) if one.low > version]
@@ -493,7 +493,7 @@ class VersionLog(SystemTable):
         """
         import pyarrow as pa
 
-        from odi_assets.delta.compaction import rewrite
+        from odi_assets.delta.maintenance.compaction import rewrite
 
         tables = [
             pa.table(COLUMNS.to_arrow(rows_of(part.header, kind, part.entries)))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema
 
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.upsert.matching import Affected
