@@ -19,7 +19,8 @@ from odi_assets.errors import FencedError, StateError
 from odi_assets.state import StateStore, StateStoreProvider
 from odi_assets.state.delta import table as system_tables
 from odi_assets.state.store.contents import digest
-from odi_assets.state.store.log import VersionLog, remove_before, store_files
+from odi_assets.state.store.files import remove_before, store_files
+from odi_assets.state.store.log import VersionLog
 from odi_assets.state.store.parts import COLUMNS
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.store.test_store import held, opened
