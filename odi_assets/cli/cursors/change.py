@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,13 +81,13 @@ def set_(
     A value has the type that it had before: a number stays a number. A stream is not moved back without --force.
     """
     from odi_assets.cursors import compare, with_cursors, with_shared_position
+    from odi_assets.cursors.editing import values_of
     from odi_assets.cursors.files import require_forward
 
     document = document_of(file, tool)
-    present = document.stream(stream)
-    before = dict.fromkeys(_TEXTS, "") | (dict(present.cursors) if present else {})
+    before = dict.fromkeys(_TEXTS, "") | ({} if shared else values_of(document, stream))
     given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
-    if not shared and present is not None:
+    if not shared:
         _require_own(document, stream, given)
     changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
     moves = compare(document, changed)
@@ -150,7 +151,7 @@ def _value(text: str, before: Any) -> Any:
     try:
         return read_strict(text)
     except (ValueError, ArithmeticError, RecursionError):
-        if before is not None:
+        if isinstance(before, int | Decimal):
             raise ConfigError(f"{text!r} is no number, as {before} is", fix="give one") from None
         return text
 

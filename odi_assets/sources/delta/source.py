@@ -85,10 +85,9 @@ class DeltaTableSource(Source):
         if not isinstance(self.increment, VersionIncrement):
             return super().plan(mark)
         before = mark if isinstance(mark, VersionMark) else None
-        found = self._newest if before is None else self.snapshot()
-        if not found.handle.exists:
-            whole = Whole(snapshot=found, summary=f"{self.label} does not exist yet", follows=True)
-            return NothingNew.of(whole, whole.summary, None)
+        if before is None and not self._newest.handle.exists:
+            return self.nothing_yet()
+        found = self.snapshot()
         made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
         after = replace(made.after, measures=found.identity)
         read = NewVersions(
@@ -101,6 +100,16 @@ class DeltaTableSource(Source):
             step=made,
         )
         return NothingNew.of(read, made.reason, after) if made.extent == "nothing" else read
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table is there."""
+        return self._newest.handle.exists
+
+    def nothing_yet(self) -> NothingNew:
+        """The read of a table that is not there yet."""
+        whole = Whole(snapshot=self._newest, summary=f"{self.label} does not exist yet", follows=self.follows)
+        return NothingNew.of(whole, whole.summary, None)
 
     def why_unreachable(self, mark: Mark) -> str | None:
         if not isinstance(mark, VersionMark):
