@@ -22,7 +22,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.source import Source
 from odi_assets.state.backend import StateBackend
-from odi_assets.streaming.explain.collect import key_sql
+from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.plan import Outline, read_outline
 from odi_assets.streaming.explain.verdicts import key_parts
 from odi_assets.tables.columns import quoted
@@ -305,7 +305,7 @@ def _by_file(found: _Trace, source: Source, rows: DataFrame, columns: tuple[str,
     key = key_sql([quoted(column) for column in columns])
     frame = rows.withColumn(_FILE, F.input_file_name()).selectExpr(f"{key} AS key", _FILE)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in frame.where(F.col("key").isin(list(found.keys))).groupBy("key", _FILE).count().collect():
+    for row in only_asked(frame, found.keys).groupBy("key", _FILE).count().collect():
         counts[row["key"]][file_uri_key(row[_FILE]).removeprefix(root) if row[_FILE] else ""] = row["count"]
     return counts
 
@@ -476,10 +476,8 @@ class _Absence:
         return found
 
     def _count(self, frame: DataFrame, source: str, keys: Sequence[str]) -> dict[str, int]:
-        from pyspark.sql import functions as F
-
         key = key_sql([quoted(column) for column in self.followed.sources[source]])
-        rows = frame.selectExpr(f"{key} AS key").where(F.col("key").isin(list(keys)))
+        rows = only_asked(frame.selectExpr(f"{key} AS key"), keys)
         return {row["key"]: row["count"] for row in rows.groupBy("key").count().collect()}
 
     def _failing(self, keys: Sequence[str]) -> dict[str, str]:
@@ -496,7 +494,7 @@ class _Absence:
             key = key_sql([quoted(column) for column in self.followed.sources[source.name]])
             cases = " ".join(f"WHEN NOT coalesce({one.sql}, false) THEN {n}" for n, one in enumerate(conditions))
             frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"CASE {cases} ELSE -1 END AS failed")
-            grouped = frame.where(F.col("key").isin(list(keys))).groupBy("key")
+            grouped = only_asked(frame, keys).groupBy("key")
             for row in grouped.agg(F.min("failed").alias("best"), F.max("failed").alias("failed")).collect():
                 if row["best"] >= 0:
                     found[row["key"]] = conditions[row["failed"]].text
@@ -519,7 +517,7 @@ class _Absence:
                 assert left is not None
                 assert right is not None
                 rows = left.alias(name).selectExpr(f"{key} AS key", f"{one.sides[1 - other]} AS value")
-                rows = rows.where(F.col("key").isin(list(keys)))
+                rows = only_asked(rows, keys)
                 values = right.alias(one.views[other]).selectExpr(f"{one.sides[other]} AS there").distinct()
                 joined = rows.join(values, F.col("value").eqNullSafe(F.col("there")), "left")
                 text = F.max(F.col("value").cast("string")).alias("value")
@@ -541,7 +539,7 @@ class _Absence:
         node = self.node
         rows = transformed(self.found.spark, node.config, node.project.root, whole, str(node))
         key = key_sql([quoted(column) for column in self.followed.columns])
-        rows = rows.withColumn("_odi_key", F.expr(key)).where(F.col("_odi_key").isin(list(keys)))
+        rows = only_asked(rows.withColumn("_odi_key", F.expr(key)), keys, "_odi_key")
         given = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
         columns = list(node.config.write.keys)
         if given and columns and self.handle.exists:

@@ -96,6 +96,16 @@ def key_sql(parts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"concat({f', {SEPARATOR!r}, '.join(texts)})"
 
 
+def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> DataFrame:
+    """The rows of ``frame`` whose ``column`` is one of ``keys``: joined to them, for a list of a hundred thousand keys
+    is more than a plan can hold."""
+    import pyarrow as pa
+    from pyspark.sql.functions import broadcast, col
+
+    asked = frame.sparkSession.createDataFrame(pa.table({"_odi_asked": pa.array(list(keys), pa.string())}))
+    return frame.join(broadcast(asked), col(column) == col("_odi_asked"), "left_semi")
+
+
 def collect_pairs(spark: SparkSession, definition: Definition, left: Found, right: Found) -> Pairs:
     """The pairs of rows with one key, and which conditions of the join each meets."""
     import pyarrow as pa
@@ -124,13 +134,9 @@ def collect_pairs(spark: SparkSession, definition: Definition, left: Found, righ
     )
 
 
-def count_written(spark: SparkSession, table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
+def count_written(table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
     """How many rows a table has of each key."""
-    import pyarrow as pa
-    from pyspark.sql.functions import broadcast
-
-    asked = spark.createDataFrame(pa.table({"key": pa.array(keys, pa.string())}))
-    found = table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key").join(broadcast(asked), "key")
+    found = only_asked(table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key"), keys)
     counted = found.groupBy("key").count().toArrow()
     return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
 

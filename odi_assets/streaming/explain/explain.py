@@ -61,7 +61,7 @@ def collect_evidence(
         lost_rows=tuple(past.lost_rows.get(one.source) for one in definition.inputs),
         lost_batches=past.lost_batches,
         similar=tuple(one.similar for one in found),
-        written=count_written(spark, table, columns, keys) if comparable and table is not None else None,
+        written=count_written(table, columns, keys) if comparable and table is not None else None,
     )
 
 
