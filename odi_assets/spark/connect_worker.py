@@ -36,7 +36,7 @@ def main() -> None:
     """Run what the command line says, as ``python`` would."""
     if sys.argv[1:3] != ["-m", _WORKER]:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-    sys.stdout, sys.stderr = Redacted(sys.stdout), Redacted(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Redacted(sys.stdout), Redacted(sys.stderr)
     sys.argv = sys.argv[2:]
     runpy.run_module(_WORKER, run_name="__main__", alter_sys=True)
 

@@ -40,7 +40,8 @@ def confirmed(
     names = [f"key.{quoted(name)}" for name in definition.key_names]
     state = only_asked(reader.read(batch=batch).selectExpr(f"{key_sql(names)} AS key"), keys).distinct().collect()
     there = {row["key"] for row in state}
-    return [_single(one, fate, key in there, batch) for one, key in zip(found, keys, strict=True)]
+    withheld = {condition.text for condition in definition.withheld}
+    return [_single(one, fate, withheld, key in there, batch) for one, key in zip(found, keys, strict=True)]
 
 
 def _in_state(definition: Definition) -> Fate | None:
@@ -114,8 +115,8 @@ def _expired(
             yield f"the change feed says that batch {batch} removed {found} rows of {view}, not {expected[batch]}"
 
 
-def _single(answer: KeyExplanation, fate: Fate, there: bool, batch: int) -> KeyExplanation:
-    expected = any(row.fate is fate for row in answer.rows)
+def _single(answer: KeyExplanation, fate: Fate, withheld: set[str], there: bool, batch: int) -> KeyExplanation:
+    expected = any(row.fate is fate or (fate is not Fate.PENDING and row.condition in withheld) for row in answer.rows)
     if expected == there or any(row.fate is Fate.UNDECIDABLE for row in answer.rows):
         return answer
     said = f"the state after batch {batch} has {'no' if expected else 'a'} group of this key"
