@@ -126,7 +126,9 @@ def jvm() -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The suite's session: small, in UTC, with its warehouse out of the way."""
-    conf = {"spark.sql.shuffle.partitions": "2"}
+    # A few rows do not earn back what it costs to compile Java for each plan of theirs: a quarter of the suite's time.
+    # Tests that start Spark in a process of its own have it on, as users do.
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
     remote, master = os.environ.get(REMOTE_VARIABLE), os.environ.get(MASTER_VARIABLE, "local[2]")
     if remote is None:
         conf |= {

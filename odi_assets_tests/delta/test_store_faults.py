@@ -23,7 +23,7 @@ from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.maintenance import maintain
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, TableConflictError
-from odi_assets_tests.state.clouds.clouds import clouds
+from odi_assets_tests.state.clouds import clouds
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
 QUICK = RetryConfig(retries=3, base_delay=0.001, jitter=0)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
@@ -37,11 +38,13 @@ from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import Standing, stream_marks
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.rewind_stream import at_batch
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.reader import read_table
@@ -162,6 +165,61 @@ def test_a_join_and_the_rows_that_it_gives_up(tmp_path: Path, spark: SparkSessio
     assert late[0]["watermark"] == records[-2].watermark
     found = sorted((row["input"], row["row"].get("id") or row["row"]["order_id"]) for row in unmatched)
     assert found == [("orders", "o2"), ("payments", "o3")]
+    told = checked(box)
+    assert (told["late_rows"].passed, told["late_rows"].metadata["rows"].value) == (False, 1)
+    assert str(told["late_rows"].description).startswith("1 row of orders: see ")
+    assert told["late_rows"].severity is dg.AssetCheckSeverity.WARN
+    # The last run took nothing out of the state without a match; the run before it did.
+    assert (told["unmatched_rows"].passed, told["unmatched_rows"].metadata["rows_in_all"].value) == (True, 2)
+
+    # Renamed, with its project, it goes on where it was, and keeps no row twice.
+    rename(box, "matched", "joined")
+    with pytest.raises(IdentityMismatchError, match=r"odi state adopt p\.joined"):
+        box.run("joined")
+    assert adopt(box, "joined") == ("the table was written by p.matched of project test",)
+    assert box.plan("joined").nothing_new
+    for number, minute in enumerate((90, 130), start=6):
+        box.land(f"orders/{number}.json", [event(f"n{minute}", minute)])
+        box.land(f"payments/{number}.json", [payment(f"n{minute}", minute + 1)])
+    box.run("joined")
+    assert ids(box, "joined") == ["n130", "n90", "o1", "o5"]
+    late, unmatched = (kept(spark, tmp_path / "lake" / name) for name in ("late", "unmatched"))
+    assert [row["row"]["id"] for row in late] == ["late"]
+    found = sorted((row["input"], row["row"].get("id") or row["row"]["order_id"]) for row in unmatched)
+    assert found == [("orders", "o2"), ("orders", "o6"), ("payments", "o3"), ("payments", "o7")]
+    assert not checked(box)["unmatched_rows"].passed
+    records = box.project.open_batches().of_node("p.joined")
+    assert [record.batch for record in records] == list(range(len(records)))
+    assert len(records) == len(batches(box, "joined")) - 1
+
+
+def checked(box: Sandbox) -> dict[str, dg.AssetCheckResult]:
+    """The asset checks of the tables of kept rows, by name."""
+    (key,) = box.project.graph.nodes
+    found: dict[str, dg.AssetCheckResult] = {}
+    for check in kept_rows_checks(box.project, key):
+        result = check()
+        assert isinstance(result, dg.AssetCheckResult)
+        found[next(iter(check.check_keys)).name] = result
+    return found
+
+
+def rename(box: Sandbox, old: str, new: str) -> None:
+    """Give a node, and the project itself, another name."""
+    file = box.root / "odibi.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(f"name: {old}", f"name: {new}").replace("project: test", "project: shop"), "utf-8")
+    box.project = Project.load(file)
+    box.state = box.project.open_state()
+
+
+def adopt(box: Sandbox, name: str) -> tuple[str, ...]:
+    key = NodeKey("p", name)
+    found = plan_adoption(box.project, box.state, key, lambda: box.spark)
+    assert found is not None
+    apply_adoption(box.state, found)
+    assert plan_adoption(box.project, box.state, key, lambda: box.spark) is None
+    return found.changes
 
 
 def kept(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
@@ -337,15 +395,13 @@ def test_a_table_is_read_by_its_log(tmp_path: Path, spark: SparkSession) -> None
     add("d")
     DeltaTable(given).optimize.compact()
     assert box.plan("seen").summary == "version 4, 1 new file"
-    box.run("seen")
-    assert ids(box, "seen") == ["a", "b", "c", "d"]
-    assert box.plan("seen").nothing_new
     # What was undone before the stream came to it is not read.
     add("undone")
     DeltaTable(given).restore(4)
     add("e")
     box.run("seen")
     assert ids(box, "seen") == ["a", "b", "c", "d", "e"]
+    assert box.plan("seen").nothing_new
     DeltaTable(given).delete("id = 'a'")
     with pytest.raises(SourceError, match="version 8 changed or removed rows"):
         box.plan("seen")
@@ -384,6 +440,38 @@ def test_a_crash_around_the_commit(plain: Sandbox, monkeypatch: pytest.MonkeyPat
     assert ids(plain, "events") == ["a", "b", "c", "d", "e"]
     records = plain.project.open_batches().of_node("p.events")
     assert [(record.batch, record.rows_out) for record in records] == [(0, 2), (1, 1), (2, 1), (3, 1)]
+
+
+def test_a_renamed_stream_goes_on_with_a_batch_that_spark_has_not_committed(
+    plain: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain.land("events/3.json", [event("d", 3)])
+    with monkeypatch.context() as patch:
+        fail_after(patch, "after")
+        with pytest.raises(RuntimeError, match="killed"):
+            plain.run("events")
+    rename(plain, "events", "heard")
+    (finding,) = examine(plain.project, plain.state, [NodeKey("p", "heard")])
+    assert "odi state adopt" in finding.remedy
+    adopt(plain, "heard")
+    assert standing(plain, "heard") is Standing.TABLE_ONE_AHEAD
+    plain.land("events/4.json", [event("e", 4)])
+    plain.run("heard")
+    assert ids(plain, "heard") == ["a", "b", "c", "d", "e"]
+    rewind(plain, "heard", 1)
+    assert ids(plain, "heard") == ["a", "b", "c"]
+    plain.run("heard")
+    assert ids(plain, "heard") == ["a", "b", "c", "d", "e"]
+
+
+def test_a_table_that_no_stream_wrote_is_not_adopted(tmp_path: Path, spark: SparkSession) -> None:
+    batch = PLAIN.replace('stream: {inputs: {df: {where: "n > 0", max_files_per_batch: 1}}}', "depends_on: []")
+    box = Sandbox(tmp_path, spark, batch.replace("name: events", "name: before"))
+    box.land("events/1.json", [event("a", 0)])
+    box.run("before")
+    box = Sandbox(tmp_path, spark, PLAIN)
+    with pytest.raises(IdentityMismatchError, match="that was no stream"):
+        plan_adoption(box.project, box.state, NodeKey("p", "events"), lambda: spark)
 
 
 def test_an_older_copy_of_the_checkpoint(plain: Sandbox, tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ PIPELINE = """\
     write: {connection: lake, path: late, mode: append}
 """
 
+PIPELINE += """\
+  - name: big
+    inputs: {raw: raw, customers: customers}
+    transform:
+      sql: |
+        SELECT raw.id, upper(city) AS place FROM raw JOIN customers c ON c.name = raw.customer WHERE city <> 'Berlin'
+    write: {connection: lake, path: big}
+"""
+
 HEAD = "id,customer,amount,at"
 
 
@@ -64,10 +73,10 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sandb
     made.land("customers.csv", ["name,city", "ann,Bonn", "bob,Berlin"])
     first = ["1,ann,10,2024-01-01 10:00:00", "2,bob,0,2024-01-01 11:00:00", "3,dan,7,2024-01-01 12:00:00"]
     made.land("orders/1.csv", [HEAD, *first, "4,ann,99,2024-01-01 13:00:00"])
-    for node in ("raw", "customers", "orders", "mart", "dearest", "late"):
+    for node in ("raw", "customers", "orders", "mart", "dearest", "late", "big"):
         made.run(node)
     made.land("orders/2.csv", [HEAD, "5,bob,5,2024-01-01 09:00:00", "1,bob,12,2024-01-02 10:00:00"])
-    for node in ("raw", "orders", "late"):
+    for node in ("raw", "orders", "late", "big"):
         made.run(node)
     made.land("orders/3.csv", [HEAD, "6,ann,6,2024-01-03 10:00:00"])
     return made
@@ -111,6 +120,22 @@ def test_a_row_that_another_is_chosen_before_is_told_with_the_choice(shop: Sandb
     found = ask(shop, "dearest", "4", "5")
     assert (found["4"].finding, found["5"].finding) == (Finding.PRESENT, Finding.LEFT_OUT)
     assert "`place = 1`" in found["5"].sentence
+
+
+def test_a_counterpart_that_is_filtered_and_a_computed_column_are_told(shop: Sandbox) -> None:
+    found = ask(shop, "big", "2", "3", "1", column="id")
+    assert {key: one.finding for key, one in found.items()} == {
+        "1": Finding.PRESENT,
+        "2": Finding.LOST_BY_JOIN,
+        "3": Finding.LOST_BY_JOIN,
+    }
+    assert "the rows of p.customers with name = 'bob' do not meet `c.city <> 'Berlin'`" in found["2"].sentence.replace(
+        "customers.city", "c.city"
+    )
+    assert "p.customers has no row with name = 'dan'" in found["3"].sentence
+    computed = ask(shop, "big", "PARIS", column="place")["PARIS"]
+    assert computed.finding is Finding.UNEXPLAINED
+    assert "`place` is computed there" in computed.sentence
 
 
 def test_a_row_below_the_high_water_mark_came_late(shop: Sandbox) -> None:

@@ -32,6 +32,11 @@ NODES = {
         "mode: append",
     ),
     "totals": ("output_mode: update", f'sql: "SELECT customer, {COUNT}"', "mode: upsert, keys: [customer]"),
+    "several": (
+        "",
+        f"sql: \"SELECT customer, window.start, {COUNT}, window(at, '5 minutes') HAVING count(*) > 1\"",
+        "mode: append",
+    ),
     "once": ("", "function: queries:once", "mode: append"),
     "once_a_while": ("", "function: queries:once_a_while", "mode: append"),
     "large": ("", 'sql: "SELECT id, customer FROM df WHERE amount > 5"', "mode: append"),
@@ -107,6 +112,15 @@ def test_rows_of_windows_are_counted_pending_or_late(sandbox: Sandbox) -> None:
     assert found["Ann"].similar[0] == "df has 'ann' in events/0.json (other capitals)"
     rows = {row[0]: row[2] for row in sandbox.rows("windows")}
     assert rows == {"ann": 3, "bob": 1, "cem": 2}
+
+
+def test_a_group_that_does_not_meet_what_follows_is_counted_and_not_written(sandbox: Sandbox) -> None:
+    found = ask(sandbox, "several", "ann", "bob", "eve")
+    assert fates(found["ann"]) == [("COUNTED", 0, 2), ("COUNTED", 1, 2), ("COUNTED", 2, 2)]
+    assert fates(found["bob"]) == [("FILTERED", 0, 2), ("PENDING", 3, None)]
+    assert next(row for row in found["bob"].rows if row.fate == "FILTERED").condition == "COUNT(1) > 1"
+    assert found["eve"].verdict == "DROPPED_LATE"
+    assert {row[0] for row in sandbox.rows("several")} == {"ann", "cem"}
 
 
 def test_sessions_end_when_the_watermark_has_passed_their_last_row(sandbox: Sandbox) -> None:

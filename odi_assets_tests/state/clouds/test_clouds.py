@@ -31,7 +31,8 @@ from odi_assets.state import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
 from odi_assets.state.store.provider import StateStoreProvider
 from odi_assets_tests.state import test_hwm_contract, test_runs_contract, writers
-from odi_assets_tests.state.clouds.clouds import SECRET, Cloud, clouds
+from odi_assets_tests.state.clouds import clouds
+from odi_assets_tests.state.clouds.clouds import SECRET, Cloud
 from odi_assets_tests.state.conftest import CLOUD, Reopen, open_cloud
 from odi_assets_tests.state.test_runs_contract import run
 from odi_assets_tests.state.values import test_values
