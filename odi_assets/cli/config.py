@@ -49,6 +49,6 @@ def check(
 
 def schema() -> None:
     """Print the JSON Schema of project files, for editors."""
-    from odi_assets.config.json_schema import json_schema
+    from odi_assets.config.json_schema import schema_text
 
-    data_json(json_schema())
+    data(schema_text().rstrip())
