@@ -20,6 +20,7 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.reads import NothingNew, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.collect import key_sql, only_asked
@@ -301,7 +302,7 @@ def _look_into_source(found: _Trace, source: Source, columns: tuple[str, ...]) -
 def _by_file(found: _Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
     from pyspark.sql import functions as F
 
-    base = getattr(source, "base", None)
+    base = getattr(source.unwaited, "base", None)
     root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
     key = key_sql([quoted(column) for column in columns])
     frame = rows.withColumn(_FILE, F.input_file_name()).selectExpr(f"{key} AS key", _FILE)
@@ -428,9 +429,7 @@ class _Absence:
     def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> Place:
         node = self.node
         if unread:
-            return Place(
-                str(node), Finding.NOT_READ, f"{node} has not read it yet: {unread}. Run: odi run {node.command}"
-            )
+            return Place(str(node), Finding.NOT_READ, f"{node} has not read it yet: {unread}")
         if failing:
             text = f"{node} leaves it out: its rows do not meet `{failing}`"
             return Place(str(node), Finding.FILTERED, text)
@@ -484,18 +483,24 @@ class _Absence:
             return {}
         found: dict[str, str] = {}
         for read in reads:
+            waits_for = read.waits_for if isinstance(read, NothingNew) else None
             if (
                 read.name not in self.followed.sources
-                or read.nothing_new
+                or (read.nothing_new and waits_for is None)
                 or not (read.follows or not self.handle.exists)
             ):
                 continue
-            new = self._count(read.load(self.found.spark), read.name, keys)
+            rows = read.increment if isinstance(read, NothingNew) else read
+            rows = rows.resolve(self.found.spark) if isinstance(rows, UnresolvedRead) else rows
+            if not isinstance(rows, Read):
+                continue
+            why = f"above the high-water mark. Run: odi run {self.node.command}" if waits_for is None else waits_for
+            new = self._count(rows.load(self.found.spark), read.name, keys)
             for key, count in new.items():
                 place = self._sources(key).get(read.name)
                 if place is not None and count >= place.rows:
                     where = f" in {_some(place.files)}" if place.files else ""
-                    found[key] = f"{place.name} has it{where}, above the high-water mark"
+                    found[key] = f"{place.name} has it{where}, {'' if waits_for is None else 'and '}{why}"
         return found
 
     def _count(self, frame: DataFrame, source: str, keys: Sequence[str]) -> dict[str, int]:

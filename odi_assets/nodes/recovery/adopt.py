@@ -278,10 +278,12 @@ def _mark_now(
             return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
     else:
         _require_all_loaded(node, source, then, value, spark)
-    read = _resolved(source.plan(None), spark)
+    # What is there counts as loaded, whether or not the source would read it now.
+    read = _resolved(source.unwaited.plan(None), spark)
     mark = read.after if isinstance(read, Read) else None
     if isinstance(mark, SnapshotMark):
         mark = mark.completed
+    mark = source.marked_anew(mark, value)
     at = hwm_text(mark.value) if mark is not None else "nothing"
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
 
@@ -290,8 +292,8 @@ def _require_all_loaded(node: Node, source: Source, then: Identity, value: Any, 
     """Raises IdentityMismatchError if the former definition of a source would still read something of it."""
     if not same_source(then, source.identity, moved=True):
         return
-    former = source.followed_by(_increment_of(then))
-    read = _resolved(former.plan(former.mark(value, {})), spark)
+    former = source.followed_by(_increment_of(then)).unwaited
+    read = _resolved(former.plan(former.mark(source.unmarked(value), {})), spark)
     if not read.nothing_new:
         raise IdentityMismatchError(
             f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read "

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     HISTORY_AHEAD = "row of history without its commit"
     REDEFINED = "table or HWM of another definition"
     UPSTREAM_CHANGED = "input is another table"
+    WAITS = "stream of a cursor document went back or is gone"
     STREAM_APART = "checkpoint and table apart"
     BATCH_IN_FLIGHT = "batch not finished"
     UNREADABLE = "cannot be looked at"
@@ -256,6 +257,10 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     for source in node.sources:
         mark = marks.get(source.name)
         wrong = source.why_unreachable(mark) if mark is not None else None
+        waits = source.why_waiting(mark) if mark is not None else None
+        if waits is not None:
+            remedy = f"look at the tool that writes it; if it is meant, odi run {node.command} --full-refresh"
+            yield Disagreement(node.key, Kind.WAITS, f"{source.label} is not read: {waits}", remedy)
         if wrong is not None:
             yield Disagreement(
                 node.key,

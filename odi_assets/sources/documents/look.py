@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import DrivingCursor
 from odi_assets.connections.location import Location
-from odi_assets.cursors import CursorStream, Move, SnapshotStatus, compare_streams, inspect_bytes
+from odi_assets.cursors import CursorStream, Move, SnapshotStatus, Tool, compare_streams, inspect_bytes
 from odi_assets.cursors.codec import text_of
 from odi_assets.cursors.reading import ATTEMPTS, WAIT_SECONDS
 from odi_assets.errors import CursorDocumentError
@@ -81,6 +81,11 @@ def judge(cursor: DrivingCursor, before: CursorStream | None, now: Look, documen
     name, stream = cursor.stream, now.stream
     if now.known is None:
         return Verdict(False, f"{document} is " + ("gone" if before else "not there yet"), warns=before is not None)
+    if stream is None and not now.known:
+        what = (
+            f"{name} is gone from {document}, as is every other stream" if before else f"{document} has no stream yet"
+        )
+        return Verdict(False, what, warns=before is not None)
     if stream is None:
         close = get_close_matches(name, now.known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -144,7 +149,9 @@ def _inspected(place: Location) -> Inspection | None:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        found = inspect_bytes(raw, path=place.uri)
+        # An empty object is a document of every tool: nothing was read yet.
+        tool = Tool.OLAKE if raw.strip() == b"{}" else None
+        found = inspect_bytes(raw, tool=tool, path=place.uri)
         if not found.torn or attempt == ATTEMPTS:
             break
         time.sleep(WAIT_SECONDS)
