@@ -306,8 +306,8 @@ class _Reader:
         return False
 
     def _origins(self, expression: Any) -> Iterator[tuple[str, str]]:
-        """The columns of inputs that an expression is, unchanged but for its type."""
-        while _class(expression) in ("Alias", "Cast"):
+        """The columns of inputs that an expression is, unchanged but for a type that keeps its text."""
+        while _class(expression) == "Alias" or (_class(expression) == "Cast" and _keeps_text(expression)):
             expression = expression.child()
         if _class(expression) != "AttributeReference":
             return
@@ -527,6 +527,12 @@ class _Reader:
 
 def _is_named(expression: Any) -> bool:
     return _class(expression) in ("AttributeReference", "Alias")
+
+
+def _keeps_text(cast: Any) -> bool:
+    """Whether a value reads the same before and after a cast: a day is not the time it was made of."""
+    before, after = str(cast.child().dataType().typeName()), str(cast.dataType().typeName())
+    return after in (before, "string") or {before, after} <= {"byte", "short", "integer", "long"}
 
 
 def _aggregates(expression: Any) -> bool:

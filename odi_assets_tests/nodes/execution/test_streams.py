@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -596,6 +597,20 @@ def test_rows_of_runs_that_were_no_stream_are_not_added_again(tmp_path: Path, sp
     box = Sandbox(tmp_path, spark, PLAIN)
     with pytest.raises(IdentityMismatchError, match="no streams"):
         box.plan("events")
+
+
+def test_no_vacuum_takes_the_checkpoint(plain: Sandbox) -> None:
+    checkpoint = plain.root / CHECKPOINT
+    before = sorted(checkpoint.rglob("*"))
+    orphan = plain.root / "lake" / "events" / "orphan.parquet"
+    orphan.write_bytes(b"of no version")
+    os.utime(orphan, (1_700_000_000, 1_700_000_000))
+    for file in checkpoint.rglob("*"):
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    gone = plain.table("events").table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert gone == ["orphan.parquet"]
+    assert sorted(checkpoint.rglob("*")) == before
+    assert plain.plan("events").nothing_new
 
 
 # -- going back --------------------------------------------------------------------------------------------------------

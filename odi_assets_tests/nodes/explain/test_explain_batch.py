@@ -59,7 +59,8 @@ PIPELINE += """\
     inputs: {raw: raw, customers: customers}
     transform:
       sql: |
-        SELECT raw.id, upper(city) AS place FROM raw JOIN customers c ON c.name = raw.customer WHERE city <> 'Berlin'
+        SELECT raw.id, upper(city) AS place, to_date(at) AS day
+        FROM raw JOIN customers c ON c.name = raw.customer WHERE city <> 'Berlin'
     write: {connection: lake, path: big}
 """
 
@@ -136,6 +137,8 @@ def test_a_counterpart_that_is_filtered_and_a_computed_column_are_told(shop: San
     computed = ask(shop, "big", "PARIS", column="place")["PARIS"]
     assert computed.finding is Finding.UNEXPLAINED
     assert "`place` is computed there" in computed.sentence
+    # A day is not found among the times that it is made of, and that is no sign that it has not landed.
+    assert ask(shop, "big", "2024-01-02", column="day")["2024-01-02"].finding is Finding.UNEXPLAINED
 
 
 def test_a_row_below_the_high_water_mark_came_late(shop: Sandbox) -> None:
