@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -11,10 +12,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+import dagster as dg
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -24,6 +27,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_project
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -49,6 +53,7 @@ TWO_SOURCES = (
     nodes:
       - name: stations
         read: {connection: landing, format: csv, path: stations*.csv, schema: "id BIGINT", incremental: files}
+        transform: {function: "waits:wait"}
         write: {connection: lake, path: stations, mode: append}
       - name: wind
         read: {connection: landing, format: csv, path: wind/*.csv, schema: "id BIGINT", incremental: files}
@@ -58,12 +63,27 @@ automation: {interval: 3s}
 )
 """The small project, and a pipeline of two nodes that do not know each other."""
 
+WAITS = """
+import time
+from pathlib import Path
+
+
+def wait(read):
+    here = Path(__file__).parent
+    while (here / "hold").exists():
+        (here / "waiting").touch()
+        time.sleep(0.1)
+    return read
+"""
+"""A transform that waits as long as the file `hold` is there: a run of it can be cancelled at leisure."""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the project."""
     made = tmp_path_factory.mktemp("ui")
     make_project(made, "2024-01-01", "2024-01-02", text=TWO_SOURCES)
+    (made / "waits.py").write_text(WAITS, encoding="utf-8")
     (made / "landing" / "wind").mkdir()
     (made / "landing" / "wind" / "1.csv").write_text("1\n", encoding="utf-8")
     (made / "landing" / "stations.csv").write_text("1\n", encoding="utf-8")
@@ -186,11 +206,15 @@ def _history(folder: Path, node: str) -> list[str]:
     return [run.status.value for run in reversed(runs)]
 
 
-def _await_history(folder: Path, node: str, *expected: str) -> None:
+def _await(what: Callable[[], bool], told: Callable[[], object]) -> None:
     deadline = time.monotonic() + RUN_SECONDS
-    while _history(folder, node) != [*expected]:
-        assert time.monotonic() < deadline, f"{node}: {_history(folder, node)}, not {expected}"
-        time.sleep(1)
+    while not what():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.5)
+
+
+def _await_history(folder: Path, node: str, *expected: str) -> None:
+    _await(lambda: _history(folder, node) == [*expected], lambda: f"{node}: {_history(folder, node)}, not {expected}")
 
 
 def test_all_of_a_pipeline_without_partitions_is_materialized_without_a_question(
@@ -219,4 +243,45 @@ def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
         _await_text(browser, "Latest materialization")
         body = str(browser.execute_script("return document.body.innerText"))
         assert ("Failed" in body) is failed, body
+
+
+def test_the_sensor_takes_in_files_that_arrive(browser: webdriver.Chrome, address: str, folder: Path) -> None:
     (folder / "landing" / "wind" / "2.csv").write_text("2\n", encoding="utf-8")
+    browser.get(f"{address}/locations/odi_assets.definitions/sensors/air_new_data")
+    switch = WebDriverWait(browser, 60).until(
+        lambda driver: driver.find_element(By.CSS_SELECTOR, "input[type=checkbox]"),
+    )
+    browser.execute_script("arguments[0].click()", switch)
+    _await_history(folder, "wind", "SUCCESS", "FAILURE", "SUCCESS")
+    assert len(_history(folder, "stations")) == 2, "it had nothing new, and was not in the run"
+    browser.get(f"{address}/assets/air/wind")
+    _await_text(browser, "Latest materialization", "Row count")
+
+
+def test_a_run_that_is_cancelled_is_not_requested_again(browser: webdriver.Chrome, address: str, folder: Path) -> None:
+    (folder / "hold").touch()
+    (folder / "landing" / "stations_2.csv").write_text("2\n", encoding="utf-8")
+    _await((folder / "waiting").exists, lambda: (folder / "dev.log").read_text(encoding="utf-8")[-4000:])
+    browser.get(f"{address}/runs")
+    run = WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException]).until(_newest_run)
+    browser.get(f"{address}/runs/{run}")
+    _click(browser, "Terminate")
+    _click(browser, "Terminate 1 run")
+    _await_history(folder, "stations", "SUCCESS", "NO_DATA", "CANCELLED")
+    browser.get(f"{address}/runs")
+    _await_text(browser, "Canceled", "Success", "Failure")
+    with open_instance(folder) as instance:
+        ticks = partial(_ticks, instance)
+        before = ticks()
+        _await(lambda: ticks() >= before + 2, lambda: "the sensor does not tick")
+        assert instance.get_runs(limit=1)[0].run_id == run
+
+
+def _newest_run(browser: webdriver.Chrome) -> str | None:
+    links = (link.get_attribute("href") or "" for link in browser.find_elements(By.TAG_NAME, "a"))
+    return next((found[1] for link in links if (found := re.search(r"/runs/([0-9a-f-]{36})$", link))), None)
+
+
+def _ticks(instance: dg.DagsterInstance) -> int:
+    (sensor,) = (one for one in instance.all_instigator_state() if one.instigator_name == "air_new_data")
+    return len(instance.get_ticks(sensor.instigator_origin_id, sensor.selector_id))

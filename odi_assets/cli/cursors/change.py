@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.cursors.documents import (
     STREAM,
     FileArgument,
@@ -19,9 +18,10 @@ from odi_assets.cli.cursors.documents import (
     document_of,
     tool_of,
 )
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, YesOption
-from odi_assets.cli.output import data, data_json, note
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import JsonOption, YesOption
+from odi_assets.cli.terminal.output import data, data_json, note
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:

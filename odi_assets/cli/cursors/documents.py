@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from odi_assets.cli.exit_codes import BAD_INPUT
-from odi_assets.cli.output import note
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT
+from odi_assets.cli.terminal.output import note
 from odi_assets.errors import ConfigError, CursorDocumentError
 
 if TYPE_CHECKING:

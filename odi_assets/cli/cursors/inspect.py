@@ -15,9 +15,9 @@ from odi_assets.cli.cursors.documents import (
     documents_of,
     inspected,
 )
-from odi_assets.cli.exit_codes import BAD_INPUT, FAILED
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT, FAILED
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.util.words import counted
 

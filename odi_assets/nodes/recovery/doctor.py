@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -115,9 +115,11 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
 
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What does not belong together of a stream's checkpoint and its table."""
+    from odi_assets.nodes.planning.stream import require_own_stream
     from odi_assets.nodes.planning.stream_marks import Standing, out_of_step, stream_marks
 
     try:
+        require_own_stream(node, target)
         marks = stream_marks(node, target)
     except IdentityMismatchError as error:
         yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))

@@ -5,6 +5,7 @@ text. The assets are made of ops, not by ``@dg.asset``: that looks at the signat
 of its configuration anew, which takes longer than all the rest.
 """
 
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -60,7 +61,7 @@ class NodeRunConfig(dg.Config):
 
 
 _CONFIG = NodeRunConfig.to_config_schema()
-_INPUT, _CHECKED = dg.In(dg.Nothing), dg.Out(dg.Nothing)
+_INPUT = dg.In(dg.Nothing)
 
 
 def node_asset(
@@ -90,21 +91,25 @@ def node_asset(
     inputs = {"__".join(dep.path).replace("-", "_"): dep for dep in deps}
     check = dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)
     version = code_version(project, key)
+    manager, name = names.resources + IO_MANAGER, names.step(key, of_ranges=partition is not None)
+    step = partial(_step, project, key, checked)
+    # Dagster asks for the signature of each op's function; `inspect` would work it out anew for each.
+    step.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         op = dg.OpDefinition(
-            partial(_step, project, key, checked),
-            names.step(key, of_ranges=partition is not None),
+            step,
+            name,
             ins=dict.fromkeys(inputs, _INPUT),
             outs={
-                _TABLE: dg.Out(dg.Any, io_manager_key=names.resources + IO_MANAGER),
-                **({UP_TO_DATE: _CHECKED} if checked else {}),
+                _TABLE: dg.Out(dg.Any, io_manager_key=manager),
+                **({UP_TO_DATE: dg.Out(dg.Nothing, io_manager_key=manager)} if checked else {}),
             },
             config_schema=_CONFIG,
-            required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},
-            pool=names.step(key, of_ranges=partition is not None),
+            required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},
+            pool=name,
         )
         spec = dg.AssetSpec(
             asset,
@@ -141,6 +146,9 @@ def _step(
     yield dg.AssetCheckResult(
         passed=True, asset_key=names.asset(key), check_name=UP_TO_DATE, metadata=check_metadata(project, result)
     )
+
+
+_SIGNATURE = inspect.Signature(list(inspect.signature(_step).parameters.values())[-2:])
 
 
 def _computed(

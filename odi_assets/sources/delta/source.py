@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import table_change
-from odi_assets.delta.file_pruning import files_in_partitions, values_of
+from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
