@@ -122,6 +122,16 @@ def test_a_table_of_a_legacy_state_of_databases_is_set_and_taken_out() -> None:
     assert without_streams(document, ["p.a"]).text == text.replace(table % "a" + ", ", "")
 
 
+@pytest.mark.parametrize("mark", ["\uf026", "\uf027", "\uf029", "\uf02d"])
+def test_the_mark_of_a_type_stays(mark: str) -> None:
+    cursors = {"at": {"initial_value": None, "last_value": f"{mark}08", "unique_hashes": []}}
+    sources = {"s": {"resources": {"r": {"incremental": cursors}}}}
+    document = parse(json.dumps({"_state_version": 1, "_state_engine_version": 4, "sources": sources}))
+    for value in ("09", f"{mark}09"):
+        (set_to,) = with_cursors(document, "s.r", {"at": value}).content["sources"]["s"]["resources"]["r"].values()
+        assert set_to["at"]["last_value"] == f"{mark}09"
+
+
 @pytest.mark.parametrize("name", list(DOCUMENTS))
 def test_a_stream_that_is_reset_has_no_position(name: str) -> None:
     document = parse(DOCUMENTS[name])

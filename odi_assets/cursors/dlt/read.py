@@ -19,7 +19,8 @@ LATEST_ENGINE = 4
 """The greatest ``_state_engine_version`` that dlt 1.31 writes."""
 
 DECIMAL, DATETIME, DATE, UUID, HEX_BYTES, BASE64_BYTES, WEI, TIME = (chr(0xF026 + place) for place in range(8))
-_MARKS = frozenset((DECIMAL, DATETIME, DATE, UUID, HEX_BYTES, BASE64_BYTES, WEI, TIME))
+MARKS = frozenset((DECIMAL, DATETIME, DATE, UUID, HEX_BYTES, BASE64_BYTES, WEI, TIME))
+"""The first characters that mark types."""
 
 _KEYS = frozenset(
     {
@@ -163,7 +164,7 @@ def _resource(source: str, name: str, state: Any, at: JsonPath, findings: Findin
 
 def _decoded(value: Scalar, at: JsonPath, findings: Findings) -> Scalar:
     """A value without dlt's mark of its type; what the mark does not fit is a text like any other."""
-    if not isinstance(value, str) or value[:1] not in _MARKS:
+    if not isinstance(value, str) or value[:1] not in MARKS:
         return value
     mark, text = value[0], value[1:]
     try:

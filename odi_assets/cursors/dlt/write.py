@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from odi_assets.cursors.dlt.read import DATE, DATETIME, DECIMAL, places
+from odi_assets.cursors.dlt.read import DATE, DATETIME, DECIMAL, MARKS, places
 from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition
 from odi_assets.util.exact_json import JsonPath, write
 
@@ -64,6 +64,7 @@ def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
 
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
     """A cursor's value as this document writes it: with the mark of the type that it had before."""
-    if isinstance(before, str) and before[:1] in (DECIMAL, DATETIME, DATE) and not isinstance(value, bool | None):
-        return f"{before[0]}{value}"
+    if isinstance(before, str) and before[:1] in MARKS and not isinstance(value, bool | None):
+        text = str(value)
+        return text if text[:1] == before[0] else f"{before[0]}{text}"
     return value
