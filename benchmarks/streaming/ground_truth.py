@@ -1,27 +1,37 @@
 """``python -m benchmarks.streaming.ground_truth [ORDERS]``: the verdict of every key and the fate of every row of a run
-over 100,000 orders, compared with a model that follows each row by itself. Both state stores, one of them with
-``retain_batches: 2``. Exits with 1 if one of them is wrong."""
+over 100,000 orders, compared with a model that follows each row by itself. Both state stores, with ``retain_batches``
+of 2 and with all batches retained; then with a cleaned Delta log, and without ``meta_batches`` too. Exits with 1 if one
+answer is wrong, or UNDECIDABLE although the evidence is there."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import textwrap
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.streaming.truth import Truth, disagreements, truth
+from benchmarks.streaming.truth import Truth, clean_log, disagreements, truth, wrongly_decided
 from odi_assets.sample.orders_payments import batches, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.project import Project
+    from odi_assets.streaming.explain.verdicts import KeyExplanation
+
 ORDERS, IN_FILE = 100_000, 5_000
 EVERY = 0.02
 """Seconds between two orders, so that a file is of 100 seconds, as in the sample."""
 
-SETTINGS = ("state_store: rocksdb, retain_batches: 2", "state_store: hdfs")
+SETTINGS = tuple(
+    f"state_store: {store}{retain}" for store in ("rocksdb", "hdfs") for retain in (", retain_batches: 2", "")
+)
 
 
 def main(orders: int = ORDERS) -> int:
@@ -35,18 +45,16 @@ def main(orders: int = ORDERS) -> int:
     try:
         for settings in SETTINGS:
             with tempfile.TemporaryDirectory() as folder:
-                found = _compared(handle.spark, Path(folder), settings, orders, true)
-            wrong += len(found)
-            print("\n".join(found[:5]))
+                wrong += _compared(handle.spark, Path(folder), settings, orders, true)
     finally:
         handle.stop()
     return 1 if wrong else 0
 
 
-def _compared(spark: SparkSession, root: Path, settings: str, orders: int, true: Truth) -> list[str]:
+def _compared(spark: SparkSession, root: Path, settings: str, orders: int, true: Truth) -> int:
+    """How many answers are wrong: with all evidence, with a cleaned log, and without ``meta_batches``."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.execution.materialize import commit, compute
-    from odi_assets.nodes.explain.stream import StreamExplainer
     from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.result import RunInfo
@@ -58,12 +66,33 @@ def _compared(spark: SparkSession, root: Path, settings: str, orders: int, true:
     project = Project.load(root / "odibi.yaml")
     key, state = NodeKey("orders_payments", "paid_orders"), project.open_state()
     commit(compute(plan_node(project, state, key), spark), state, RunInfo("ground-truth"))
-    answers = list(StreamExplainer.of(project, key, spark).explain(list(true.keys)))
-    found = disagreements(true, answers)
-    found += [f"{one.key[0]}: undecidable" for one in answers if one.verdict == "UNDECIDABLE"]
-    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in Counter(one.verdict for one in answers).items())
-    print(f"{settings}: {len(answers):,} keys, {len(found):,} wrong: {counts}")
+    keys = list(true.keys)
+
+    whole = _answers(spark, project, key, keys, settings)
+    wrong = _told(disagreements(true, whole) + [one.sentence for one in whole if one.verdict == "UNDECIDABLE"])
+    clean_log(project.target(key).local_path)
+    cleaned = _answers(spark, project, key, keys, f"{settings}, the log was cleaned")
+    wrong += _told(disagreements(true, cleaned) + [one.sentence for one in cleaned if one.verdict == "UNDECIDABLE"])
+    shutil.rmtree(project.open_batches().location.local_path)
+    without = _answers(spark, project, key, keys, f"{settings}, nor meta_batches are there")
+    return wrong + _told(wrongly_decided(true, without, "retain_batches" not in settings))
+
+
+def _answers(
+    spark: SparkSession, project: Project, node: NodeKey, keys: Sequence[str], what: str
+) -> list[KeyExplanation]:
+    from odi_assets.nodes.explain.stream import StreamExplainer
+
+    began = time.monotonic()
+    found = list(StreamExplainer.of(project, node, spark).explain(keys))
+    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in Counter(one.verdict for one in found).items())
+    print(f"{what}: {len(found):,} keys in {time.monotonic() - began:.0f} s: {counts}", flush=True)
     return found
+
+
+def _told(wrong: Sequence[str]) -> int:
+    print("\n".join([f"{len(wrong):,} wrong", *wrong[:5]]), flush=True)
+    return len(wrong)
 
 
 def _lines(settings: str) -> str:

@@ -27,7 +27,7 @@ connections:
   landing: {{type: local, base_path: landing}}
   lake: {{type: local, base_path: lake}}
 system: {{connection: lake, path: system}}
-spark: {{master: "local[2]"}}
+spark: {{{spark}}}
 pipelines:
 - pipeline: p
   nodes:
@@ -60,10 +60,10 @@ def kills(options: Options) -> list[Row]:
     count = max(4, options.kills // _PER_SWEEP)
     for store in ("rocksdb", "hdfs"):
         with tempfile.TemporaryDirectory(prefix="odi-benchmark-") as folder:
-            places = {name: _project(Path(folder) / name, store) for name in ("undisturbed", "disturbed")}
+            places = {name: make_project(Path(folder) / name, store) for name in ("undisturbed", "disturbed")}
             _require_done(_run(places["undisturbed"], None))
             made = _disturb(places["disturbed"], count, options)
-            found = {name: _outcome(place) for name, place in places.items()}
+            found = {name: outcome(place) for name, place in places.items()}
             differing = sum(found["undisturbed"][part] != found["disturbed"][part] for part in found["undisturbed"])
             name = f"{store}: {made} kills around commits; tables that differ in rows, watermarks or late rows"
             rows.append(Row(name, differing, None, "an undisturbed run", None, "0", differing == 0))
@@ -83,11 +83,16 @@ def _disturb(place: Path, count: int, options: Options) -> int:
         return made
 
 
-def _project(root: Path, store: str) -> Path:
+def make_project(root: Path, store: str, files: int = _FILES, spark: str = 'master: "local[2]"') -> Path:
+    """A project of a stateful join, whose files have landed.
+
+    Args:
+        spark: its ``spark`` settings.
+    """
     for name in ("orders", "payments"):
         (root / "landing" / name).mkdir(parents=True)
-    (root / "odibi.yaml").write_text(_PROJECT.format(store=store), encoding="utf-8")
-    for number in range(_FILES):
+    (root / "odibi.yaml").write_text(_PROJECT.format(store=store, spark=spark), encoding="utf-8")
+    for number in range(files):
         minute = 10 * number
         orders = [{"id": f"o{number}-{i}", "at": _moment(minute + i)} for i in range(_ORDERS)]
         payments = [{"order_id": f"o{number}-{i}", "paid": _moment(minute + i + i % 7)} for i in range(_ORDERS)]
@@ -115,8 +120,9 @@ def _require_done(done: subprocess.CompletedProcess[str]) -> None:
         raise RuntimeError(f"a run failed ({done.returncode}):\n{done.stderr[-4000:]}")
 
 
-def _outcome(place: Path) -> dict[str, Any]:
+def outcome(place: Path) -> dict[str, Any]:
     """Rows of the node's table and of its late rows, and the watermarks of its batches."""
+    import pyarrow as pa
     from deltalake import DeltaTable
 
     from odi_assets.config.graph import NodeKey
@@ -130,7 +136,7 @@ def _outcome(place: Path) -> dict[str, Any]:
         path = place / "lake" / name
         if not DeltaTable.is_deltatable(str(path)):
             return []
-        found = DeltaTable(str(path)).scan(columns=columns).read_all().to_pylist()  # type: ignore[attr-defined]
+        found = pa.table(DeltaTable(str(path)).scan(columns=columns).read_all()).to_pylist()
         return sorted(tuple(map(str, row.values())) for row in found)
 
     return {

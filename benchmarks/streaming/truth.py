@@ -6,10 +6,12 @@ that the generator makes. One batch reads one file of each input.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.sample.orders_payments import Batch
@@ -101,6 +103,36 @@ def disagreements(true: Truth, answers: Iterable[KeyExplanation]) -> list[str]:
         if not same or any(map(_differ, told, key.rows)):
             found.append(f"{one.key[0]}: {key} and not {one}")
     return found
+
+
+def wrongly_decided(true: Truth, answers: Iterable[KeyExplanation], all_retained: bool) -> list[str]:
+    """What is wrong with answers that were made without ``meta_batches`` and without the table's log.
+
+    Args:
+        all_retained: the checkpoint still has all batches, so nothing may be undecidable. Else all that is known are
+            the rows of inputs and table. So a key whose rows the join's condition allows, and that the table has not,
+            was dropped as late, or met one that was: nobody can tell when, and only such keys may be undecidable.
+    """
+    found = []
+    for one in answers:
+        key = true.keys[one.key[0]]
+        if one.verdict == "UNDECIDABLE":
+            if all_retained or key.verdict != "COUNTERPART_LATE" or "meta_batches" not in one.lost[0]:
+                found.append(f"{one.key[0]}: {key.verdict}, and undecidable: {one.sentence}")
+        elif one.verdict != key.verdict or one.batch not in (None, key.batch):
+            found.append(f"{one.key[0]}: {key} and not {one}")
+    return found
+
+
+def clean_log(table: Path) -> None:
+    """Take away the commits of a Delta table but for a checkpoint, as the cleaning of its log does."""
+    from deltalake import DeltaTable
+
+    DeltaTable(table).create_checkpoint()
+    last = json.loads((table / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"]
+    for file in (table / "_delta_log").glob("*.json"):
+        if int(file.stem) <= last:
+            file.unlink()
 
 
 def _differ(told: list[TrueRow], true: list[TrueRow]) -> bool:

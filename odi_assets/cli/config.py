@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli.exit_codes import BAD_INPUT
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import data, data_json, note
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import data, data_json, note
 from odi_assets.util.words import counted
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.output import data, note
+from odi_assets.cli.terminal.output import data, note
 
 if TYPE_CHECKING:
     from odi_assets.sample.examples import Example

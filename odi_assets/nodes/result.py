@@ -15,6 +15,8 @@ RESUMED_FROM = "resumed_from"
 """Key of the metrics of a node that a resumed run left out: the run in which it succeeded."""
 REWIND = "rewind"
 """The trigger of a rewind in the run history, and the mode of its commit."""
+ADOPT = "adopt"
+"""The mode of the commit that makes a table another node's."""
 PARTIAL = "partial"
 """Key of the metrics of a run of only some of the pipeline's nodes."""
 

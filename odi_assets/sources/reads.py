@@ -237,9 +237,11 @@ class NothingNew(Read):
 
     Attributes:
         increment: the read that found nothing; it is used if another source of the node makes that necessary.
+        waits_for: why ``increment``, which has rows, is not read yet; None if it has none.
     """
 
     increment: PlannedRead
+    waits_for: str | None = None
 
     nothing_new: ClassVar[bool] = True
 

@@ -101,6 +101,24 @@ class Source(ABC):
         return replace(self, increment=increment)
 
     @property
+    def unwaited(self) -> Source:
+        """What is read, if the source waits for something else before it is read; otherwise the source itself."""
+        return self
+
+    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+        """``mark``, which is one of :attr:`unwaited`, as the source keeps it.
+
+        Args:
+            value: the stored value of the mark before it.
+        """
+        del value
+        return mark
+
+    def unmarked(self, value: Any) -> Any:
+        """What is of :attr:`unwaited` in the stored value of a mark."""
+        return value
+
+    @property
     def settles_within(self) -> timedelta:
         """How long after its position changed, at most, a plan may find more though the position stays."""
         return timedelta()
@@ -183,6 +201,11 @@ class Source(ABC):
 
     def why_unreachable(self, mark: Mark) -> str | None:
         """Why ``mark`` cannot be one of this source, in words; None if it can."""
+        del mark
+        return None
+
+    def why_waiting(self, mark: Mark) -> str | None:
+        """Why it is not read until somebody has looked at what it waits for, in words; None if nothing is wrong."""
         del mark
         return None
 

@@ -153,8 +153,13 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 2) -> Iterat
 
 
 @contextmanager
-def connect_server(folder: Path, master: str) -> Iterator[str]:
-    """A Spark Connect server with executors of its own on ``master``; gives its address."""
+def connect_server(folder: Path, master: str, token: str | None = None, python: str | None = None) -> Iterator[str]:
+    """A Spark Connect server with executors of its own on ``master``; gives its address. It logs to ``connect.log``.
+
+    Args:
+        token: what clients have to show.
+        python: of its workers; this one if None.
+    """
     conf = {
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": "0",
@@ -162,6 +167,7 @@ def connect_server(folder: Path, master: str) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **({"spark.connect.authenticate.token": token} if token else {}),
         **executors(),
     }
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
@@ -170,7 +176,8 @@ def connect_server(folder: Path, master: str) -> Iterator[str]:
         str(_HOME / "bin" / "spark-submit"),
         *("--master", master, *settings, "--class", server_class, "spark-internal"),
     ]
-    environment = local_environment(SPARK_HOME=str(_HOME))
+    more = {"PYSPARK_PYTHON": python} if python else {}
+    environment = local_environment(SPARK_HOME=str(_HOME), PYTHONPATH=str(Path(__file__).parents[2]), **more)
     with _started("connect", folder, command, environment) as server:
         port = server.says(r"Spark Connect server started at: \S+:(\d+)")[1]
-        yield f"sc://{HOST}:{port}"
+        yield f"sc://localhost:{port}/;token={token}" if token else f"sc://{HOST}:{port}"

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from odi_assets.cli.checkpoint.options import OperatorOption, PathArgument
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.errors import ConfigError
 
 _SIDES = (
@@ -41,12 +41,10 @@ def explain(
 
     A checkpoint alone does not know what arrived: of a stream node, `odi stream explain` tells more.
     """
-    from odi_assets.cli.checkpoint.place import find_place, open_reader, require_local
+    from odi_assets.cli.checkpoint.place import find_place, open_reader
     from odi_assets.streaming.checkpoints import explain_key
 
-    place = find_place(settings, path)
-    require_local(place)
-    with open_reader(place) as reader:
+    with find_place(settings, path).on_this_machine() as place, open_reader(place) as reader:
         found = explain_key(reader, _named(key), operator=operator, since_batch=since)
     if as_json:
         report: dict[str, Any] = asdict(found)

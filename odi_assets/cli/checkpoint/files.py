@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odi_assets.cli.checkpoint.options import PathArgument
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, moment, note
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -40,35 +41,40 @@ _FAULTS = (
 
 def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False) -> None:
     """Show a query's id, batches, watermark, stateful operators, stores and settings. Needs no Spark."""
-    from odi_assets.cli.checkpoint.place import find_place, require_local
-    from odi_assets.streaming.checkpoints import inspect, read_schemas
+    from odi_assets.cli.checkpoint.place import find_place
+    from odi_assets.streaming.checkpoints import inspect
 
-    known = inspect(require_local(find_place(settings, path)))
-    parts = []
+    place = find_place(settings, path)
+    with place.on_this_machine(logs_only=True) as here:
+        known = inspect(here.path)
+        parts = list(_store_rows(known))
+    if as_json:
+        data_json({**_facts(known), "path": place.path, "state": parts})
+        return
+    if parts:
+        data_table(_PARTS, parts)
+    for line in _told(known):
+        note(line)
+
+
+def _store_rows(known: Checkpoint) -> Iterator[dict[str, Any]]:
+    from odi_assets.streaming.checkpoints import read_schemas
+
     for operator in known.operators:
         schemas = read_schemas(operator)
         kinds = {variable.name: variable.kind for variable in operator.variables}
         names = [name for name in schemas if not name.startswith("$")] or operator.store_names
         for name in names:
             schema = schemas.get(name)
-            parts.append(
-                {
-                    "operator": operator.operator_id,
-                    "name": operator.name,
-                    "store": name,
-                    "kind": kinds.get(name),
-                    "partitions": operator.stores[0].partitions,
-                    "key": schema and schema.key,
-                    "value": schema and schema.value,
-                }
-            )
-    if as_json:
-        data_json({**_facts(known), "state": parts})
-        return
-    if parts:
-        data_table(_PARTS, parts)
-    for line in _told(known):
-        note(line)
+            yield {
+                "operator": operator.operator_id,
+                "name": operator.name,
+                "store": name,
+                "kind": kinds.get(name),
+                "partitions": operator.stores[0].partitions,
+                "key": schema and schema.key,
+                "value": schema and schema.value,
+            }
 
 
 def files(
@@ -82,12 +88,14 @@ def files(
 
     Exits with 1 if something is.
     """
-    from odi_assets.cli.checkpoint.place import find_place, require_local
+    from odi_assets.cli.checkpoint.place import find_place
     from odi_assets.streaming.checkpoints import check_files
 
-    found = check_files(require_local(find_place(settings, path)))
+    place = find_place(settings, path)
+    with place.on_this_machine() as here:
+        found = check_files(here.path)
     if as_json:
-        data_json(_files_json(found))
+        data_json(_files_json(found) | {"path": place.path})
     else:
         shown = [one for one in found.stores if all_partitions or (found.faults and one.lost)]
         if shown:
@@ -137,7 +145,6 @@ def _facts(known: Checkpoint) -> dict[str, Any]:
     last = known.last_committed
     return {
         "query": known.query_id,
-        "path": str(known.path),
         "batches": [batch.batch_id for batch in known.batches if batch.committed],
         "in_flight": known.in_flight.batch_id if known.in_flight else None,
         "committed_at": last.committed_at.isoformat() if last and last.committed_at else None,
@@ -169,7 +176,6 @@ def _columns(schema: Any) -> str | None:
 
 def _files_json(found: CheckpointFiles) -> dict[str, Any]:
     return {
-        "path": str(found.path),
         "files": found.files,
         "bytes": found.bytes,
         "snapshot_lag": found.snapshot_lag,

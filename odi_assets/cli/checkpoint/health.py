@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +11,9 @@ import typer
 
 from odi_assets.cli.checkpoint.files import spans
 from odi_assets.cli.checkpoint.options import PathArgument
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, moment, note
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -66,12 +66,13 @@ def health(
     as_json: JsonOption = False,
 ) -> None:
     """Tell how a query is doing. With limits in a stream node's `health`, exits with 1 if they are passed."""
-    from odi_assets.cli.checkpoint.place import find_place, open_reader, require_local
+    from odi_assets.cli.checkpoint.place import find_place, open_reader
     from odi_assets.streaming.checkpoints import excesses, measure
 
     place = find_place(settings, path)
-    local = require_local(place)
-    with nullcontext(local) if files_only else open_reader(place) as source:
+    with ExitStack() as opened:
+        here = opened.enter_context(place.on_this_machine())
+        source = here.path if files_only else opened.enter_context(open_reader(here))
         found = measure(source, read_state=not files_only, records=place.records(), most_batches=batches)
     if picture is not None:
         from odi_assets.streaming.checkpoints.picture import save_picture
@@ -80,7 +81,7 @@ def health(
     limits = place.limits()
     beyond = excesses(found, limits) if limits else []
     if as_json:
-        data_json(health_json(found) | {"beyond_limits": [vars(one) for one in beyond]})
+        data_json(health_json(found) | {"path": place.path, "beyond_limits": [vars(one) for one in beyond]})
     else:
         _print(found)
     if picture is not None:

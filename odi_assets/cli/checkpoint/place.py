@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.cli.options import Settings
-from odi_assets.cli.output import Column, data_json, data_table, note, stdout_kept_for_data
-from odi_assets.errors import CheckpointError, ConfigError
+from odi_assets.cli.terminal.options import Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note, stdout_kept_for_data
+from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -25,11 +25,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a checkpoint is, the project that was read to find it, and the node whose it is."""
+    """Where a checkpoint is, the project that was read to find it, the node whose it is, and the options of fsspec that
+    it is reached with."""
 
     path: str
     project: Project | None = None
     node: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @contextmanager
+    def on_this_machine(self, *, logs_only: bool = False) -> Iterator[Place]:
+        """The checkpoint as files of this machine: itself, or a copy of one in a store.
+
+        Raises:
+            CheckpointError: the store has none, or cannot be read.
+        """
+        if "://" not in self.path or self.path.startswith("file:"):
+            yield self
+            return
+        from odi_assets.streaming.checkpoints import local_copy
+
+        with local_copy(self.path, self.options, logs_only=logs_only) as copy:
+            yield replace(self, path=str(copy))
 
     def records(self) -> Sequence[BatchRecord]:
         """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""
@@ -65,7 +82,8 @@ def find_place(settings: Settings, path: str) -> Place:
         return Place(path)
     connection, colon, below = path.partition(":")
     if colon and connection in project.config.connections:
-        return Place(project.location(connection, below).uri, project)
+        found = project.location(connection, below)
+        return Place(found.uri, project, options=found.fsspec_options)
     if any(str(key) == path for key in project.graph.nodes):
         return _of_node(project, path)
     return Place(path, project)
@@ -83,7 +101,7 @@ def _of_node(project: Project, name: str) -> Place:
             fix="name a stream node that has run, or the folder of a checkpoint",
             node=name,
         )
-    return Place(found.uri, project, name)
+    return Place(found.uri, project, name, found.fsspec_options)
 
 
 @contextmanager
@@ -159,18 +177,3 @@ def _flat(value: Any) -> str:
             f"{name} {_flat(one) if isinstance(one, (dict, list)) else one}" for name, one in value.items()
         )
     return json.dumps(value, ensure_ascii=False)
-
-
-def require_local(place: Place) -> str:
-    """The path of a checkpoint whose files are read.
-
-    Raises:
-        CheckpointError: it is not on this machine.
-    """
-    if "://" in place.path and not place.path.startswith("file:"):
-        raise CheckpointError(
-            f"{place.path} is not on this machine, and its files are read here.",
-            fix="copy the checkpoint here; `odi checkpoint read`, `changes` and `timers` read it through Spark",
-            path=place.path,
-        )
-    return place.path

@@ -12,7 +12,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream_marks import checkpoint_named
-from odi_assets.nodes.result import REWIND
+from odi_assets.nodes.result import ADOPT, REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchLog, BatchRecord
 from odi_assets.streaming.query.run import BatchProgress
@@ -75,7 +75,8 @@ def records_of(node: Node, after: int = -1) -> list[BatchRecord]:
 
 
 def _in_effect(node: Node, stamps: Iterator[CommittedStamp]) -> Iterator[tuple[CommittedStamp, CommitFacts]]:
-    """The commits of batches, newest first, without those that a rewind has undone."""
+    """The commits of batches, newest first, without those that a rewind has undone, and without commits that
+    add no rows: of rewinds and adoptions."""
     undone_after: int | None = None
     for stamp in stamps:
         if stamp.app_id != app_id(node.key) or (undone_after is not None and stamp.version > undone_after):
@@ -83,7 +84,7 @@ def _in_effect(node: Node, stamps: Iterator[CommittedStamp]) -> Iterator[tuple[C
         facts = CommitFacts.of(stamp)
         if facts.rewound_to is not None:
             undone_after = facts.rewound_to
-        elif facts.mode != REWIND:
+        elif facts.mode not in (REWIND, ADOPT):
             yield stamp, facts
 
 

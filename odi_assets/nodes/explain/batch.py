@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,11 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.reads import NothingNew, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.state.backend import StateBackend
-from odi_assets.streaming.explain.collect import key_sql
+from odi_assets.streaming.explain.collect import key_sql, only_asked
+from odi_assets.streaming.explain.definition import Condition
 from odi_assets.streaming.explain.plan import Outline, read_outline
 from odi_assets.streaming.explain.verdicts import key_parts
 from odi_assets.tables.columns import quoted
@@ -300,14 +302,27 @@ def _look_into_source(found: _Trace, source: Source, columns: tuple[str, ...]) -
 def _by_file(found: _Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
     from pyspark.sql import functions as F
 
-    base = getattr(source, "base", None)
+    base = getattr(source.unwaited, "base", None)
     root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
     key = key_sql([quoted(column) for column in columns])
     frame = rows.withColumn(_FILE, F.input_file_name()).selectExpr(f"{key} AS key", _FILE)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in frame.where(F.col("key").isin(list(found.keys))).groupBy("key", _FILE).count().collect():
+    for row in only_asked(frame, found.keys).groupBy("key", _FILE).count().collect():
         counts[row["key"]][file_uri_key(row[_FILE]).removeprefix(root) if row[_FILE] else ""] = row["count"]
     return counts
+
+
+def _failed_sql(conditions: Sequence[Condition]) -> str:
+    """SQL of the place of the first condition that a row does not meet; -1 if it meets all."""
+    cases = " ".join(f"WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(conditions))
+    return f"CASE {cases} ELSE -1 END" if cases else "-1"
+
+
+def _with_reason(gone: Place, reason: Place) -> Place:
+    """What became of a key that a table had until it was computed anew, and why it was not computed again."""
+    if reason.finding in (Finding.UNEXPLAINED, Finding.LATE, Finding.REPLACED):
+        return gone
+    return replace(gone, finding=reason.finding, text=f"{gone.text}: {reason.text}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -329,10 +344,15 @@ class _Absence:
 
     def explain(self, absent: Sequence[str], there: Mapping[str, Stay]) -> None:
         """Add a place for each key that is absent."""
-        waiting = []
+        waiting, gone = [], dict[str, Place]()
         for key in absent:
             if key in there:
-                self.found.add(key, self._gone(key, there[key]))
+                gone[key] = self._gone(key, there[key])
+                if there[key].gone_mode == "overwrite" and self._has_source(key):
+                    # The table was computed anew without it, and that has a reason.
+                    waiting.append(key)
+                else:
+                    self.found.add(key, gone[key])
             elif not self._has_source(key):
                 self.found.add(key, self._never_came(key))
             else:
@@ -345,7 +365,7 @@ class _Absence:
                 self.found.add(key, Place(str(self.node), Finding.UNEXPLAINED, f"{self.node} has no row of it: {fix}"))
             return
         for key, place in self._reasons(waiting):
-            self.found.add(key, place)
+            self.found.add(key, _with_reason(gone[key], place) if key in gone else place)
 
     def _has_source(self, key: str) -> bool:
         return any(place.rows for place in self._sources(key).values())
@@ -361,9 +381,13 @@ class _Absence:
 
     def _never_came(self, key: str) -> Place:
         above = list(self._sources(key).values())
-        where = " and ".join(place.name for place in above) or "what it reads"
-        finding = above[0].finding if above else Finding.UNEXPLAINED
-        return Place(str(self.node), finding, f"{self.node} has no row of it, for {where} has none")
+        if above:
+            where = " and ".join(place.name for place in above)
+            return Place(str(self.node), above[0].finding, f"{self.node} has no row of it, for {where} has none")
+        columns = ", ".join(f"`{column}`" for column in self.followed.columns)
+        text = f"{self.node} has no row of it; {columns} is computed there, so the key cannot be followed to what it "
+        text += "reads: ask by a column that it takes unchanged, with --key COLUMN=VALUE, or ask the nodes above it"
+        return Place(str(self.node), Finding.UNEXPLAINED, text)
 
     def _gone(self, key: str, stay: Stay) -> Place:
         keys = self.node.config.write.keys
@@ -405,9 +429,7 @@ class _Absence:
     def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> Place:
         node = self.node
         if unread:
-            return Place(
-                str(node), Finding.NOT_READ, f"{node} has not read it yet: {unread}. Run: odi run {node.command}"
-            )
+            return Place(str(node), Finding.NOT_READ, f"{node} has not read it yet: {unread}")
         if failing:
             text = f"{node} leaves it out: its rows do not meet `{failing}`"
             return Place(str(node), Finding.FILTERED, text)
@@ -461,25 +483,29 @@ class _Absence:
             return {}
         found: dict[str, str] = {}
         for read in reads:
+            waits_for = read.waits_for if isinstance(read, NothingNew) else None
             if (
                 read.name not in self.followed.sources
-                or read.nothing_new
+                or (read.nothing_new and waits_for is None)
                 or not (read.follows or not self.handle.exists)
             ):
                 continue
-            new = self._count(read.load(self.found.spark), read.name, keys)
+            rows = read.increment if isinstance(read, NothingNew) else read
+            rows = rows.resolve(self.found.spark) if isinstance(rows, UnresolvedRead) else rows
+            if not isinstance(rows, Read):
+                continue
+            why = f"above the high-water mark. Run: odi run {self.node.command}" if waits_for is None else waits_for
+            new = self._count(rows.load(self.found.spark), read.name, keys)
             for key, count in new.items():
                 place = self._sources(key).get(read.name)
                 if place is not None and count >= place.rows:
                     where = f" in {_some(place.files)}" if place.files else ""
-                    found[key] = f"{place.name} has it{where}, above the high-water mark"
+                    found[key] = f"{place.name} has it{where}, {'' if waits_for is None else 'and '}{why}"
         return found
 
     def _count(self, frame: DataFrame, source: str, keys: Sequence[str]) -> dict[str, int]:
-        from pyspark.sql import functions as F
-
         key = key_sql([quoted(column) for column in self.followed.sources[source]])
-        rows = frame.selectExpr(f"{key} AS key").where(F.col("key").isin(list(keys)))
+        rows = only_asked(frame.selectExpr(f"{key} AS key"), keys)
         return {row["key"]: row["count"] for row in rows.groupBy("key").count().collect()}
 
     def _failing(self, keys: Sequence[str]) -> dict[str, str]:
@@ -488,19 +514,22 @@ class _Absence:
 
         found: dict[str, str] = {}
         for source in self.node.sources:
-            conditions = self.followed.outline.conditions.get(source.name, ()) if self.followed.outline else ()
-            conditions = tuple(one for one in conditions if f"{source.name}_2." not in one.sql)
+            conditions = self._conditions(source.name)
             rows = _rows_of(self.found.spark, source) if source.name in self.followed.sources else None
             if not conditions or rows is None:
                 continue
             key = key_sql([quoted(column) for column in self.followed.sources[source.name]])
-            cases = " ".join(f"WHEN NOT coalesce({one.sql}, false) THEN {n}" for n, one in enumerate(conditions))
-            frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"CASE {cases} ELSE -1 END AS failed")
-            grouped = frame.where(F.col("key").isin(list(keys))).groupBy("key")
+            frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"{_failed_sql(conditions)} AS failed")
+            grouped = only_asked(frame, keys).groupBy("key")
             for row in grouped.agg(F.min("failed").alias("best"), F.max("failed").alias("failed")).collect():
                 if row["best"] >= 0:
                     found[row["key"]] = conditions[row["failed"]].text
         return found
+
+    def _conditions(self, view: str) -> tuple[Condition, ...]:
+        """What rows of an input must meet; those of its second part in a join with itself are left out."""
+        found = self.followed.outline.conditions.get(view, ()) if self.followed.outline else ()
+        return tuple(one for one in found if f"{view}_2." not in one.sql)
 
     def _lacking(self, keys: Sequence[str]) -> dict[str, str]:
         """By key whose rows have no counterpart in a join, what is lacking."""
@@ -519,15 +548,27 @@ class _Absence:
                 assert left is not None
                 assert right is not None
                 rows = left.alias(name).selectExpr(f"{key} AS key", f"{one.sides[1 - other]} AS value")
-                rows = rows.where(F.col("key").isin(list(keys)))
-                values = right.alias(one.views[other]).selectExpr(f"{one.sides[other]} AS there").distinct()
-                joined = rows.join(values, F.col("value").eqNullSafe(F.col("there")), "left")
+                rows = only_asked(rows, keys)
+                conditions = self._conditions(one.views[other])
+                counterparts = right.alias(one.views[other]).selectExpr(
+                    f"{one.sides[other]} AS there", f"{_failed_sql(conditions)} AS failed"
+                )
+                # By value, -1 if a row of it meets all conditions, else the last one that stopped a row.
+                best = F.when(F.min("failed") < 0, -1).otherwise(F.max("failed")).alias("failed")
+                joined = rows.join(
+                    counterparts.groupBy("there").agg(best), F.col("value").eqNullSafe(F.col("there")), "left"
+                )
                 text = F.max(F.col("value").cast("string")).alias("value")
-                for row in joined.groupBy("key").agg(F.count("there").alias("matches"), text).collect():
+                matches = F.count(F.when(F.col("failed") < 0, 1)).alias("matches")
+                for row in joined.groupBy("key").agg(matches, F.max("failed").alias("failed"), text).collect():
                     if not row["matches"]:
                         column = one.sides[other].removeprefix(f"{one.views[other]}.")
-                        value = "NULL" if row["value"] is None else repr(row["value"])
-                        found[row["key"]] = f"{labels[one.views[other]]} has no row with {column} = {value}"
+                        value = f"{column} = {'NULL' if row['value'] is None else repr(row['value'])}"
+                        label = labels[one.views[other]]
+                        found[row["key"]] = f"{label} has no row with {value}"
+                        if row["failed"] is not None:
+                            failed = conditions[row["failed"]].text
+                            found[row["key"]] = f"the rows of {label} with {value} do not meet `{failed}`"
         return found
 
     def _given(self, keys: Sequence[str]) -> dict[str, str]:
@@ -541,7 +582,7 @@ class _Absence:
         node = self.node
         rows = transformed(self.found.spark, node.config, node.project.root, whole, str(node))
         key = key_sql([quoted(column) for column in self.followed.columns])
-        rows = rows.withColumn("_odi_key", F.expr(key)).where(F.col("_odi_key").isin(list(keys)))
+        rows = only_asked(rows.withColumn("_odi_key", F.expr(key)), keys, "_odi_key")
         given = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
         columns = list(node.config.write.keys)
         if given and columns and self.handle.exists:

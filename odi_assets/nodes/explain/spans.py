@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.streaming.explain.collect import only_asked
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ def stays(
     Raises:
         TableError: the table cannot be read.
     """
-    from pyspark.sql import functions as F
-
     if not handle.exists:
         return {}
     spans, stamps = _spans(handle, past)
@@ -74,7 +73,7 @@ def stays(
     files = [*handle.live_files, *(file for file in old if file.path not in lost)]
     by_uri = by_file_uri(handle.location, files)
     rows = read_files(spark, handle, files, file_as=_FILE)
-    found = rows.selectExpr(f"{key} AS key", _FILE).where(F.col("key").isin(list(asked)))
+    found = only_asked(rows.selectExpr(f"{key} AS key", _FILE), asked)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for row in found.groupBy("key", _FILE).count().collect():
         counts[row["key"]][by_uri[file_uri_key(row[_FILE])].path] = row["count"]

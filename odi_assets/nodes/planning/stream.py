@@ -125,7 +125,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
             node=str(node),
         )
     if not request.full_refresh:
-        _require_own_table(node, target)
+        require_own_stream(node, target)
     marks = stream_marks(node, target)
     if not request.full_refresh:
         require_in_step(node, marks)
@@ -192,14 +192,16 @@ def _read(source: Source, one: StreamedInput, marks: StreamMarks, log: ProgressL
     )
 
 
-def _require_own_table(node: Node, target: TableHandle) -> None:
+def require_own_stream(node: Node, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if another node or project wrote the table that a stream node adds to."""
     writer = other_writer(node, target)
     if writer is None:
         return
     raise IdentityMismatchError(
         f"{node}: the table at {target.location.uri} was written by {writer}, and {node} of project "
         f"{node.project.config.project} would add its own rows",
-        fix="rename the node back; or give it a table of its own (`write.path`); "
+        fix=f"if it was renamed and the rows are the same, take table and checkpoint over: odi state adopt {node}; "
+        "or rename it back; or give it a table of its own (`write.path`); "
         f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
         node=str(node),
         writer=str(writer),

@@ -11,8 +11,9 @@ from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, TargetBehindStateError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.node import Node, app_id, node_of_app
 from odi_assets.nodes.planning.target_check import rows_removed_since
+from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streaming.query.progress_log import PlannedBatch, ProgressLog
@@ -78,10 +79,24 @@ def stream_facts(batch: PlannedBatch, checkpoint: Location) -> StreamFacts:
 
 def stream_stamps(target: TableHandle, fence: str) -> Iterator[tuple[CommittedStamp, StreamFacts | None]]:
     """The commits fenced by ``fence``, newest first, each with the batch whose rows are in the table from it on; None
-    for a rewind to before the first batch, and for commits of a node that was no stream."""
+    for a rewind to before the first batch, and for commits of a node that was no stream.
+
+    Before an adoption, they are those of the node that was adopted.
+    """
+    wanted: str | None = fence
     for stamp in target.stamps():
-        if stamp.app_id == fence:
-            yield stamp, CommitFacts.of(stamp).stream
+        if wanted is None and node_of_app(stamp.app_id) is not None:
+            wanted = stamp.app_id
+        if stamp.app_id == wanted:
+            facts = CommitFacts.of(stamp)
+            yield stamp, facts.stream
+            wanted = None if facts.mode == ADOPT else wanted
+
+
+def batch_at(node: Node, target: TableHandle, version: int) -> StreamFacts | None:
+    """The batch whose rows the table of a node had at a version; None if it had none, or that is not known."""
+    stamps = stream_stamps(target, app_id(node.key))
+    return next((facts for stamp, facts in stamps if stamp.version <= version), None)
 
 
 def checkpoint_base(node: Node) -> Location:
@@ -165,8 +180,7 @@ def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
         standing, why = _standing(log, last, target)
         return StreamMarks(log, last, stamp, standing, why, last)
     back = restored_version(change.commit.operation, change.commit.parameters)
-    before = None if back is None else TableHandle.open(target.location, back)
-    held = None if before is None else next((facts for _, facts in stream_stamps(before, app_id(node.key))), None)
+    held = None if back is None else batch_at(node, target, back)
     return StreamMarks(log, last, stamp, Standing.TABLE_BEHIND, f"the table was {change}", held)
 
 

@@ -39,6 +39,7 @@ from odi_assets.nodes.planning.identity import (
 )
 from odi_assets.nodes.planning.start import Start, start_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import ADOPT
 from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.source import Source
@@ -49,8 +50,7 @@ from odi_assets.state.records import HwmEntry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ADOPT = "adopt"
-"""The ``mode`` of such a commit."""
+    from odi_assets.nodes.recovery.adopt_stream import FormerStream
 
 Session = Callable[[], "SparkSession"]
 
@@ -68,6 +68,7 @@ class Adoption:
         former_key: the state key of the node that wrote the table; None if it is the node's own.
         remembered: by source, what the commit has to store beside the HWM.
         reads: of sources that count as loaded; what they write to storage goes before the commit.
+        stream: of a stream node: the stream that wrote the table.
     """
 
     node: Node
@@ -80,6 +81,7 @@ class Adoption:
     former_key: str | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple[PlannedRead, ...] = ()
+    stream: FormerStream | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The adoption as JSON-ready values."""
@@ -105,6 +107,14 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     writer = other_writer(node, target)
+    if node.config.stream is not None:
+        from odi_assets.nodes.recovery.adopt_stream import former_stream
+
+        if writer is None:
+            return None
+        stream = former_stream(node, target, writer)
+        change = f"the table was written by {writer}"
+        return Adoption(node, target, None, stream.hwm, stream.hwm, origin_now(node), (change,), stream=stream)
     entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
     fence = app_id(NodeKey.parse(writer.nodes[0])) if writer is not None else None
@@ -145,6 +155,11 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         StateConflictError: somebody else changed the HWM since; the commit counts all the same.
     """
     node, target, entry = adoption.node, adoption.target, adoption.entry
+    if adoption.stream is not None:
+        from odi_assets.nodes.recovery.adopt_stream import take_over
+
+        take_over(adoption.stream, _facts(adoption))
+        return
     for read in adoption.reads:
         read.before_commit()
     version = None
@@ -263,10 +278,12 @@ def _mark_now(
             return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
     else:
         _require_all_loaded(node, source, then, value, spark)
-    read = _resolved(source.plan(None), spark)
+    # What is there counts as loaded, whether or not the source would read it now.
+    read = _resolved(source.unwaited.plan(None), spark)
     mark = read.after if isinstance(read, Read) else None
     if isinstance(mark, SnapshotMark):
         mark = mark.completed
+    mark = source.marked_anew(mark, value)
     at = hwm_text(mark.value) if mark is not None else "nothing"
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
 
@@ -275,8 +292,8 @@ def _require_all_loaded(node: Node, source: Source, then: Identity, value: Any, 
     """Raises IdentityMismatchError if the former definition of a source would still read something of it."""
     if not same_source(then, source.identity, moved=True):
         return
-    former = source.followed_by(_increment_of(then))
-    read = _resolved(former.plan(former.mark(value, {})), spark)
+    former = source.followed_by(_increment_of(then)).unwaited
+    read = _resolved(former.plan(former.mark(source.unmarked(value), {})), spark)
     if not read.nothing_new:
         raise IdentityMismatchError(
             f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read "

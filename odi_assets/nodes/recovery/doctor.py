@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -38,6 +38,7 @@ class Kind(StrEnum):
     HISTORY_AHEAD = "row of history without its commit"
     REDEFINED = "table or HWM of another definition"
     UPSTREAM_CHANGED = "input is another table"
+    WAITS = "stream of a cursor document went back or is gone"
     STREAM_APART = "checkpoint and table apart"
     BATCH_IN_FLIGHT = "batch not finished"
     UNREADABLE = "cannot be looked at"
@@ -114,9 +115,11 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
 
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What does not belong together of a stream's checkpoint and its table."""
+    from odi_assets.nodes.planning.stream import require_own_stream
     from odi_assets.nodes.planning.stream_marks import Standing, out_of_step, stream_marks
 
     try:
+        require_own_stream(node, target)
         marks = stream_marks(node, target)
     except IdentityMismatchError as error:
         yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
@@ -254,6 +257,10 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     for source in node.sources:
         mark = marks.get(source.name)
         wrong = source.why_unreachable(mark) if mark is not None else None
+        waits = source.why_waiting(mark) if mark is not None else None
+        if waits is not None:
+            remedy = f"look at the tool that writes it; if it is meant, odi run {node.command} --full-refresh"
+            yield Disagreement(node.key, Kind.WAITS, f"{source.label} is not read: {waits}", remedy)
         if wrong is not None:
             yield Disagreement(
                 node.key,

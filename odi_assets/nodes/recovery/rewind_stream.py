@@ -16,7 +16,7 @@ from odi_assets.errors import CheckpointError, ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.stream_marks import checkpoint_named, stream_marks, stream_stamps
+from odi_assets.nodes.planning.stream_marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND
@@ -49,7 +49,8 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
         ConfigError: that version has no batch of the node.
         CheckpointError: no checkpoint holds its batch (any more).
     """
-    facts = next((facts for _, facts in stream_stamps(before, app_id(node.key))), None)
+    now = TableHandle.open(node.target.location)
+    facts = batch_at(node, now, int(before.version or 0))
     if facts is None:
         raise ConfigError(
             f"{node}: version {before.version} of its table has no batch of the stream, so no checkpoint belongs to it",
@@ -62,7 +63,6 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
         log = ProgressLog(source)
         found = log.batch(facts.batch) if facts.batch in log.committed() else None
         if found is not None and found.query == facts.query and found.offsets == facts.offsets:
-            now = TableHandle.open(node.target.location)
             return CheckpointRewind(facts, stream_marks(node, now).last, place, source)
     held = ProgressLog(place).committed()
     holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"

@@ -8,6 +8,7 @@ of its configuration anew, which takes longer than all the rest.
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +183,11 @@ def _computed(
                 apply_adoption(state, adoption)
         if wanted.resume and history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
+        if above := project.graph.upstream(key):
+            from odi_assets.nodes.planning.forecast import missing_inputs
+
+            missing = missing_inputs(project, key, above)
+            wanted = replace(wanted, inputs_wait=any(map(history.is_idle, missing)))
         plan = plan_node(project, state, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:

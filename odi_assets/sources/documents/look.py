@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import DrivingCursor
 from odi_assets.connections.location import Location
-from odi_assets.cursors import CursorStream, Move, SnapshotStatus, compare_streams, inspect_bytes
+from odi_assets.cursors import CursorStream, Move, SnapshotStatus, Tool, compare_streams, inspect_bytes
 from odi_assets.cursors.codec import text_of
 from odi_assets.cursors.reading import ATTEMPTS, WAIT_SECONDS
 from odi_assets.errors import CursorDocumentError
@@ -82,6 +82,11 @@ def judge(cursor: DrivingCursor, before: CursorStream | None, now: Look, documen
     name, stream = cursor.stream, now.stream
     if now.known is None:
         return Verdict(False, f"{document} is " + ("gone" if before else "not there yet"), warns=before is not None)
+    if stream is None and not now.known:
+        what = (
+            f"{name} is gone from {document}, as is every other stream" if before else f"{document} has no stream yet"
+        )
+        return Verdict(False, what, warns=before is not None)
     if stream is None:
         close = get_close_matches(name, now.known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -154,8 +159,10 @@ def _inspected(place: Location) -> Inspection | None:
 
 @lru_cache(maxsize=1)
 def _inspect(raw: bytes, path: str) -> Inspection:
-    # A document drives many nodes, which a sensor looks at one after the other.
-    return inspect_bytes(raw, path=path)
+    # Cached, because a document drives many nodes, which a sensor looks at one after the other.
+    # An empty object is a document of every tool: nothing was read yet.
+    tool = Tool.OLAKE if raw.strip() == b"{}" else None
+    return inspect_bytes(raw, tool=tool, path=path)
 
 
 def _bytes(place: Location, what: str) -> bytes:

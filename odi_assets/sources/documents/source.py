@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odi_assets.config.models import DrivingCursor
+from odi_assets.config.models import DrivingCursor, Increment
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.errors import IncrementError
@@ -80,6 +80,20 @@ class DrivenSource(Source):
         return True
 
     @property
+    def unwaited(self) -> Source:
+        return self.rows
+
+    def followed_by(self, increment: Increment) -> DrivenSource:
+        return replace(self, increment=increment, rows=self.rows.followed_by(increment))
+
+    def unmarked(self, value: Any) -> Any:
+        return value["rows"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else value
+
+    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+        position = value["cursor"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else None
+        return None if mark is None else DrivenMark(position, mark, measures=self.identity)
+
+    @property
     def settles_within(self) -> timedelta:
         return self.rows.settles_within
 
@@ -115,6 +129,16 @@ class DrivenSource(Source):
         rows = value["rows"]
         return DrivenMark(value["cursor"], None if rows is None else self.rows.mark(rows, remembered, typed=typed))
 
+    def why_waiting(self, mark: Mark) -> str | None:
+        """Why nothing is read until somebody has looked at it: the stream went back or is gone; None if it did not.
+
+        Raises:
+            CursorDocumentError: the document cannot be read.
+        """
+        before = mark if isinstance(mark, DrivenMark) else DrivenMark(None, mark)
+        verdict = judge(self.by, self._stream_of(before), self._look(), self.document.uri)
+        return verdict.text if verdict.warns else None
+
     def plan(self, mark: Mark | None) -> PlannedRead:
         before = mark if isinstance(mark, DrivenMark) else DrivenMark(None, mark)
         then, now = self._stream_of(before), self._look()
@@ -126,7 +150,8 @@ class DrivenSource(Source):
         summary = f"{verdict.text}; {rows.summary}" if verdict.starts else verdict.text
         after = self._after(rows.after, now) if verdict.starts else mark
         nothing = NothingNew.of(read, summary, None if isinstance(after, Unresolved) else after)
-        return replace(nothing, warning=self._warning(verdict))
+        waits = None if verdict.starts or rows.nothing_new else verdict.text
+        return replace(nothing, warning=self._warning(verdict), waits_for=waits)
 
     def whole(self) -> Read:
         return self.rows.whole()

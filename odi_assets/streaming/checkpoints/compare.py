@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_del
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_ABANDONED = 3600
+"""Seconds after which nobody plans into a scratch checkpoint any more."""
 
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -104,10 +108,14 @@ def check_against(
 
 @contextmanager
 def _planned(frame: DataFrame, beside: Path, output_mode: str) -> Iterator[tuple[Checkpoint, str | None]]:
-    """A checkpoint in which Spark has planned the first batch, and why it refused the query if it did."""
+    """A checkpoint in which Spark has planned the first batch, and why it refused the query if it did.
+
+    It stands beside the real one, for that is where all machines of a cluster reach it.
+    """
     # Absolute: a JVM need not have this process's current folder.
     place = beside.resolve()
-    scratch = place.parent / f".{place.name}-{uuid4().hex}"
+    scratch = place.parent / f"{_scratch_prefix(place)}{uuid4().hex}"
+    _remove_left_behind(place)
 
     def stop(*_: object) -> None:
         raise RuntimeError(_PLANNED)
@@ -125,6 +133,17 @@ def _planned(frame: DataFrame, beside: Path, output_mode: str) -> Iterator[tuple
         yield _content(scratch), failure
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _scratch_prefix(checkpoint: Path) -> str:
+    return f".{checkpoint.name}-"
+
+
+def _remove_left_behind(checkpoint: Path) -> None:
+    """Remove what processes that were killed while they compared have left beside the checkpoint."""
+    for folder in checkpoint.parent.glob(f"{_scratch_prefix(checkpoint)}{'[0-9a-f]' * 32}"):
+        if time.time() - folder.stat().st_mtime > _ABANDONED:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _content(scratch: Path) -> Checkpoint:

@@ -151,11 +151,14 @@ def _require_join(known: Checkpoint, operator_id: int) -> None:
 
 
 def _side(reader: CheckpointReader, side: JoinSide, key: Mapping[str, Any], operator: int, first: int) -> SideOfKey:
-    changes = reader.changes(first, side=side, operator=operator)
-    state = reader.read(rows_store(side), operator=operator)
+    changes = _of_key(reader.changes(first, side=side, operator=operator), key, reader.path)
+    state = _of_key(reader.read(rows_store(side), operator=operator), key, reader.path).limit(_MOST_ROWS)
+    # Both in one go: a row of the state is no change of a batch.
+    held = state.selectExpr("CAST(NULL AS BIGINT) AS batch_id", "CAST(NULL AS STRING) AS change_type", "value")
     with reader.errors():
-        here = _of_key(state, key, reader.path).limit(_MOST_ROWS).collect()
-        history = _of_key(changes, key, reader.path).select("batch_id", "change_type", "value").collect()
+        found = held.unionByName(changes.select("batch_id", "change_type", "value")).collect()
+    here = [row for row in found if row["change_type"] is None]
+    history = [row for row in found if row["change_type"] is not None]
     rows = tuple(row["value"].asDict(recursive=True) for row in here)
     seen = [*rows, *(row["value"].asDict() for row in history if row["value"] is not None)]
     flags = [row["matched"] for row in seen if "matched" in row]

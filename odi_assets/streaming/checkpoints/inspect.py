@@ -234,7 +234,8 @@ def inspect(path: str | Path) -> Checkpoint:
     if root is None:
         raise CheckpointError(
             f"{path} is not a folder of this machine.",
-            fix="copy the checkpoint here, or read it through Spark: CheckpointReader.metadata, .read",
+            fix="give the folder that odi_assets.streaming.checkpoints.local_copy makes of it, or read it through "
+            "Spark: CheckpointReader.metadata, .read",
             path=str(path),
         )
     _require_checkpoint(root)

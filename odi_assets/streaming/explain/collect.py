@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Pairs, Rows
+from odi_assets.streaming.explain.definition import SEPARATOR, Condition, Definition, Input
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
 
@@ -70,15 +70,17 @@ def collect_rows(
     asked = spark.createDataFrame(pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
     read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
+    needs_columns = definition.is_join or bool(definition.withheld)
     columns = {
         "key": key_sql(given.key),
         "time_us": given.time or "CAST(NULL AS BIGINT)",
         "late_us": given.late_time or "CAST(NULL AS BIGINT)",
-        "failed": _first_failing(given),
+        "failed": _first_failing(given.conditions),
         "file": f"{given.view}.{FILE}",
         "identity": key_sql(definition.identity) if definition.identity else "CAST(NULL AS STRING)",
         "windows_us": _windows_sql(definition.windows),
-        **({f"c_{name}": f"{given.view}.`{name}`" for name in given.columns} if definition.is_join else {}),
+        "after": _first_failing(definition.withheld) if definition.kind == "deduplication" else "-1",
+        **({f"c_{name}": f"{given.view}.`{name}`" for name in given.columns} if needs_columns else {}),
     }
     computed = read.selectExpr(*(f"{sql} AS `{name}`" for name, sql in columns.items()))
     from pyspark.sql.functions import broadcast, expr
@@ -94,6 +96,16 @@ def key_sql(parts: Sequence[str]) -> str:
     """SQL of a key as one text; NULL if a part of it is NULL."""
     texts = [f"CAST({part} AS STRING)" for part in parts]
     return texts[0] if len(texts) == 1 else f"concat({f', {SEPARATOR!r}, '.join(texts)})"
+
+
+def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> DataFrame:
+    """The rows of ``frame`` whose ``column`` is one of ``keys``: joined to them, for a list of a hundred thousand keys
+    is more than a plan can hold."""
+    import pyarrow as pa
+    from pyspark.sql.functions import broadcast, col
+
+    asked = frame.sparkSession.createDataFrame(pa.table({"_odi_asked": pa.array(list(keys), pa.string())}))
+    return frame.join(broadcast(asked), col(column) == col("_odi_asked"), "left_semi")
 
 
 def collect_pairs(spark: SparkSession, definition: Definition, left: Found, right: Found) -> Pairs:
@@ -124,13 +136,9 @@ def collect_pairs(spark: SparkSession, definition: Definition, left: Found, righ
     )
 
 
-def count_written(spark: SparkSession, table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
+def count_written(table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
     """How many rows a table has of each key."""
-    import pyarrow as pa
-    from pyspark.sql.functions import broadcast
-
-    asked = spark.createDataFrame(pa.table({"key": pa.array(keys, pa.string())}))
-    found = table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key").join(broadcast(asked), "key")
+    found = only_asked(table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key"), keys)
     counted = found.groupBy("key").count().toArrow()
     return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
 
@@ -139,8 +147,33 @@ def _quoted(names: set[str]) -> list[str]:
     return [f"`{name}`" for name in sorted(names)]
 
 
-def _first_failing(given: Input) -> str:
-    cases = "".join(f" WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(given.conditions))
+def failing_groups(spark: SparkSession, definition: Definition, found: Found, accepted: Booleans) -> Integers:
+    """For each row, the place of the first condition behind an aggregation that its group does not meet, else -1.
+
+    Args:
+        accepted: which of the rows the aggregation counts.
+    """
+    import pyarrow as pa
+    from pyspark.sql.functions import expr
+
+    given, rows = definition.inputs[0], found.rows
+    starts = np.zeros(len(rows), dtype=np.int64) if rows.windows_us is None else rows.windows_us[:, 0, 0]
+    groups: dict[tuple[str, int], int] = {}
+    places = np.flatnonzero(accepted)
+    of_row = np.full(len(rows), -1, dtype=np.int64)
+    for place in places:
+        of_row[place] = groups.setdefault((rows.key[place], int(starts[place])), len(groups))
+    columns = {name: found.table[f"c_{name}"].take(places) for name in given.columns}
+    frame = spark.createDataFrame(pa.table({"_group": pa.array(of_row[places]), **columns})).alias(given.view)
+    computed = frame.groupBy("_group").agg(expr(_first_failing(definition.withheld)).alias("after")).toArrow()
+    failing = np.full(len(groups) + 1, -1, dtype=np.int64)
+    failing[_integers(computed["_group"])] = _integers(computed["after"])
+    # Rows of no group have the number -1, and so the last entry.
+    return failing[of_row]
+
+
+def _first_failing(conditions: Sequence[Condition]) -> str:
+    cases = "".join(f" WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(conditions))
     return f"CASE{cases} ELSE -1 END" if cases else "-1"
 
 
@@ -171,6 +204,7 @@ def _rows(table: pa.Table, source: SourceRows) -> Rows:
         last=ranges[:, 1],
         file=shown[of_row] if len(names) else np.array([], dtype=object),
         identity=identity,
+        after=_integers(table["after"]),
         windows_us=np.array([[[_or_none(at) for at in one] for one in row] for row in windows]) if windows else None,
     )
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import reduce
 
 from odi_assets.streaming.checkpoints.files import first_changes
+from odi_assets.streaming.checkpoints.inspect import rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
-from odi_assets.streaming.explain.collect import key_sql
+from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.definition import SEPARATOR, Definition
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate
 from odi_assets.tables.columns import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _SIDES: tuple[JoinSide, JoinSide] = ("left", "right")
 
@@ -34,15 +32,16 @@ def confirmed(
     found = list(answers)
     keys = [SEPARATOR.join(one.key) for one in found]
     if definition.is_join:
-        held = [_counts(reader.read(side=side, batch=batch), len(definition.key_names), keys) for side in _SIDES]
-        removed = [_removed(reader, side, len(definition.key_names), keys, batch) for side in _SIDES]
+        held, removed = _of_join(reader, len(definition.key_names), keys, batch)
         return [_joined(definition, one, key, held, removed, batch) for one, key in zip(found, keys, strict=True)]
     fate = _in_state(definition)
     if fate is None:
         return found
     names = [f"key.{quoted(name)}" for name in definition.key_names]
-    state = _counted(reader.read(batch=batch).selectExpr(f"{key_sql(names)} AS key"), keys)
-    return [_single(one, fate, state.get(key, 0), batch) for one, key in zip(found, keys, strict=True)]
+    state = only_asked(reader.read(batch=batch).selectExpr(f"{key_sql(names)} AS key"), keys).distinct().collect()
+    there = {row["key"] for row in state}
+    withheld = {condition.text for condition in definition.withheld}
+    return [_single(one, fate, withheld, key in there, batch) for one, key in zip(found, keys, strict=True)]
 
 
 def _in_state(definition: Definition) -> Fate | None:
@@ -52,36 +51,33 @@ def _in_state(definition: Definition) -> Fate | None:
     return Fate.PENDING if definition.waits_for_watermark else None
 
 
-def _counts(state: DataFrame, parts: int, keys: Sequence[str]) -> Mapping[str, int]:
-    return _counted(state.selectExpr(f"{_fields(parts)} AS key"), keys)
+def _of_join(
+    reader: CheckpointReader, parts: int, keys: Sequence[str], last: int
+) -> tuple[list[Mapping[str, int]], list[Mapping[tuple[str, int], int] | None]]:
+    """By side: how many rows of each key the state after ``last`` has; and by key and batch how many the change feed
+    says were removed, since the first batch that it tells of. All in one go, for each job of Spark costs a second."""
+    from pyspark.sql import functions as F
 
-
-def _removed(
-    reader: CheckpointReader, side: JoinSide, parts: int, keys: Sequence[str], last: int
-) -> Mapping[tuple[str, int], int] | None:
-    """By key and batch, how many rows the change feed says were removed, since the first batch that it tells of."""
     known = reader.inspect()
-    first = first_changes(known, known.operator(0), (f"{side}-keyWithIndexToValue",))
-    if first > last:
-        return None
-    changes = reader.changes(first, last, side=side).where("change_type = 'delete'")
-    rows = changes.selectExpr(f"{_fields(parts)} AS key", "batch_id")
-    from pyspark.sql import functions as F
-
-    grouped = rows.where(F.col("key").isin(list(keys))).groupBy("key", "batch_id").count()
-    found = {(row["key"], int(row["batch_id"])): int(row["count"]) for row in grouped.collect()}
-    return found | {("", first): 0}
-
-
-def _fields(parts: int) -> str:
-    return key_sql([f"key.field{place}" for place in range(parts)])
-
-
-def _counted(state: DataFrame, keys: Sequence[str]) -> dict[str, int]:
-    from pyspark.sql import functions as F
-
-    rows = state.where(F.col("key").isin(list(keys))).groupBy("key").count().collect()
-    return {row["key"]: int(row["count"]) for row in rows}
+    key = key_sql([f"key.field{place}" for place in range(parts)])
+    firsts = [first_changes(known, known.operator(0), (rows_store(side),)) for side in _SIDES]
+    frames = []
+    for place, side in enumerate(_SIDES):
+        frames.append(
+            reader.read(side=side, batch=last).selectExpr(f"{place} AS side", f"{key} AS key", "-1L AS batch")
+        )
+        if firsts[place] <= last:
+            changes = reader.changes(firsts[place], last, side=side).where("change_type = 'delete'")
+            frames.append(changes.selectExpr(f"{place} AS side", f"{key} AS key", "batch_id AS batch"))
+    rows = only_asked(reduce(lambda one, other: one.union(other), frames), keys)
+    held: list[dict[str, int]] = [{}, {}]
+    removed: list[dict[tuple[str, int], int]] = [{("", first): 0} for first in firsts]
+    for row in rows.groupBy("side", "key", "batch").agg(F.count(F.lit(1)).alias("rows")).collect():
+        if row["batch"] < 0:
+            held[row["side"]][row["key"]] = row["rows"]
+        else:
+            removed[row["side"]][row["key"], row["batch"]] = row["rows"]
+    return list(held), [one if first <= last else None for one, first in zip(removed, firsts, strict=True)]
 
 
 def _joined(
@@ -119,9 +115,9 @@ def _expired(
             yield f"the change feed says that batch {batch} removed {found} rows of {view}, not {expected[batch]}"
 
 
-def _single(answer: KeyExplanation, fate: Fate, there: int, batch: int) -> KeyExplanation:
-    expected = any(row.fate is fate for row in answer.rows)
-    if expected == bool(there) or any(row.fate is Fate.UNDECIDABLE for row in answer.rows):
+def _single(answer: KeyExplanation, fate: Fate, withheld: set[str], there: bool, batch: int) -> KeyExplanation:
+    expected = any(row.fate is fate or (fate is not Fate.PENDING and row.condition in withheld) for row in answer.rows)
+    if expected == there or any(row.fate is Fate.UNDECIDABLE for row in answer.rows):
         return answer
     said = f"the state after batch {batch} has {'no' if expected else 'a'} group of this key"
     return replace(answer, disagreements=(*answer.disagreements, said))

@@ -78,6 +78,8 @@ class Definition:
         session: the windows are sessions: they grow with the rows in them.
         identity: of a deduplication, SQL of all parts that make two rows the same.
         waits_for_watermark: of an aggregation, a group is written when the watermark has passed it; else at once.
+        withheld: conditions that follow the aggregation or deduplication: a group, or a row that was kept, that does
+            not meet them is in the state and is not written.
         expires: of a deduplication, a row counts as a duplicate only until the first one leaves the state.
     """
 
@@ -91,6 +93,7 @@ class Definition:
     session: bool = False
     identity: tuple[str, ...] = ()
     waits_for_watermark: bool = False
+    withheld: tuple[Condition, ...] = ()
     expires: bool = False
 
     @property
@@ -103,7 +106,7 @@ class Definition:
         return {
             **_plain(self),
             "inputs": [{**_plain(one), "conditions": [_plain(c) for c in one.conditions]} for one in self.inputs],
-            "conditions": [_plain(one) for one in self.conditions],
+            **{name: [_plain(one) for one in getattr(self, name)] for name in ("conditions", "withheld")},
         }
 
     @classmethod
@@ -113,8 +116,10 @@ class Definition:
             Input(**{**_tuples(one), "conditions": tuple(Condition(**_tuples(c)) for c in one["conditions"])})
             for one in stored["inputs"]
         )
-        conditions = tuple(Condition(**_tuples(one)) for one in stored["conditions"])
-        return cls(**{**_tuples(stored), "inputs": inputs, "conditions": conditions})
+        conditions = {
+            name: tuple(Condition(**_tuples(one)) for one in stored[name]) for name in ("conditions", "withheld")
+        }
+        return cls(**{**_tuples(stored), "inputs": inputs, **conditions})
 
 
 def _plain(one: Any) -> dict[str, Any]:

@@ -91,6 +91,8 @@ class Rows:
         failed: the place of the first condition that the row does not meet; -1 if it meets all.
         first, last: the batch that read it lies between them; both are :data:`NOT_READ` if none has so far.
         file: where the row is.
+        after: the place of the first condition behind the operator (``Definition.withheld``) that the row, or its
+            group, does not meet; -1 if there is none; None if no condition follows.
         windows_us: of an aggregation, start and end of each window of the row; shape ``(rows, windows, 2)``.
     """
 
@@ -103,6 +105,7 @@ class Rows:
     file: NDArray[Any]
     identity: NDArray[Any] | None = None
     windows_us: Integers | None = None
+    after: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.key)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from odi_assets.streaming.explain.collect import SourceRows, collect_pairs, collect_rows, count_written
+from odi_assets.streaming.explain.collect import (
+    SourceRows,
+    collect_pairs,
+    collect_rows,
+    count_written,
+    failing_groups,
+)
 from odi_assets.streaming.explain.definition import Definition
 from odi_assets.streaming.explain.evidence import Evidence, Lost, Watermarks
+from odi_assets.streaming.explain.fates import row_fates
 from odi_assets.streaming.explain.joins import explain_join
 from odi_assets.streaming.explain.single import explain_single
 from odi_assets.streaming.explain.verdicts import KeyExplanation
@@ -50,6 +57,10 @@ def collect_evidence(
         table: the rows of the node's table, to compare the answers with.
     """
     found = [collect_rows(spark, definition, one, sources[one.source], keys) for one in definition.inputs]
+    if definition.kind == "aggregation" and definition.withheld:
+        fates = row_fates(definition.inputs[0], found[0].rows, past.watermarks)
+        after = failing_groups(spark, definition, found[0], fates.accepted)
+        found = [replace(found[0], rows=replace(found[0].rows, after=after))]
     columns = [column for column in definition.output_key if column is not None]
     comparable = table is not None and bool(columns) and len(columns) == len(definition.output_key)
     return Evidence(
@@ -61,7 +72,7 @@ def collect_evidence(
         lost_rows=tuple(past.lost_rows.get(one.source) for one in definition.inputs),
         lost_batches=past.lost_batches,
         similar=tuple(one.similar for one in found),
-        written=count_written(spark, table, columns, keys) if comparable and table is not None else None,
+        written=count_written(table, columns, keys) if comparable and table is not None else None,
     )
 
 

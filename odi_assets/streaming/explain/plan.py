@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -188,13 +188,39 @@ class _Reader:
         if not stateful:
             return self._rows(plan)
         node = stateful[0]
-        if node is not plan and any(_class(one) == "Filter" for one in self._above(plan, node)):
+        definition = _READERS[_class(node)](self, plan, node)
+        above = [one.condition() for one in self._above(plan, node) if _class(one) == "Filter"]
+        following = [one for condition in above for one in self._conjuncts(condition)]
+        if not following:
+            return definition
+        if not self._can_be_told(definition, following):
             raise ConfigError(
                 f"{self.label} cannot be explained: a condition follows its {_class(node).lower()}",
                 fix="put the condition into a node of its own below this one",
                 node=self.label,
             )
-        return _READERS[_class(node)](self, plan, node)
+        ordered = sorted(map(self._condition, following), key=lambda one: one.text.endswith("IS NOT NULL"))
+        columns = {name for one in following for _, name in self._columns(one)}
+        given = replace(definition.inputs[0], columns=tuple(sorted({*definition.inputs[0].columns, *columns})))
+        return replace(definition, inputs=(given,), withheld=tuple(ordered))
+
+    def _can_be_told(self, found: Definition, following: list[Any]) -> bool:
+        """Whether conditions behind the operator can be computed from the rows of a key: those on aggregates of one
+        window, and those on columns of rows that a deduplication keeps."""
+        if found.kind == "aggregation":
+            is_one = len(found.windows) <= 1 and not found.session
+            return is_one and all(self._is_of_groups(one) for one in following)
+        return found.kind == "deduplication" and not any(self._is_computed(one) for one in following)
+
+    def _is_of_groups(self, expression: Any) -> bool:
+        """Whether an expression is made of aggregates and constants alone."""
+        kind = _class(expression)
+        if kind == "AggregateExpression":
+            return True
+        if kind == "AttributeReference":
+            made = self.made_of.get(expression.exprId().id())
+            return made is not None and all(self._is_of_groups(one) for one in made)
+        return all(self._is_of_groups(one) for one in _each(expression.children()))
 
     @staticmethod
     def _above(plan: Any, node: Any) -> Iterator[Any]:
@@ -280,8 +306,8 @@ class _Reader:
         return False
 
     def _origins(self, expression: Any) -> Iterator[tuple[str, str]]:
-        """The columns of inputs that an expression is, unchanged but for its type."""
-        while _class(expression) in ("Alias", "Cast"):
+        """The columns of inputs that an expression is, unchanged but for a type that keeps its text."""
+        while _class(expression) == "Alias" or (_class(expression) == "Cast" and _keeps_text(expression)):
             expression = expression.child()
         if _class(expression) != "AttributeReference":
             return
@@ -501,6 +527,12 @@ class _Reader:
 
 def _is_named(expression: Any) -> bool:
     return _class(expression) in ("AttributeReference", "Alias")
+
+
+def _keeps_text(cast: Any) -> bool:
+    """Whether a value reads the same before and after a cast: a day is not the time it was made of."""
+    before, after = str(cast.child().dataType().typeName()), str(cast.dataType().typeName())
+    return after in (before, "string") or {before, after} <= {"byte", "short", "integer", "long"}
 
 
 def _aggregates(expression: Any) -> bool:

@@ -64,7 +64,22 @@ def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyEx
     judge = _JUDGES[definition.kind]
     for key in evidence.keys:
         found = places.get(key)
-        yield _checked(evidence, _answer(key, judge(decided, found)) if found else _absent(decided, key))
+        if not found:
+            yield _checked(evidence, _absent(decided, key))
+            continue
+        rows_of_key = [_or_withheld(decided, *one) for one in zip(found, judge(decided, found), strict=True)]
+        yield _checked(evidence, _answer(key, rows_of_key))
+
+
+def _or_withheld(decided: _Decided, place: int, found: RowFate) -> RowFate:
+    """The fate of a row, unless a condition behind the operator kept it, or its group, from being written."""
+    after = decided.rows.after
+    if after is None or after[place] < 0 or found.fate not in (Fate.COUNTED, Fate.KEPT):
+        return found
+    condition = decided.definition.withheld[int(after[place])].text
+    what = "its group" if decided.definition.kind == "aggregation" else "it"
+    text = f"{found.text}; {what} does not meet `{condition}`, so it is not in the table"
+    return replace(found, fate=Fate.FILTERED, condition=condition, text=text)
 
 
 def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import fsspec
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, CursorDocumentError, IncrementError
+from odi_assets.errors import ConfigError, CursorDocumentError, IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.orchestration.automation.sensors import evaluate
 from odi_assets.sources.marks import snapshot_left
 from odi_assets_tests.nodes.support import Sandbox
@@ -214,6 +219,75 @@ def test_a_document_that_is_not_there_yet_starts_nothing_and_one_that_went_warns
     assert "is gone" in str(box.plan("orders").reads[0].warning)
 
 
+@pytest.mark.parametrize("text", ["{}", " {}\n", '{"version":7}', '{"type":"STREAM","version":7,"streams":[]}'])
+def test_a_document_without_streams_starts_nothing_and_warns_only_where_there_was_one(
+    tmp_path: Path, text: str
+) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    before = box.plan("orders")
+    (tmp_path / "landing" / "state.json").write_text(text)
+    plan = box.plan("orders")
+    assert plan.summary.endswith("state.json has no stream yet")
+    assert (plan.nothing_new, plan.reads[0].warning) == (True, None)
+    was_run(box, before)
+    assert "public.orders is gone from" in str(box.plan("orders").reads[0].warning)
+
+
+def test_a_document_of_another_tool_that_takes_its_place_is_never_taken_for_progress(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path, lsn=None, id=7)
+    box.land("orders/1.csv", ["1,a"])
+    was_run(box, box.plan("orders"))
+    box.land("orders/2.csv", ["2,b"])
+    descriptor = {"name": "orders", "namespace": "public"}
+    other = {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": {"at": "2024"}}}
+    (tmp_path / "landing" / "state.json").write_text(json.dumps(other))
+    assert "cannot be compared" in str(box.plan("orders").reads[0].warning)
+    (tmp_path / "landing" / "state.json").write_text('{"hello": 1}')
+    with pytest.raises(CursorDocumentError, match="no cursor document that is known"):
+        box.plan("orders")
+
+
+def test_a_document_that_is_being_written_is_read_again(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    file = tmp_path / "landing" / "state.json"
+    whole = file.read_text()
+    file.write_text("")
+    writer = threading.Timer(0.05, lambda: file.write_text(whole))
+    writer.start()
+    assert "public.orders is at 0/1A" in box.plan("orders").summary
+    writer.join()
+
+
+def test_a_document_may_be_on_another_machine(tmp_path: Path) -> None:
+    text = PIPELINES.replace("landing/state.json", "memory://bucket/driving/state.json")
+    box = Sandbox(
+        tmp_path,
+        None,
+        text.replace("CURSOR", "snapshot: complete")
+        .replace("READ", "incremental: files")
+        .replace("WRITE", "mode: append"),
+    )  # type: ignore[arg-type]
+    state(tmp_path)
+    box.land("orders/1.csv", ["1,a"])
+    assert "is not there yet" in box.plan("orders").summary
+    with fsspec.open("memory://bucket/driving/state.json", "wb") as file:
+        file.write((tmp_path / "landing" / "state.json").read_bytes())
+    plan = box.plan("orders")
+    assert not plan.nothing_new
+    was_run(box, plan)
+    with fsspec.open("memory://bucket/driving/state.json", "wb") as file:
+        file.write(b"")
+    with pytest.raises(CursorDocumentError, match="all positions are lost"):
+        box.plan("orders")
+    fsspec.filesystem("memory").rm("/bucket/driving", recursive=True)
+    assert "is gone" in str(box.plan("orders").reads[0].warning)
+
+
 def test_a_node_gets_a_cursor_and_loses_it_again(tmp_path: Path) -> None:
     box = sandbox(tmp_path)
     state(tmp_path)
@@ -300,6 +374,48 @@ def test_a_commit_tells_the_position_it_was_made_under(tmp_path: Path, spark: Sp
     assert box.run("orders").rows_written == 0
     state(tmp_path, lsn="0/2A")
     assert box.run("orders").rows_written == 1
+
+
+def kinds(box: Sandbox) -> dict[Kind, str]:
+    return {one.kind: one.message for one in examine(box.project, box.state, [NodeKey("p", "orders")])}
+
+
+def test_doctor_tells_of_a_stream_that_went_back_or_is_gone_and_of_a_torn_document(tmp_path: Path) -> None:
+    box = sandbox(tmp_path)
+    state(tmp_path, lsn="0/2A")
+    box.land("orders/1.csv", ["1,a"])
+    was_run(box, box.plan("orders"))
+    assert Kind.WAITS not in kinds(box)
+    state(tmp_path, lsn="0/1A")
+    assert kinds(box)[Kind.WAITS].endswith("is not read: public.orders went back: log position 0/2A → 0/1A")
+    state(tmp_path, lsn="0/3A", name="other")
+    assert "public.orders is gone" in kinds(box)[Kind.WAITS]
+    (tmp_path / "landing" / "state.json").write_text("{")
+    assert "all positions are lost" in kinds(box)[Kind.UNREADABLE]
+
+
+def test_rows_that_wait_for_the_stream_are_explained_and_not_adopted_as_loaded(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    key, box = NodeKey("p", "orders"), sandbox(tmp_path, spark)
+    state(tmp_path, lsn="0/1A")
+    box.land("orders/1.csv", ["1,a"])
+    box.run("orders")
+    box.land("orders/2.csv", ["2,b"])
+    (found,) = trace(box.project, spark, box.state, key, ["id"], ["2"])
+    assert found.places[-1].text.endswith("has it in orders/2.csv, and public.orders is at 0/1A, as before")
+    other = sandbox(tmp_path, spark, read="incremental: {mode: stateful, column: id}")
+    with pytest.raises(IdentityMismatchError, match=r"not all of .* is loaded"):
+        plan_adoption(other.project, other.state, key, lambda: spark)
+    state(tmp_path, lsn="0/2A")
+    sandbox(tmp_path, spark).run("orders")
+    state(tmp_path, lsn="0/2A", chunks=[CHUNK])
+    other = sandbox(tmp_path, spark, read="incremental: {mode: stateful, column: id}")
+    adoption = plan_adoption(other.project, other.state, key, lambda: spark)
+    assert adoption is not None
+    apply_adoption(other.state, adoption)
+    hwm = other.hwm("orders")
+    assert (hwm["rows"], hwm["cursor"]["at"]) == (2, "0/2A")
 
 
 def test_rows_in_a_window_of_a_column_are_driven_too(tmp_path: Path, spark: SparkSession) -> None:

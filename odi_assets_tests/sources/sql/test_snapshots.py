@@ -15,6 +15,7 @@ from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import unfinished
 from odi_assets.nodes.result import RunInfo
 from odi_assets.sources.sql.marks import SnapshotMark
+from odi_assets.sources.sql.snapshots import CursorTable
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.sql.conftest import NODE, Make, both
@@ -33,8 +34,7 @@ def add(server: Server, first: int, last: int) -> None:
 
 
 def cursors(snapshot: str = "rows: 4", more: str = "columns: at") -> str:
-    alone = "" if "chunks_per_commit" in snapshot else ", chunks_per_commit: 1"
-    return f"table: events, incremental: {{mode: cursors, {more}, snapshot: {{{snapshot}{alone}}}}}".replace("{, ", "{")
+    return f"table: events, incremental: {{mode: cursors, {more}, snapshot: {{{snapshot}}}}}"
 
 
 def ids(box: Sandbox) -> list[int]:
@@ -120,16 +120,37 @@ KEYS: dict[str, tuple[str, str, str, list[tuple[Any, ...]]]] = {
 }
 
 
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Chunks of a few rows are read in parts too; how many chunks were read at once, and in how many parts."""
+    read: list[tuple[int, int]] = []
+    real = CursorTable.side_by_side
+
+    def noted(*args: Any) -> Any:
+        parts = real(*args)
+        read.append((len(args[2]), len(parts)))
+        return parts
+
+    monkeypatch.setattr("odi_assets.sources.sql.snapshots.LEAST_ROWS", 1)
+    monkeypatch.setattr(CursorTable, "side_by_side", noted)
+    return read
+
+
 @both
-def test_chunks_of_every_kind_of_key_hold_each_row_once(make: Make, server: Server) -> None:
+def test_chunks_of_every_kind_of_key_and_their_parts_hold_each_row_once(
+    make: Make, server: Server, small_parts: list[tuple[int, int]]
+) -> None:
     for name, (columns, key, by, values) in KEYS.items():
         kind = "varbinary(20)" if server.type == "mysql" else "bytea"
         columns = columns.replace("BYTES", kind)
         server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events (id bigint, at bigint, {columns})")
         server.insert("events", *((number, number, *value) for number, value in enumerate(values)))
         text = NODE.replace("path: events", f"path: '{name}'")
-        box = make(cursors(f"{by}rows: 2, chunks_per_commit: 16"), text=text)
+        small_parts.clear()
+        box = make(cursors(f"{by}rows: 3, pieces: 9, chunks_per_commit: 16"), text=text)
         assert box.run("events").status is RunStatus.SUCCESS
+        assert all(parts > chunks > 1 for chunks, parts in small_parts), (name, small_parts)
+        assert small_parts
         assert ids(box) == list(range(len(values))), (name, key)
         assert box.hwm("events") == {"cursors": {"at": len(values) - 1}}
         box.state.delete_hwm("p.events")
@@ -144,7 +165,9 @@ def pages(server: Server) -> None:
     )
 
 
-def test_a_table_without_a_key_is_cut_by_its_pages(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_without_a_key_is_cut_by_its_pages(
+    make: Make, server: Server, monkeypatch: pytest.MonkeyPatch, small_parts: list[tuple[int, int]]
+) -> None:
     for analyzed in (False, True):
         pages(server)
         if analyzed:
@@ -156,6 +179,7 @@ def test_a_table_without_a_key_is_cut_by_its_pages(make: Make, server: Server, m
         server.execute("INSERT INTO events SELECT n, n, 'late' FROM generate_series(101, 120) n")
         assert box.run("events").status is RunStatus.SUCCESS
         assert ids(box) == list(range(1, 121))
+        assert any(parts > chunks for chunks, parts in small_parts)
         box.state.delete_hwm("p.events")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from odi_assets.cli import main
@@ -41,6 +44,55 @@ def test_metadata_and_files_need_no_spark(
     assert (told["readable"], list(told["lost"])) == ([0, 1, 2], ["3"])
     assert main(["checkpoint", "files", "copy"]) == 1
     assert "the query cannot go on" in capfd.readouterr().err
+
+
+def test_a_checkpoint_in_a_store_is_copied_here_and_errors_name_the_store(
+    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store, uri = fsspec.filesystem("memory"), "memory://bucket/below/checkpoint"
+    store.put(f"{join_checkpoint}/", uri, recursive=True)
+    here = printed(capfd, "metadata", str(join_checkpoint))
+    there = printed(capfd, "metadata", uri)
+    assert there["path"] == uri
+    assert {**there, "path": None, "committed_at": None} == {**here, "path": None, "committed_at": None}
+    there, here = printed(capfd, "files", uri), printed(capfd, "files", str(join_checkpoint))
+    assert {**there, "path": None} == {**here, "path": None}
+    told = printed(capfd, "health", uri, "--files-only")
+    assert (told["path"], told["files"], told["snapshot_lag"]) == (uri, here["files"], 4)
+
+    (torn,) = store.glob("/bucket/below/checkpoint/state/0/0/left-keyW*/4.changelog")
+    store.pipe(torn, store.cat(torn)[:-3])
+    assert printed(capfd, "files", uri, code=1)["readable"] == [0, 1, 2]
+    store.pipe("/bucket/below/checkpoint/offsets/3", b"v1")
+    said = printed(capfd, "metadata", uri, code=1)
+    assert f"{uri}/offsets/3 is torn" in said
+    assert str(tmp_path.parent.parent) not in said
+    assert f"did you mean {uri}?" in printed(capfd, "files", "memory://bucket/below", code=1)
+    assert "does not exist" in printed(capfd, "health", "memory://bucket/none", "--files-only", code=1)
+    assert "nostore://x/y cannot be read" in printed(capfd, "files", "nostore://x/y", code=1)
+
+
+def test_a_checkpoint_is_found_below_a_connection(
+    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its store is reached with what the connection says."""
+    (tmp_path / "odibi.yaml").write_text(
+        "project: p\nconnections:\n  s: {type: s3, bucket: b, endpoint: 'http://x', access_key_id: a, "
+        "secret_access_key: s}\npipelines:\n- pipeline: p\n  nodes:\n  - name: n\n    read: {connection: s, "
+        "format: csv, path: '*.csv'}\n    write: {connection: s, path: n}\n"
+    )
+    seen = []
+
+    @contextmanager
+    def copied(uri: str, options: dict[str, Any], *, logs_only: bool) -> Iterator[Path]:
+        seen.append((uri, options, logs_only))
+        yield join_checkpoint
+
+    monkeypatch.setattr("odi_assets.streaming.checkpoints.copies.local_copy", copied)
+    assert printed(capfd, "metadata", "s:below/checkpoint")["batches"] == [0, 1, 2, 3]
+    ((uri, options, logs_only),) = seen
+    assert (uri, logs_only) == ("s3://b/below/checkpoint", True)
+    assert "http://x" in str(options)
 
 
 @pytest.mark.usefixtures("spark")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,20 @@ def test_what_is_told_is_what_spark_does(
                 run_to_the_end(changed(spark, root), root / "checkpoint")
         else:
             run_to_the_end(changed(spark, root), root / "checkpoint")
+
+
+def test_what_a_killed_comparison_left_behind_is_removed(
+    spark: SparkSession, count_checkpoint: Path, tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(count_checkpoint.parent, tmp_path / "copy"))
+    abandoned, running, other = (root / f".checkpoint-{name}" for name in ("0" * 32, "1" * 32, "mine"))
+    for folder in (abandoned, running, other):
+        (folder / "offsets").mkdir(parents=True)
+    for folder in (abandoned, other):
+        os.utime(folder, (1_700_000_000, 1_700_000_000))
+    with settings(spark, {**STREAMING, PROVIDER: HDFS_BACKED}):
+        check_against(root / "checkpoint", sales_by_hour(spark, root))
+    assert [folder.exists() for folder in (abandoned, running, other)] == [False, True, True]
 
 
 def test_settings_that_the_checkpoint_overrides_are_told(spark: SparkSession, count_checkpoint: Path) -> None:

@@ -114,9 +114,31 @@ def test_deduplications(
     assert (found.inputs[0].state_range_ms, len(found.identity)) == (range_ms, len(columns))
 
 
-def test_what_follows_an_aggregation_is_not_explained(spark: SparkSession) -> None:
-    text = "SELECT customer, sum(amount) FROM orders GROUP BY customer HAVING sum(amount) > 4"
-    with pytest.raises(ConfigError, match="a condition follows its aggregate"):
+def test_conditions_behind_an_aggregation_or_a_deduplication(spark: SparkSession) -> None:
+    text = """SELECT customer, sum(amount) AS paid FROM orders GROUP BY customer
+        HAVING sum(amount) > 4 AND count(*) < 9"""
+    found = read(spark, sql(spark, text), "update")
+    assert sorted(condition.text for condition in found.withheld)[:2] == ["COUNT(1) < 9", "SUM(orders.amount) > 4.00"]
+    assert found.inputs[0].columns == ("amount", "customer", "ordered_at", "status")
+    first = "(SELECT DISTINCT order_id, customer FROM orders)"
+    found = read(spark, lambda frames: frames["orders"].dropDuplicates(["order_id"]).where("amount > 3"))
+    assert [condition.text for condition in found.withheld] == ["orders.amount > 3.00"]
+    assert read(spark, sql(spark, f"SELECT * FROM {first} WHERE customer = 'ann'"), "update").withheld == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT customer, count(*) FROM orders GROUP BY customer, window(ordered_at, '2 hours', '1 hour') "
+        "HAVING count(*) > 1",
+        "SELECT customer, count(*) FROM orders GROUP BY customer, session_window(ordered_at, '1 hour') "
+        "HAVING count(*) > 1",
+        "SELECT o.order_id FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id AND paid_at BETWEEN "
+        "ordered_at AND ordered_at + INTERVAL 1 HOUR WHERE p.payment_id IS NULL",
+    ],
+)
+def test_conditions_that_are_not_of_one_group_are_not_explained(spark: SparkSession, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"a condition follows its (aggregate|join)"):
         read(spark, sql(spark, text))
 
 

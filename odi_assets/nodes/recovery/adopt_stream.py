@@ -1,0 +1,130 @@
+"""Adopts the table and the checkpoint of a stream node that was renamed, or whose project was.
+
+The mark of a stream is its checkpoint, which has no name in it. So a commit without rows says under the node's own
+fence which batch the table has; what is recorded of earlier batches is copied to the node's name, and the tables of
+kept rows learn how far they go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import Location
+from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import IdentityMismatchError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
+from odi_assets.nodes.execution.stream_ledger import record_of
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.identity import Writer
+from odi_assets.nodes.planning.stream_marks import stream_stamps
+from odi_assets.nodes.result import ADOPT
+from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.state.delta.batches import BatchRecord
+
+
+@dataclass(frozen=True)
+class FormerStream:
+    """The stream that wrote a table, to be gone on with under another name.
+
+    Attributes:
+        node: the node that adopts it.
+        target: the table.
+        name: the node that wrote it; the same one, if only the project was renamed.
+        facts: the last batch in the table.
+        records: of the batches of that query, in order: of ``meta_batches``, and what the table's log knows beyond it.
+    """
+
+    node: Node
+    target: TableHandle
+    name: str
+    facts: StreamFacts
+    records: tuple[BatchRecord, ...]
+
+    @property
+    def hwm(self) -> dict[str, Any]:
+        """How far it has read, as plans show it."""
+        return {"query": self.facts.query, "batch": self.facts.batch}
+
+
+def former_stream(node: Node, target: TableHandle, writer: Writer) -> FormerStream:
+    """The stream that wrote the table of ``node``. Changes nothing.
+
+    Raises:
+        IdentityMismatchError: the rows are not those of one stream, so that no checkpoint belongs to them.
+    """
+    for name in writer.nodes:
+        stamps = list(stream_stamps(target, app_id(NodeKey.parse(name))))
+        known = node.project.open_batches().of_node(name)
+        facts = stamps[0][1] if stamps else _of_record(known)
+        if facts is not None and all(
+            one is not None or CommitFacts.of(stamp).before_first_run for stamp, one in stamps
+        ):
+            recorded = {(one.query, one.batch) for one in known}
+            newer = [
+                record_of(node, stamp, one, CommitFacts.of(stamp))
+                for stamp, one in reversed(stamps)
+                if one is not None and (one.query, one.batch) not in recorded and CommitFacts.of(stamp).mode != ADOPT
+            ]
+            records = tuple(one for one in (*known, *newer) if one.query == facts.query)
+            return FormerStream(node, target, name, facts, records)
+    raise IdentityMismatchError(
+        f"{node}: the table at {target.location.uri} was written by {writer}, and that was no stream; a stream reads "
+        "its inputs from their beginning, and would add their rows again",
+        fix=f"rebuild the table by the stream: odi run {node.command} --full-refresh; or give it a table of its own",
+        node=str(node),
+    )
+
+
+def _of_record(records: list[BatchRecord]) -> StreamFacts | None:
+    """The last batch, where the table's log no longer tells it."""
+    if not records:
+        return None
+    last = records[-1]
+    return StreamFacts(
+        query=last.query,
+        batch=last.batch,
+        checkpoint=(last.checkpoint or "").rstrip("/").rpartition("/")[2],
+        offsets=last.offsets,
+        watermark_ms=round(last.watermark.timestamp() * 1000) if last.watermark else 0,
+        planned_ms=round(last.planned_at.timestamp() * 1000) if last.planned_at else 0,
+    )
+
+
+def take_over(stream: FormerStream, facts: CommitFacts) -> None:
+    """Make the table the adopting node's. Done again after a crash, it completes what is left.
+
+    Args:
+        facts: what the commit says of itself.
+
+    Raises:
+        FencedError: somebody committed to the table since; it was left as it is.
+    """
+    node, said = stream.node, replace(facts, stream=stream.facts)
+    if stream.name != str(node):
+        # First what is only looked up, last the commit that makes the table the node's.
+        node.project.open_batches().record(replace(record, node=str(node)) for record in stream.records)
+        for which, place in _kept_tables(node).items():
+            table = TableHandle.open(place)
+            last = _last_kept(table, kept_app_id(stream.name, which)) if table.exists else None
+            if last is not None:
+                _say(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
+    _say(stream.target, app_id(node.key), said)
+
+
+def _kept_tables(node: Node) -> dict[str, Location]:
+    settings = node.config.stream
+    paths = {} if settings is None else {LATE: settings.late_rows, UNMATCHED: settings.unmatched_rows}
+    return {which: node.project.location(node.config.write.connection, path) for which, path in paths.items() if path}
+
+
+def _last_kept(table: TableHandle, fence: str) -> StreamFacts | None:
+    return next((facts for _, facts in stream_stamps(table, fence)), None)
+
+
+def _say(table: TableHandle, fence: str, facts: CommitFacts) -> None:
+    stamp = Stamp(fence, table.transaction_number(fence) + 1, facts.to_json())
+    commit(table, table.schema_json, table.partition_columns, FileChanges("rows", ()), stamp)

@@ -1,0 +1,45 @@
+"""``odi-connect-python``: the Python of a Spark Connect server, for ``PYSPARK_PYTHON`` in the server's environment.
+
+The process in which a server runs the function of a ``foreachBatch`` prints the URL that it connects to, and with it
+the server's token, into the server's log (pyspark 4.2, ``foreach_batch_worker.py``). Started with this in place of
+``python``, that process prints the URL without the token. Every other process is started as it would be without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+from typing import TextIO
+
+_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
+_TOKEN = re.compile(r"(?<=token=)[^;\s]+")
+
+
+class Redacted:
+    """A text stream that tokens are taken out of. Everything else is that of the stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write ``text``, with three dots in the place of each token."""
+        self._stream.write(_TOKEN.sub("…", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+def main() -> None:
+    """Run what the command line says, as ``python`` would."""
+    if sys.argv[1:3] != ["-m", _WORKER]:
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    sys.stdout, sys.stderr = Redacted(sys.stdout), Redacted(sys.stderr)
+    sys.argv = sys.argv[2:]
+    runpy.run_module(_WORKER, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
