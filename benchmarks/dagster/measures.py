@@ -47,7 +47,7 @@ def tick(options: Options) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         options.say(f"{NODES:,} tables with their high-water marks")
         root = Path(folder)
-        in_child(CHILD, "make", str(root), str(NODES), str(LOOK_TIMEOUT))
+        in_child(CHILD, "make-mixed", str(root), str(NODES), str(LOOK_TIMEOUT))
         in_child(CHILD, "load", str(root))
         options.say("ticks")
         found = in_child(CHILD, "tick", str(root))

@@ -13,7 +13,9 @@ from typing import Any
 
 import dagster as dg
 
-PIPELINE_OF = 100
+from benchmarks.dagster import mixed
+
+PIPELINE_OF = mixed.PIPELINE_OF
 _HEAD = """\
 project: big
 connections:
@@ -118,8 +120,10 @@ def load(root: str) -> dict[str, Any]:
     rows_of_history = []
     for key in project.graph.order(None):
         node = project.graph.node(key)
-        if node.read is not None:
-            _land(project.root, node.name, "1")
+        if node.stream is not None:
+            continue
+        if node.read is not None and node.read.connection == "landing":
+            mixed.land(project.root, node.name, "1")
         plan = plan_node(project, state, key)
         reads = tuple(read for read in plan.reads if isinstance(read, Read))
         plan = ResolvedPlan.of(plan, reads, plan.write)
@@ -141,27 +145,27 @@ def _stamp(plan: Any, run: Any) -> Any:
     return Stamp(plan.write.app_id, plan.write.number, plan.commit_facts(run).to_json())
 
 
-def _land(root: Path, node: str, name: str) -> None:
-    folder = root / "landing" / node
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.csv").write_text("1\n", encoding="utf-8")
+def make_mixed(root: str, nodes: str, look_timeout: str) -> dict[str, Any]:
+    """Write the project file of :mod:`mixed`."""
+    mixed.make(Path(root), int(nodes), look_timeout)
+    return {}
 
 
 def tick(root: str) -> dict[str, Any]:
-    """Ticks over all pipelines: when files landed for one node in a hundred; and with a source that hangs."""
+    """Ticks over all pipelines: when there is something new for one node in a hundred; and with a source that hangs."""
     from odi_assets.nodes.project import Project
-    from odi_assets.orchestration.automation import sensors, source_lag
+    from odi_assets.orchestration.automation import sensors
     from odi_assets.orchestration.automation.source_lag import Watch
-    from odi_assets.sources.files.source import LandingFiles
 
-    project = Project.load(Path(root) / "odibi.yaml")
+    folder = Path(root)
+    mixed.never_answers()
+    project, hanging = Project.load(folder / "odibi.yaml"), Project.load(folder / "hung.yaml")
     names = list(project.pipelines)
     watches = {name: Watch(project, name) for name in names}
-    nodes = [key for key in project.graph.order(None) if project.graph.node(key).read is not None]
     with dg.DagsterInstance.ephemeral() as instance:
         cursors: dict[str, str | None] = dict.fromkeys(names)
 
-        def all_ticks(watched: dict[str, Watch]) -> int:
+        def all_ticks(project: Project, watched: dict[str, Watch]) -> int:
             due = 0
             for name in names:
                 context = dg.build_sensor_context(instance=instance, cursor=cursors[name])
@@ -172,24 +176,31 @@ def tick(root: str) -> dict[str, Any]:
                 )
             return due
 
-        assert all_ticks(watches) == 0, cursors
-        for key in nodes[:: len(nodes) // (len(project.graph.nodes) // 100)][: len(project.graph.nodes) // 100]:
-            _land(project.root, key.node, "2")
-        cold_cursors = dict(cursors)
-        found, cpu, wall = _timed(lambda: all_ticks(watches))
-        cursors.update(cold_cursors)
-        _, cold, _ = _timed(lambda: all_ticks({name: Watch(project, name) for name in names}))
-        real, hanging = LandingFiles.position, nodes[1].node
-        LandingFiles.position = lambda source: _hang(real, source, hanging)  # type: ignore[method-assign,assignment]
-        _, _, hung = _timed(lambda: all_ticks(watches))
-    del source_lag
+        def anew(project: Project) -> dict[str, Watch]:
+            return {name: Watch(project, name) for name in names}
+
+        assert all_ticks(project, watches) == 0, cursors
+        assert not any("errors" in json.loads(cursor or "{}") for cursor in cursors.values()), cursors
+        _arrive(folder, len(project.graph.nodes))
+        before = dict(cursors)
+        found, cpu, _ = _timed(lambda: all_ticks(project, watches))
+        cursors.update(before)
+        _, cold, wall = _timed(lambda: all_ticks(project, anew(project)))
+        # The other project file is known to the cursors after a first round.
+        all_ticks(hanging, anew(hanging))
+        _, _, hung = _timed(lambda: all_ticks(hanging, anew(hanging)))
     return {"cpu": cpu, "cold": cold, "wall": wall, "hung": hung, "due": found}
 
 
-def _hang(real: Callable[[Any], Any], source: Any, node: str) -> Any:
-    if source.path.startswith(f"{node}/"):
-        time.sleep(3600)
-    return real(source)
+def _arrive(folder: Path, nodes: int) -> None:
+    """Something new for one node in a hundred: files, a third of them of a cursor document, a fifth of streams."""
+    due = nodes // 100
+    of = {kind: [n for n in range(nodes) if mixed.kind_of(n) == kind] for kind in ("files", "document", "stream")}
+    streams, documents = due // 5, due // 3
+    files = due - streams - documents
+    for number in (*of["files"][7::20][:files], *of["document"][:documents], *of["stream"][5 : 5 + streams]):
+        mixed.land(folder, f"n{number}", "2")
+    mixed.move_streams(folder, of["document"][:documents], 2, nodes)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -228,7 +239,7 @@ def _run(root: Path, count: int, due: int, number: int) -> float:
         place = whole.index("pipelines:") + 1
         whole[place:place] = ["- pipeline: p", "  nodes:"]
         (root / "odibi.yaml").write_text("\n".join(whole) + "\n", encoding="utf-8")
-    _land(root, "n0", str(number))
+    mixed.land(root, "n0", str(number))
     began = time.perf_counter()
     project = Project.load(root / "odibi.yaml")
     wanted = {dg.AssetKey(["p", f"n{place}"]) for place in range(due)}
@@ -293,7 +304,15 @@ def _frame(np: Any, pd: Any) -> Any:
     )
 
 
-_MEASURES = {"make": make, "definitions": definitions, "load": load, "tick": tick, "run": run, "io": io}
+_MEASURES = {
+    "make": make,
+    "make-mixed": make_mixed,
+    "definitions": definitions,
+    "load": load,
+    "tick": tick,
+    "run": run,
+    "io": io,
+}
 
 if __name__ == "__main__":
     os.environ.setdefault("ODI_SPARK_LOG_LEVEL", "fatal")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import DrivingCursor
@@ -149,13 +150,19 @@ def _inspected(place: Location) -> Inspection | None:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        # An empty object is a document of every tool: nothing was read yet.
-        tool = Tool.OLAKE if raw.strip() == b"{}" else None
-        found = inspect_bytes(raw, tool=tool, path=place.uri)
+        found = _inspect(raw, place.uri)
         if not found.torn or attempt == ATTEMPTS:
             break
         time.sleep(WAIT_SECONDS)
     return found
+
+
+@lru_cache(maxsize=1)
+def _inspect(raw: bytes, path: str) -> Inspection:
+    # Cached, because a document drives many nodes, which a sensor looks at one after the other.
+    # An empty object is a document of every tool: nothing was read yet.
+    tool = Tool.OLAKE if raw.strip() == b"{}" else None
+    return inspect_bytes(raw, tool=tool, path=path)
 
 
 def _bytes(place: Location, what: str) -> bytes:
