@@ -29,18 +29,18 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 APART = (
     *("cluster/", "nodes/test_kill_sweep.py", "orchestration/test_browser.py", "orchestration/test_definitions.py"),
-    *("state/test_odibi", "state/test_catalog.py", "state/test_clouds.py", "state/test_hwm", "state/test_local"),
-    *("state/test_processes.py", "state/test_real", "state/test_ru", "state/test_st", "state/test_values.py"),
-    *("cli/test_surface.py", "benchmarks/test_state.py"),
+    *("state/odibi/", "state/delta/test_catalog.py", "state/clouds/", "state/test_hwm", "state/local/"),
+    *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "state/store/"),
+    *("state/values/test_values.py", "cli/test_surface.py", "benchmarks/test_state.py"),
 )
 """How the names of files begin whose tests take long and leave the suite's session alone, the longest first."""
 
 
 APART_AND_SHORT = (
     *("cli/test_c", "cli/test_s", "config/test_d", "config/test_f", "config/test_m", "config/test_o", "connections/"),
-    *("cursors/", "delta/test_r", "delta/test_s", "orchestration/test_n", "sample/test_l", "sample/test_m"),
-    *("sample/test_r", "sources/cursor/", "sources/delta/", "sources/files/", "state/test_b", "state/test_f"),
-    *("state/test_m", "state/test_o", "state/test_p", "streaming/query/"),
+    *("cursors/", "delta/test_retry.py", "delta/test_s", "orchestration/test_n", "sample/test_l", "sample/test_m"),
+    *("sample/test_r", "sources/cursor/", "sources/delta/", "sources/files/", "state/delta/test_batches.py"),
+    *("state/test_factory.py", "state/test_places.py", "state/transfer/", "streaming/query/"),
 )
 """The same for files whose tests are short: the worker that has the session would be the last one with them."""
 

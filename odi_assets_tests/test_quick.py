@@ -25,7 +25,7 @@ def test_no_test_of_make_check_uses_spark_or_a_server(request: pytest.FixtureReq
 @pytest.mark.parametrize(
     ("place", "fixtures", "quick"),
     [
-        ("nodes/test_ranges.py::test_a", ["tmp_path", "box", "spark"], False),
+        ("nodes/planning/test_ranges.py::test_a", ["tmp_path", "box", "spark"], False),
         ("cli/test_run.py::test_a", ["jvm", "odi"], False),
         ("sources/sql/test_values.py::test_a[postgres]", ["server", "databases"], False),
         ("orchestration/test_browser.py::test_a", ["address"], False),

@@ -71,7 +71,7 @@ class _Source:
         import pyarrow.parquet as pq
 
         from odi_assets.delta.commit import FileChanges, Stamp, commit
-        from odi_assets.delta.footers import written_files
+        from odi_assets.delta.files.footers import written_files
         from odi_assets.delta.table import TableHandle
 
         first, self._files = self._files, self._files + files

@@ -1,5 +1,37 @@
 """``odi``: the project from the shell. Data goes to stdout, everything else to stderr."""
 
-from odi_assets.cli.exit_codes import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import os
+import sys
+from collections.abc import Sequence
+
+from typer.main import get_command
+
+from odi_assets.cli.terminal.exit_codes import DONE, reader_gone, report
+from odi_assets.cli.terminal.output import ReaderGone
+from odi_assets.spark.gateway import DEBUG_VARIABLE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``odi`` with ``arguments`` (those of the process if None) and return its exit code.
+
+    0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away. What went wrong is
+    told on stderr.
+    """
+    from odi_assets.cli.app import app
+
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    debug = {name: os.environ[name] for name in (DEBUG_VARIABLE,) if name in os.environ}
+    try:
+        ended = get_command(app).main(arguments, prog_name="odi", standalone_mode=False)
+        sys.stdout.flush()
+        return ended if isinstance(ended, int) else DONE
+    except ReaderGone:
+        return reader_gone()
+    except BaseException as error:  # noqa: BLE001  nothing lies beyond; delta-rs panics are no Exception
+        return report(error)
+    finally:
+        # --debug counts for this command, not for the next one of the same process.
+        os.environ.pop(DEBUG_VARIABLE, None)
+        os.environ |= debug

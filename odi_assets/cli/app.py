@@ -17,8 +17,6 @@ from odi_assets.cli.cursors import inspect as inspect_cursors
 from odi_assets.cli.cursors import transfer as transfer_cursors
 from odi_assets.cli.explain import batch as explain_batch
 from odi_assets.cli.explain import stream as explain_stream
-from odi_assets.cli.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
-from odi_assets.cli.output import data
 from odi_assets.cli.project import nodes, show
 from odi_assets.cli.run import command as run
 from odi_assets.cli.runs import list as list_runs
@@ -26,6 +24,8 @@ from odi_assets.cli.runs import show as show_runs
 from odi_assets.cli.runs import stats as run_stats
 from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
 from odi_assets.cli.stream import run as run_stream
+from odi_assets.cli.terminal.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
+from odi_assets.cli.terminal.output import data
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

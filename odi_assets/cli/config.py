@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from odi_assets.cli.exit_codes import BAD_INPUT
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import data, data_json, note
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import data, data_json, note
 from odi_assets.util.words import counted
 
 
@@ -49,6 +49,6 @@ def check(
 
 def schema() -> None:
     """Print the JSON Schema of project files, for editors."""
-    from odi_assets.config.json_schema import json_schema
+    from odi_assets.config.json_schema import schema_text
 
-    data_json(json_schema())
+    data(schema_text().rstrip())

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
-from odi_assets.cli.output import Column, data_json, data_table, hwm_change, note
 from odi_assets.cli.state.rewind import NodeArgument
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
+from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, note
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.util.words import counted
 
@@ -51,7 +51,7 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
-    from odi_assets.cli.selection import selected_nodes
+    from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, unfinished
 
     project = settings.project()
@@ -144,7 +144,7 @@ def accept(
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
     from odi_assets.config.graph import NodeKey
-    from odi_assets.delta.restore import missing_files
+    from odi_assets.delta.maintenance.restore import missing_files
     from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.planning.start import start_of

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.output import data, note
+from odi_assets.cli.terminal.output import data, note
 
 if TYPE_CHECKING:
     from odi_assets.sample.examples import Example
 
-_EXAMPLES = ("files", "stream")
+_EXAMPLES = ("files", "sql", "stream")
 
 
 def init(
@@ -22,7 +22,8 @@ def init(
         typer.Option(
             "--example",
             metavar="|".join(_EXAMPLES),
-            help="files: orders as CSV, loaded and summed up. stream: orders joined to payments as both arrive.",
+            help="files: orders as CSV, loaded and summed up. sql: orders of a database, each once. stream: orders "
+            "joined to payments as both arrive.",
         ),
     ] = "files",
 ) -> None:
@@ -33,7 +34,7 @@ def init(
     written = create(folder, chosen)
     for path in written:
         data(str(path))
-    note(f"\n{len(written)} files written. What to type next:")
+    note("\nWhat to type next:")
     if folder.resolve() != Path.cwd():
         note(f"  cd {folder}")
     width = max(len(step.command) for step in NEXT[chosen])

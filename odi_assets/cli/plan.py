@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from odi_assets.cli.exit_codes import BAD_INPUT, FAILED, readable
-from odi_assets.cli.options import (
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT, FAILED, readable
+from odi_assets.cli.terminal.options import (
     DownstreamOption,
     FromOption,
     FullRefreshOption,
@@ -19,7 +19,7 @@ from odi_assets.cli.options import (
     ToOption,
     bounds_of,
 )
-from odi_assets.cli.output import Column, data_json, data_table, hwm_change, node_name, note
+from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, node_name, note
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
@@ -45,7 +45,7 @@ def plan(
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
     from odi_assets.cli.run.losses import show_losses
-    from odi_assets.cli.selection import selected_nodes
+    from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.planning.forecast import forecast
     from odi_assets.nodes.request import RunRequest
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import Settings, YesOption
-from odi_assets.cli.output import data, note
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import Settings, YesOption
+from odi_assets.cli.terminal.output import data, note
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.util.words import counted
 

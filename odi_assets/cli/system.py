@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from odi_assets.cli.doctor import recover_history
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings
-from odi_assets.cli.output import data_json, note
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
+from odi_assets.cli.terminal.output import data_json, note
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.util.words import counted
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
-    from odi_assets.delta.maintenance import Maintenance
+    from odi_assets.delta.maintenance.maintain import Maintenance
 
 _COLUMNS = (
     Column("node", lambda of: str(of[0])),
@@ -50,8 +50,8 @@ def maintain(
 
     No row changes, and runs may go on meanwhile. Versions older than --retain-hours can no longer be gone back to.
     """
-    from odi_assets.cli.selection import selected_nodes
-    from odi_assets.delta.maintenance import MaintenanceOptions
+    from odi_assets.cli.terminal.selection import selected_nodes
+    from odi_assets.delta.maintenance.maintain import MaintenanceOptions
     from odi_assets.nodes.recovery.maintenance import maintain_node
 
     project = settings.project()

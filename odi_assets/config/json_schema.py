@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
 from odi_assets.config.models.fields import DISCRIMINATORS, Strict
 
+SCHEMA_FILE = "odibi.schema.json"
+"""The file that new project files name in their first line; it is beside them."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VARIABLE = {"type": "string", "pattern": r"\$\{", "description": "An environment variable: `${NAME}`."}
 _NUMBER = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*$|\$\{", "description": _VARIABLE["description"]}
@@ -41,6 +44,11 @@ def json_schema() -> dict[str, Any]:
         "title": "odi_assets project file",
         "description": "Pipelines of nodes that Spark computes and Delta Lake holds.",
     }
+
+
+def schema_text() -> str:
+    """The schema as ``odi config schema`` prints it, and as files hold it."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _add_short_forms(definitions: dict[str, Any]) -> None:

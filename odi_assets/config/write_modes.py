@@ -20,7 +20,7 @@ class WriteTraits:
 
     Attributes:
         description: what becomes of the rows, for the documentation.
-        keyed: rows are identified by ``write.keys``, which the mode needs; the write finds stored rows by them.
+        needs_keys: the write finds stored rows by ``write.keys``, which have to be named.
         increment: what has to be computed anew where a source gained rows: the gained ``rows`` alone, the
             ``partitions`` they belong to, or the whole ``table``.
         takes_rows_again: a row that is written twice is stored once. Without it, rows that are read again have to be
@@ -36,7 +36,7 @@ class WriteTraits:
     description: str
     increment: Literal["rows", "partitions", "table"]
     computed_from: ComputedFrom
-    keyed: bool = False
+    needs_keys: bool = False
     takes_rows_again: bool = True
     keeps_stored_rows: bool = False
     stores_every_row: bool = True
@@ -73,7 +73,7 @@ class WriteMode(StrEnum):
             description="Rows whose keys are not in the table are added; the others are left out.",
             increment="rows",
             computed_from="table",
-            keyed=True,
+            needs_keys=True,
             keeps_stored_rows=True,
             stores_every_row=False,
         ),
@@ -94,7 +94,7 @@ class WriteMode(StrEnum):
             "Two rows with the same keys in one increment are refused.",
             increment="rows",
             computed_from="table",
-            keyed=True,
+            needs_keys=True,
             edits_rows=True,
         ),
     )

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 from odi_assets.cursors.model import CursorDocument, CursorStream, Snapshot, SnapshotStatus
 from odi_assets.cursors.moves import UNMOVED, Move, Verdict, joined, ordered
 from odi_assets.cursors.positions import LogPosition, compare_positions, log_distance
-from odi_assets.cursors.values import Scalar, compare_values, distance
+from odi_assets.cursors.values import Scalar, compare_values, distance, is_same
 from odi_assets.util.collector import collector_paused
 from odi_assets.util.words import counted
 
 _STAGES = (SnapshotStatus.ABSENT, SnapshotStatus.PENDING, SnapshotStatus.FINISHED)
 _NUMBER = re.compile(r"\d{1,400}")
+_NEW = Verdict(Move.NEW, "it was not in the old document")
+_GONE = Verdict(Move.GONE, "it is not in the new document")
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,25 @@ class Part:
 
 
 class StreamMove(NamedTuple):
-    """How one stream moved between two documents, and the reason. ``old`` or ``new`` is None if it is not there."""
+    """How one stream moved between two documents. ``old`` or ``new`` is None if it is not there."""
 
     stream: str
-    move: Move
-    reason: str
+    verdict: Verdict
     old: CursorStream | None
     new: CursorStream | None
 
     def __str__(self) -> str:
         return f"{self.stream}: {self.move}, {self.reason}"
+
+    @property
+    def move(self) -> Move:
+        """How it moved."""
+        return self.verdict.move
+
+    @property
+    def reason(self) -> str:
+        """Why, in words: what each part was and is."""
+        return self.verdict.reason
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -83,33 +94,35 @@ def compare(old: CursorDocument, new: CursorDocument) -> tuple[StreamMove, ...]:
     back; it is incomparable if parts moved in opposite ways or have no order.
     """
     with collector_paused():
+        names = [stream.id for stream in old.streams]
+        if names == [stream.id for stream in new.streams]:
+            return tuple(map(compare_streams, names, old.streams, new.streams))
         before, after = old.by_id, new.by_id
-        names = sorted(before.keys() | after.keys())
-        return tuple([compare_streams(name, before.get(name), after.get(name)) for name in names])
+        every = sorted(before.keys() | after.keys())
+        return tuple([compare_streams(name, before.get(name), after.get(name)) for name in every])
 
 
 def compare_streams(name: str, old: CursorStream | None, new: CursorStream | None) -> StreamMove:
     """How one stream moved; None is a stream that is not there."""
     if old is None:
-        return StreamMove(name, Move.NEW, "it was not in the old document", None, new)
+        return StreamMove(name, _NEW, None, new)
     if new is None:
-        return StreamMove(name, Move.GONE, "it is not in the new document", old, None)
+        return StreamMove(name, _GONE, old, None)
     if old == new and not any(type(value) is bool for value in (*old.cursors.values(), *new.cursors.values())):
-        # To Python, True equals 1.
-        return StreamMove(name, Move.SAME, UNMOVED.reason, old, new)
-    verdict = joined(
-        (
-            _compare_snapshots(old.snapshot, new.snapshot),
-            compare_positions(old.position, new.position),
-            _compare_cursors(old, new),
-        )
-    )
-    if verdict.move is Move.SAME and old.other != new.other:
+        # Of values of a boolean equality is not enough, see `is_same`.
+        return StreamMove(name, UNMOVED, old, new)
+    verdicts = [_compare_cursors(old, new)]
+    if old.position is not new.position:
+        verdicts.insert(0, compare_positions(old.position, new.position))
+    if old.snapshot is not new.snapshot:
+        verdicts.insert(0, _compare_snapshots(old.snapshot, new.snapshot))
+    verdict = joined(verdicts)
+    if verdict is UNMOVED and old.other != new.other:
         changed = sorted(
             name for name in old.other.keys() | new.other.keys() if old.other.get(name) != new.other.get(name)
         )
         verdict = Verdict(Move.INCOMPARABLE, f"{', '.join(changed)} changed: no order of it is known")
-    return StreamMove(name, verdict.move, verdict.reason, old, new)
+    return StreamMove(name, verdict, old, new)
 
 
 def _parts(old: CursorStream, new: CursorStream) -> Iterator[Part]:
@@ -172,10 +185,10 @@ def _compare_reached(old: str, new: str) -> Verdict:
 def _compare_cursors(old: CursorStream, new: CursorStream) -> Verdict:
     before, after = old.cursors, new.cursors
     if before.keys() == after.keys():
-        if len(before) == 1:
-            ((name, value),) = before.items()
-            return compare_values(name, value, after[name])
-        return joined([compare_values(name, before[name], after[name]) for name in sorted(before)])
+        moved = [name for name, value in before.items() if not is_same(value, after[name])]
+        if len(moved) > 1:
+            moved.sort()
+        return joined([compare_values(name, before[name], after[name]) for name in moved])
     if _partitioned(old) or _partitioned(new):
         return _compare_partitions(old, new)
     what = f"cursor columns {', '.join(sorted(before)) or 'none'} → {', '.join(sorted(after)) or 'none'}"

@@ -102,6 +102,8 @@ def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, li
     Raises:
         _NotCarried: nothing does.
     """
+    if stream.snapshot.status is SnapshotStatus.ABSENT and not stream.position and not any(stream.cursors.values()):
+        raise _NotCarried("nothing of it was read yet")
     if stream.snapshot.status is not SnapshotStatus.FINISHED:
         left = len(stream.snapshot.chunks)
         more = f": {counted(left, 'chunk')} left" if left else ""

@@ -15,7 +15,7 @@ from odi_assets.cursors.reading import parse
 from odi_assets.cursors.singer import write as singer
 from odi_assets.cursors.values import Scalar
 from odi_assets.errors import CursorDocumentError
-from odi_assets.util.exact_json import JsonPath, write
+from odi_assets.util.exact_json import JsonPath, value_at, write
 from odi_assets.util.json_scan import locate, splice, with_member, without_member
 
 WRITERS: Mapping[str, ModuleType] = {
@@ -36,7 +36,7 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
     _require(document, stream_id)
     if document.tool == Tool.OLAKE:
         return _edited(document, _member_edits(document, olake.state_places(document).get(stream_id, []), values))
-    known = writer.cursor_places(document, stream_id)
+    known = writer.settable(document, stream_id)
     edits = []
     for column, value in values.items():
         if column not in known:
@@ -46,8 +46,19 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
                 path=document.path,
             )
         for at in known[column]:
-            edits.append(_value_edit(document, at, writer.encoded(value, _at(document.content, at))))
+            edits.append(_value_edit(document, at, writer.encoded(value, value_at(document.content, at))))
     return _edited(document, edits)
+
+
+def values_of(document: CursorDocument, stream_id: str) -> dict[str, Any]:
+    """What :func:`with_cursors` can set in a stream, by name, as the document has it now; of several places the last.
+
+    Raises:
+        CursorDocumentError: it has no such stream.
+    """
+    _require(document, stream_id)
+    places = WRITERS[document.tool].settable(document, stream_id)
+    return {name: value_at(document.content, at[-1]) for name, at in places.items()}
 
 
 def with_states(document: CursorDocument, states: Mapping[str, str]) -> CursorDocument:
@@ -64,7 +75,7 @@ def with_states(document: CursorDocument, states: Mapping[str, str]) -> CursorDo
 def states_of(document: CursorDocument) -> dict[str, str]:
     """The state of each stream as JSON text; of several places of one stream the last."""
     places = WRITERS[document.tool].state_places(document)
-    return {stream_id: write(_at(document.content, at[-1])) for stream_id, at in places.items()}
+    return {stream_id: write(value_at(document.content, at[-1])) for stream_id, at in places.items()}
 
 
 def with_stream(document: CursorDocument, stream: CursorStream) -> CursorDocument:
@@ -86,7 +97,7 @@ def with_stream(document: CursorDocument, stream: CursorStream) -> CursorDocumen
             return parse(write(content), tool=document.tool, path=document.path)
         return _edited(document, [with_member(document.text, ("streams",), write(new))])
     (at,) = places
-    before, old, members = document.by_id[stream.id], _at(document.content, at), dict(new["state"])
+    before, old, members = document.by_id[stream.id], value_at(document.content, at), dict(new["state"])
     gone = {name for name in before.cursors if name not in stream.cursors}
     if stream.snapshot.status is SnapshotStatus.ABSENT:
         gone.add("chunks")
@@ -144,7 +155,7 @@ def _shared_place(document: CursorDocument, key: str) -> JsonPath | None:
     pending: list[JsonPath] = [("global",)]
     while pending and document.tool == Tool.OLAKE:
         at = pending.pop(0)
-        value = _at(document.content, at)
+        value = value_at(document.content, at)
         if isinstance(value, dict):
             if key in value and not isinstance(value[key], dict | list):
                 return (*at, key)
@@ -157,7 +168,7 @@ def _member_edits(
 ) -> list[tuple[int, int, str]]:
     edits = []
     for at in places:
-        old = _at(document.content, at)
+        old = value_at(document.content, at)
         for key, value in members.items():
             if key in old and _is_other(key, old[key], value):
                 edits.append(_value_edit(document, (*at, key), value))
@@ -189,12 +200,6 @@ def _require(document: CursorDocument, stream_id: str) -> None:
             fix=f"it has {', '.join(sorted(document.by_id)[:10])}" if document.streams else "it has none",
             path=document.path,
         )
-
-
-def _at(content: Any, path: JsonPath) -> Any:
-    for step in path:
-        content = content[step]
-    return content
 
 
 def _name(document: CursorDocument) -> str:

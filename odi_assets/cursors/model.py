@@ -104,6 +104,7 @@ class CursorDocument:
         streams: sorted by id; a stream that only the shared position names is among them.
         content: the whole document as JSON, with every field, known or not; it must not be changed.
         text: the document as it was read, or written.
+        many: whether the text holds several values, one after another, as JSON Lines do; ``content`` is their list.
         warnings: what somebody should look at.
         path: where it came from.
     """
@@ -116,13 +117,9 @@ class CursorDocument:
     content: Any = field(repr=False)
     form: str = "state"
     text: str = field(default="", repr=False, compare=False)
+    many: bool = field(default=False, compare=False)
     warnings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
     path: str | None = field(default=None, compare=False)
-
-    @property
-    def many(self) -> bool:
-        """Whether the text holds several values, one after another."""
-        return self.form == "messages"
 
     @cached_property
     def by_id(self) -> Mapping[str, CursorStream]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -19,20 +19,27 @@ class Move(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """A move and the reason for it, in words."""
+    """A move and the reason for it: words, or a function and what it makes them of, for most are never asked for."""
 
     move: Move
-    reason: str
+    why: str | Callable[..., str]
+    parts: tuple[Any, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The reason in words."""
+        return self.why if isinstance(self.why, str) else self.why(*self.parts)
 
 
 UNMOVED = Verdict(Move.SAME, "nothing moved")
+_FORWARD, _BACK = Move.FORWARD, Move.BACK
 
 
-def ordered(old: Any, new: Any, what: str) -> Verdict:
-    """The verdict on two values that Python can compare; ``what`` names them in the reason."""
+def ordered(old: Any, new: Any, why: str | Callable[..., str], parts: tuple[Any, ...] = ()) -> Verdict:
+    """The verdict on two values that Python can compare; ``why`` names them, see :class:`Verdict`."""
     if old == new:
         return UNMOVED
-    return Verdict(Move.FORWARD if new > old else Move.BACK, what)
+    return Verdict(_FORWARD if new > old else _BACK, why, parts)
 
 
 def joined(verdicts: Iterable[Verdict]) -> Verdict:
@@ -41,9 +48,13 @@ def joined(verdicts: Iterable[Verdict]) -> Verdict:
     Parts that did not move do not count. If all others moved forward, so did the whole; likewise back. If some moved
     forward and some back, or some cannot be compared, the whole cannot be compared.
     """
-    moved = [verdict for verdict in verdicts if verdict.move is not Move.SAME]
+    moved = [verdict for verdict in verdicts if verdict is not UNMOVED]
     if len(moved) < 2:
         return moved[0] if moved else UNMOVED
     moves = {verdict.move for verdict in moved}
-    reason = "; ".join(verdict.reason for verdict in moved)
-    return Verdict(moves.pop() if len(moves) == 1 else Move.INCOMPARABLE, reason)
+    move = moves.pop() if len(moves) == 1 else Move.INCOMPARABLE
+    return Verdict(move, _reasons, tuple(moved))
+
+
+def _reasons(*verdicts: Verdict) -> str:
+    return "; ".join(verdict.reason for verdict in verdicts)

@@ -9,7 +9,7 @@ from typing import Any
 
 from odi_assets.cursors.findings import Finding, Findings, document_error
 from odi_assets.cursors.model import CursorDocument, Tool
-from odi_assets.cursors.tools import READERS, recognise
+from odi_assets.cursors.tools import LINE_READERS, READERS, recognise
 from odi_assets.errors import CursorDocumentError
 from odi_assets.util.collector import collector_paused
 from odi_assets.util.exact_json import MAX_DEPTH
@@ -137,15 +137,17 @@ def _inspect(text: str, tool: str | None, path: str | Path | None) -> Inspection
             (),
             "this is no cursor document that is known: neither OLake's, Airbyte's, Singer's nor dlt's"
             if value != {}
-            else "an empty object may be any tool's",
+            else "an empty object may be any tool's, and holds no position of any stream",
             f"name the tool, if it is one: {', '.join(one.lower() for one in Tool)}",
         )
     findings.tool = known or "cursor"
-    document = READERS[known](value, findings) if known is not None and (tool is None or seen in (None, tool)) else None
+    readers = LINE_READERS if many else READERS
+    fits = known is not None and (tool is None or seen in (None, tool))
+    document = readers[known](value, findings) if known is not None and fits else None
     placed = findings.placed(text, _name(path), many=many, scanned=scanned)
     if document is None or findings.has_errors:
         return Inspection(None, placed, tool=known)
-    document = replace(document, text=text, warnings=placed, path=None if path is None else str(path))
+    document = replace(document, text=text, many=many, warnings=placed, path=None if path is None else str(path))
     return Inspection(document, placed, tool=known)
 
 
@@ -159,19 +161,15 @@ def _read(text: str, findings: Findings) -> tuple[Any, bool, Scan | None]:
         # The scan below finds what is wrong, and where.
         pass
     scanned, many = scan(text), False
-    if _is_message(scanned.value) and not scanned.complete and not scanned.torn:
+    if isinstance(scanned.value, dict) and not scanned.complete and not scanned.torn:
         lines = scan(text, many=True)
-        if len(lines.value) > 1 and all(map(_is_message, lines.value)):
+        if len(lines.value) > 1 and recognise(lines.value, many=True) is not None:
             scanned, many = lines, True
     for flaw in scanned.flaws:
         torn = scanned.torn and flaw is scanned.flaws[-1]
         message = f"{flaw.message}; all positions are lost" if torn else flaw.message
         findings.add(flaw.path, message, _TORN if torn else flaw.remedy, start=flaw.start)
     return scanned.value, many, scanned
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 def _name(path: str | Path | None) -> str | None:

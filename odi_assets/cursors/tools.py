@@ -19,6 +19,12 @@ READERS: Mapping[str, Callable[[Any, Findings], CursorDocument | None]] = {
     Tool.DLT: dlt.read,
 }
 
+LINE_READERS: Mapping[str, Callable[[Any, Findings], CursorDocument | None]] = {
+    Tool.AIRBYTE: airbyte.read_lines,
+    Tool.SINGER: singer.read,
+}
+"""Readers of values that stood one after another, as their list; other tools have none."""
+
 _FORMS: Mapping[str, Callable[[Any], str | None]] = {
     Tool.OLAKE: olake.form_of,
     Tool.AIRBYTE: airbyte.form_of,
@@ -33,7 +39,6 @@ def recognise(content: Any, *, many: bool = False) -> str | None:
     Args:
         many: ``content`` is a list of messages that stood one after another.
     """
-    found = [tool for tool, form_of in _FORMS.items() if form_of(content) is not None]
-    if len(found) != 1 or (many and found[0] not in (Tool.AIRBYTE, Tool.SINGER)):
-        return None
-    return found[0]
+    tools = LINE_READERS if many else READERS
+    found = [tool for tool in tools if _FORMS[tool](content) is not None]
+    return found[0] if len(found) == 1 else None

@@ -43,6 +43,11 @@ def shown(value: Any) -> str:
     return repr(value) if len(value) <= 40 else f"{value[:40]!r}… ({len(value)} characters)"
 
 
+def is_same(old: Scalar, new: Scalar) -> bool:
+    """Whether two values are equal and of one type: to Python, True equals 1."""
+    return type(old) is type(new) and old == new
+
+
 def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
     """How the cursor column ``name`` moved.
 
@@ -51,16 +56,20 @@ def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
     integers and their numeric order is another one, they cannot be compared, because the document does not name the
     column's type. A null is a cursor without a value yet, before every value.
     """
-    if type(old) is type(new) and old == new:
+    if is_same(old, new):
         return UNMOVED
-    what = f"{name} {_shown(old)} → {_shown(new)}"
+    what = (name, old, new)
     if old is None or new is None:
-        return ordered(old is not None, new is not None, what)
+        return ordered(old is not None, new is not None, _change, what)
     if _is_number(old) and _is_number(new):
-        return ordered(old, new, what)
+        return ordered(old, new, _change, what)
     if isinstance(old, str) and isinstance(new, str):
-        return _compare_texts(old, new, what)
-    return Verdict(Move.INCOMPARABLE, f"{what}: values of two types have no order")
+        return _compare_texts(name, old, new)
+    return Verdict(Move.INCOMPARABLE, f"{_change(*what)}: values of two types have no order")
+
+
+def _change(name: str, old: Scalar, new: Scalar) -> str:
+    return f"{name} {_shown(old)} → {_shown(new)}"
 
 
 def distance(old: Scalar, new: Scalar) -> str | None:
@@ -77,15 +86,16 @@ def distance(old: Scalar, new: Scalar) -> str | None:
     return str(abs(exact[1] - exact[0]))
 
 
-def _compare_texts(old: str, new: str, what: str) -> Verdict:
+def _compare_texts(name: str, old: str, new: str) -> Verdict:
+    what = (name, old, new)
     before, after = _instant(old), _instant(new)
     if before and after:
         if before.kind != after.kind:
-            return Verdict(Move.INCOMPARABLE, f"{what}: {before.kind} and {after.kind} have no order")
-        return ordered(before, after, what)
-    by_text = ordered(old, new, what)
-    if _is_integer(old) and _is_integer(new) and ordered(int(old), int(new), what).move is not by_text.move:
-        return Verdict(Move.INCOMPARABLE, f"{what}: as numbers and as texts these go opposite ways")
+            return Verdict(Move.INCOMPARABLE, f"{_change(*what)}: {before.kind} and {after.kind} have no order")
+        return ordered(before, after, _change, what)
+    by_text = ordered(old, new, _change, what)
+    if _is_integer(old) and _is_integer(new) and ordered(int(old), int(new), "").move is not by_text.move:
+        return Verdict(Move.INCOMPARABLE, f"{_change(*what)}: as numbers and as texts these go opposite ways")
     return by_text
 
 

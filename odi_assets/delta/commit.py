@@ -28,7 +28,7 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
 
 if TYPE_CHECKING:
-    from odi_assets.delta.footers import WrittenFile
+    from odi_assets.delta.files.footers import WrittenFile
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

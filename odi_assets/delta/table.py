@@ -84,7 +84,13 @@ class TableHandle:
         # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
         return raced(
             lambda: cls._opened(location, version, owner),
-            lost=lambda error: version is None and type(error) is owner.error and not cannot_look(error),
+            lost=lambda error: (
+                version is None
+                and type(error) is owner.error
+                # A path that cannot be a table's has none of deltalake's faults behind it, or this one.
+                and not isinstance(error.__cause__, TableNotFoundError | None)
+                and not cannot_look(error)
+            ),
         )
 
     @classmethod

@@ -18,6 +18,7 @@ from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.factory import create_state_backend
+from odi_assets.util.collector import collector_paused
 
 if TYPE_CHECKING:
     from odi_assets.state.delta.batches import BatchLog
@@ -75,7 +76,8 @@ class Project:
         """
         chosen = environment or os.environ.get(ENVIRONMENT_VARIABLE) or None
         path = path or os.environ.get(PROJECT_VARIABLE) or DEFAULT_PROJECT_FILE
-        loaded = load_project_file(path, environment=chosen, functions=nodes)
+        with collector_paused():
+            loaded = load_project_file(path, environment=chosen, functions=nodes)
         config = loaded.config
         of_state = (config.system.environment if config.system else None) or config.environment
         return cls(config, loaded.path, loaded.root, Graph(config), of_state, loaded.warnings, chosen)

@@ -51,6 +51,7 @@ class RunRequest:
         bounds: run only this range, and leave the HWMs as they are.
         adopt: first take over tables and HWMs whose node, project or source changed; their rows are the same.
         accept_loss: a full refresh may take rows out of the tables that the sources no longer give.
+        inputs_wait: nodes above it were looked at in this run, had nothing to read, and have no table yet.
     """
 
     full_refresh: bool = False
@@ -58,6 +59,7 @@ class RunRequest:
     bounds: Bounds | None = None
     adopt: bool = False
     accept_loss: bool = False
+    inputs_wait: bool = False
 
     def __post_init__(self) -> None:
         if self.full_refresh and self.bounds is not None:

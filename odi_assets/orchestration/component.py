@@ -9,10 +9,12 @@ from typing import Annotated
 import dagster as dg
 from pydantic import BaseModel, Field
 
+from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE, Project
 from odi_assets.orchestration.definitions import build_definitions
 
 _EXAMPLE = """
+# yaml-language-server: $schema={schema}
 # The pipelines of this component. `odi plan` says what a run would read, `odi config check` whether this file is right.
 project: {name}
 connections:
@@ -62,7 +64,9 @@ class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
         file = request.target_path / DEFAULT_PROJECT_FILE
         if named is None and not file.exists():
             name = "".join(letter if letter.isalnum() else "_" for letter in request.target_path.name) or "pipelines"
-            file.write_text(textwrap.dedent(_EXAMPLE.format(name=name)).lstrip(), encoding="utf-8")
+            text = _EXAMPLE.format(name=name, schema=SCHEMA_FILE)
+            file.write_text(textwrap.dedent(text).lstrip(), encoding="utf-8")
+            (request.target_path / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
             landing = request.target_path / "landing" / "orders"
             landing.mkdir(parents=True, exist_ok=True)
             (landing / "1.csv").write_text(_ORDERS, encoding="utf-8")

@@ -19,6 +19,7 @@ from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory, nobody
 from odi_assets.orchestration.runs.in_flight import PROCESS_TAG
 from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, repair_history
+from odi_assets.util.collector import collector_paused
 from odi_assets.util.process import process_name
 
 
@@ -48,6 +49,18 @@ def build_definitions(
     Raises:
         ConfigError: the project file asks for something that Dagster cannot show.
     """
+    with collector_paused():
+        return _built(project, key_prefix, resource_prefix, executor, listener, loggers)
+
+
+def _built(
+    project: Project,
+    key_prefix: str | Sequence[str],
+    resource_prefix: str,
+    executor: dg.ExecutorDefinition | None,
+    listener: Listener,
+    loggers: Mapping[str, dg.LoggerDefinition] | None,
+) -> dg.Definitions:
     from odi_assets.orchestration.assets.sources import Sources
     from odi_assets.orchestration.automation.sensors import new_data_sensor
 

@@ -20,7 +20,7 @@ from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp, commit
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.protocol import require_removable, require_writable, with_features
 from odi_assets.delta.schema_evolution import plan_schema, replaced_schema, type_name
 from odi_assets.delta.table import TableHandle

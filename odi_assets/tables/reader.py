@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.columns import quoted

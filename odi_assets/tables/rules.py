@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import TEXT_TYPE
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Collect nothing meanwhile. Reading 100,000 streams takes half the time without looking for cycles among them."""
+    """Collect nothing meanwhile. Reading 100,000 streams, or a project file of 1,000 nodes, takes half the time without
+    looking for cycles among what was read."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -119,6 +119,17 @@ def write(value: Any, *, indent: int | None = None, sort: bool = False) -> str:
     return "".join(_pieces(value, indent, sort, "\n" if indent is not None else ""))
 
 
+def value_at(value: Any, path: JsonPath) -> Any:
+    """What a path leads to in a value.
+
+    Raises:
+        KeyError, IndexError: there is nothing.
+    """
+    for step in path:
+        value = value[step]
+    return value
+
+
 def key_text(path: JsonPath) -> str:
     """``streams[0].state.chunks`` for ``("streams", 0, "state", "chunks")``."""
     text = ""

@@ -56,7 +56,7 @@ def test_check_says_what_is_wrong_and_ends_with_1(odi: Odi) -> None:
 
 
 def test_a_warning_fails_where_that_is_asked_for(odi: Odi) -> None:
-    Path("state.json").write_text('{"type":"STREAM","version":8,"streams":[]}')
+    Path("state.json").write_text('{"type":"STREAM","version":7,"streams":null}')
     assert odi("cursors", "check", "state.json").code == 0
     assert odi("cursors", "check", "state.json", "--strict").code == 1
 
@@ -202,3 +202,28 @@ def test_the_tool_can_be_named(odi: Odi) -> None:
     Path("state.json").write_text("{}")
     assert "may be any tool's" in odi("cursors", "check", "state.json").out
     assert odi("cursors", "check", "state.json", "--tool", "singer").code == 0
+
+
+def test_an_empty_object_is_a_document_of_the_tool_that_it_is_compared_with(odi: Odi) -> None:
+    Path("empty.json").write_text("{}")
+    answer = odi("cursors", "diff", "empty.json", "old.json")
+    assert answer.code == 0
+    assert "2 new" in answer.err
+    assert odi("cursors", "diff", "old.json", "empty.json").code == 1
+    assert odi("cursors", "diff", "empty.json", "empty.json").code == 2
+
+
+def test_check_looks_at_every_file_even_if_one_cannot_be_read(odi: Odi) -> None:
+    answer = odi("cursors", "check", "none.json", "old.json")
+    assert answer.code == 2
+    assert "none.json" in answer.err
+    assert "old.json: OLake, 2 streams: 0 errors" in answer.err
+
+
+def test_a_position_in_the_log_keeps_its_type(odi: Odi) -> None:
+    text = '{"bookmarks":{"public-a":{"lsn":26,"version":1}}}'
+    Path("singer.json").write_text(text)
+    assert odi("cursors", "set", "singer.json", "public-a", "lsn=27").code == 0
+    assert Path("singer.json").read_text() == text.replace("26", "27")
+    assert odi("cursors", "set", "singer.json", "public-a", "lsn=0/1C").code == 2
+    assert odi("cursors", "set", "singer.json", "public-a", "gone=1").code == 1

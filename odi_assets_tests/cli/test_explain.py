@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
 from odi_assets.sample.orders_payments import json_files
+from odi_assets.sample.shop_db import TABLE, execute
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.test_documentation import ROOT, pattern
 
@@ -86,11 +88,11 @@ def test_what_cannot_be_asked_is_said_to_be_so(example: Path, odi: Odi, monkeypa
         assert text in answer.err, answer.err
 
 
-@pytest.mark.parametrize("example_name", ["files", "stream"])
+@pytest.mark.parametrize("example_name", ["files", "sql", "stream"])
 def test_init_makes_a_project_that_loads_and_overwrites_nothing(odi: Odi, tmp_path: Path, example_name: str) -> None:
     answer = odi("init", "made", "--example", example_name)
     assert answer.code == 0
-    assert all(Path(line).is_file() for line in answer.out.splitlines())
+    assert all(Path(line).is_file() or line == "made/shop_db" for line in answer.out.splitlines())
     assert "cd made" in answer.err
     assert Project.load(tmp_path / "made" / "odibi.yaml").warnings == ()
     (tmp_path / "made" / "odibi.yaml").write_text("mine", encoding="utf-8")
@@ -111,3 +113,30 @@ def test_init_writes_nothing_where_one_file_is_in_the_way(odi: Odi, tmp_path: Pa
 def test_the_samples_orders_and_payments_are_those_of_the_generator() -> None:
     landed = {str(path.relative_to(LANDING)): path.read_text(encoding="utf-8") for path in LANDING.glob("*/*.json")}
     assert landed == dict(json_files())
+
+
+def test_the_example_of_a_database_loads_each_order_once(spark: SparkSession, odi: Odi, tmp_path: Path) -> None:
+    del spark
+    assert odi("init", "--example", "sql").code == 0
+    file = tmp_path / "odibi.yaml"
+    # The suite's JVM was started in another folder.
+    file.write_text(file.read_text(encoding="utf-8").replace("derby:", f"derby:{tmp_path}/"), encoding="utf-8")
+    assert odi("run").code == 0
+    gateway = SparkSession.active()._jvm
+    assert gateway is not None
+    address = f"jdbc:derby:{tmp_path}/shop_db"
+    connection = gateway.java.sql.DriverManager.getConnection(address)
+    connection.createStatement().execute("INSERT INTO orders VALUES (5, 'dan', 7.50)")
+    connection.close()
+    answer = odi("run", "--json")
+    written = {node["node"]: node["rows_written"] for node in json.loads(answer.out)}
+    assert written == {"orders": 1, "spending": 4}
+
+
+def test_the_client_of_that_database_says_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not found"):
+        execute(tmp_path, "SELECT 1 FROM orders")
+    execute(tmp_path, TABLE, create=True)
+    assert "40.00" in execute(tmp_path, "SELECT amount FROM orders;")
+    with pytest.raises(ConfigError, match="duplicate key"):
+        execute(tmp_path, "INSERT INTO orders VALUES (1, 'ann', 1)")

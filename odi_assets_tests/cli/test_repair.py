@@ -16,8 +16,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.result import RunInfo
 from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.nodes.planning.test_behind import NODES, drop, land
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.nodes.test_behind import NODES, drop, land
 
 
 @pytest.fixture

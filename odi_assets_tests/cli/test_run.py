@@ -272,3 +272,47 @@ class TestAFullRefreshThatLosesRows:
             os.close(terminal)
             assert (done.returncode, self.LOSS in done.stderr, "Go on? [y/N]" in done.stderr) == (code, True, True)
             assert len(rows(shop, "orders")) == left
+
+
+WAITING = """\
+project: waiting
+connections:
+  raw: {type: local, base_path: raw}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: p
+  nodes:
+  - name: first
+    read: {connection: raw, format: csv, path: "*.csv", incremental: files}
+    write: {connection: lake, path: first, mode: append}
+  - name: whole
+    inputs: [first]
+    transform: {sql: SELECT * FROM first}
+    write: {connection: lake, path: whole, mode: overwrite}
+  - name: both
+    inputs: {new: {node: whole, incremental: version}, every: whole}
+    transform: {sql: SELECT * FROM new}
+    write: {connection: lake, path: both, mode: append}
+"""
+
+
+def test_nodes_below_one_that_has_read_nothing_yet_have_nothing_to_do(
+    odi: Odi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("odibi.yaml").write_text(WAITING)
+    Path("raw").mkdir()
+    alone = odi("run", "--node", "whole")
+    assert alone.code == 1
+    assert "run the node that writes it first" in alone.err
+    planned = odi("plan", "--json")
+    assert planned.code == 0
+    assert [plan["summary"] for plan in json.loads(planned.out)][1:] == [
+        "p.first does not exist yet",
+        "new: p.whole does not exist yet",
+    ]
+    ran = odi("run", "--json")
+    assert ran.code == 0, ran.err
+    assert [result["status"] for result in json.loads(ran.out)] == ["NO_DATA"] * 3
+    assert odi("run", "--node", "whole", "--full-refresh", "--yes").code == 0

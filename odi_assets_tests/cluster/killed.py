@@ -25,13 +25,11 @@ HELD = "while executors write"
 """No point of the driver's: a task waits in mid-write while another is done; who started us does the killing."""
 
 POINTS: dict[str, tuple[str, bool]] = {
-    "before staging": ("odi_assets.tables.modes.base.Write.stage", False),
     "after staging": ("odi_assets.tables.modes.base.Write.stage", True),
-    "before the commit": ("odi_assets.tables.embedded.commit", False),
     "after the commit": ("odi_assets.tables.embedded.commit", True),
     "after the advance": ("odi_assets.nodes.execution.materialize.advance", True),
 }
-"""Name → function, and whether it has done its work when the end comes."""
+"""Name → function, and whether it has done its work when the end comes: those that leave something behind."""
 
 PROJECT = """\
 project: sweep

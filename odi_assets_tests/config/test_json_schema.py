@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from odi_assets.config.json_schema import json_schema
+from odi_assets.config.json_schema import SCHEMA_FILE, json_schema, schema_text
 from odi_assets.config.yaml.document import read_document
+from odi_assets.sample.examples import Example, project_file
 from odi_assets_tests.config.support import SOURCE, load, project
 
+ROOT = Path(__file__).resolve().parents[2]
 VALIDATOR = Draft202012Validator(json_schema())
 
 
@@ -116,3 +118,17 @@ def test_editors_mark_what_the_loader_refuses(old: str, new: str) -> None:
 def test_the_projects_own_file_is_right_for_editors() -> None:
     own = Path(__file__).parents[2] / "odibi.yaml"
     assert complaints(own.read_text(encoding="utf-8")) == []
+
+
+def test_the_published_schema_is_the_one_of_the_code_and_project_files_name_it() -> None:
+    published = ROOT / "docs" / SCHEMA_FILE
+    assert published.read_text(encoding="utf-8") == schema_text(), "odi config schema > docs/odibi.schema.json"
+    own = (ROOT / "odibi.yaml").read_text(encoding="utf-8")
+    assert own.startswith(f"# yaml-language-server: $schema=docs/{SCHEMA_FILE}\n")
+    assert complaints(own) == []
+    for example in Example:
+        text = project_file(example)
+        assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n"), example
+        assert complaints(text) == [], example
+        wrong = text.replace("mode: append}", "mode: apend}").replace("nodes:", "noodles:", 1)
+        assert complaints(wrong), example

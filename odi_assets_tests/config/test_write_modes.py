@@ -24,7 +24,7 @@ def test_the_documentation_tells_the_traits_of_every_write_mode_and_of_no_other(
         [
             f"`{mode}`",
             trait.description,
-            "`keys`" if trait.keyed else "partition columns" if trait.partitioned else "",
+            "`keys`" if trait.needs_keys else "partition columns" if trait.partitioned else "",
             COMPUTED[trait.increment],
             "are taken" if trait.takes_rows_again else "are looked up by `keys`",
             CONFLICT[trait.computed_from],

@@ -163,7 +163,7 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
     (
         '{"type":"STREAM","version":8,"streams":[]}',
         None,
-        ((1, 28, "version", "warning", "is 8, and OLake 0.9.4 writes at most 7: its mean"),),
+        ((1, 28, "version", "error", "is 8, a version of the future: OLake 0.9.4 writes"),),
     ),
     (
         '{"type":"STREAM","version":7.5,"streams":[]}',
@@ -442,7 +442,7 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
     (
         ONE % '{"_Data":"8264"}',
         None,
-        ((1, 68, "streams[0].state._Data", "warning", "looks like `_data` mistyped, and OLake takes it"),),
+        ((1, 68, "streams[0].state._Data", "error", "looks like `_data` mistyped, and OLake takes it"),),
     ),
     (
         ONE % '{"resume_token":{"_data":"xyz"}}',
@@ -759,7 +759,7 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
     (
         '{"_state_version":1,"_state_engine_version":9,"sources":{}}',
         None,
-        ((1, 45, "_state_engine_version", "warning", "is above 4, the greatest that dlt 1.31 writes: i"),),
+        ((1, 45, "_state_engine_version", "error", "is above 4, the greatest that dlt 1.31 knows: it"),),
     ),
     (
         '{"pipeline_name":"p","sources":{}}',
@@ -768,5 +768,97 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
             (1, 1, "_state_version", "error", "is missing, without which dlt cannot read the st"),
             (1, 1, "_state_engine_version", "error", "is missing, without which dlt cannot read the st"),
         ),
+    ),
+    ('{"version":8}', None, ((1, 12, "version", "error", "is 8, a version of the future"),)),
+    (
+        ONE % '{"LSN":"0/198C935"}',
+        None,
+        ((1, 68, "streams[0].state.LSN", "error", "looks like `lsn` mistyped, and OLake takes it"),),
+    ),
+    (
+        ONE % '{"LSN":"0x0000002800000168000E"}',
+        None,
+        ((1, 68, "streams[0].state.LSN", "error", "looks like `lsn` mistyped, and OLake takes it"),),
+    ),
+    (
+        ONE % '{"LSN":7}',
+        None,
+        ((1, 68, "streams[0].state.LSN", "warning", "looks like `lsn` mistyped, and OLake takes it"),),
+    ),
+    (
+        ONE % '{"binlog_File":"b.000001"}',
+        None,
+        ((1, 68, "streams[0].state.binlog_File", "error", "looks like `binlog_file` mistyped"),),
+    ),
+    (
+        ONE % '{"binlog_file":"b.000001","binlog_position":4,"server_id":0}',
+        None,
+        ((1, 125, "streams[0].state.server_id", "error", "must be a whole number of 1 to 4294967295, but i"),),
+    ),
+    (
+        G % '{"state":{"server_id":0,"state":{"position":{"Name":"b.000001","Pos":4}}},"streams":[]}',
+        None,
+        ((1, 49, "global.state.server_id", "error", "must be a whole number of 1 to 4294967295, but i"),),
+    ),
+    (
+        G % "{}",
+        None,
+        (
+            (1, 27, "global.streams", "warning", "is missing: OLake does not know whose snapshots"),
+            (1, 27, "global.state", "warning", "is missing or empty: no stream has a log positio"),
+        ),
+    ),
+    (
+        '{"selected_streams":{"public":[]},"streams":[{"stream":{"name":"a"}}]}',
+        None,
+        ((1, 21, "selected_streams", "error", "is a key of OLake's catalog, streams.json, and n"),),
+    ),
+    (
+        '{"type":"STREAM","streams":[]}\n{"type":"STREAM","streams":[]}',
+        None,
+        ((2, 1, "", "error", "this is not JSON: there is more after its end"),),
+    ),
+    (
+        "[" + A % '{"stream_descriptor":{"name":"a"},"stream_state":{}}' + ",null]",
+        None,
+        ((1, 82, "[1]", "error", "must be an object, but is null"),),
+    ),
+    (
+        "["
+        + A % '{"stream_descriptor":{"name":"a"},"stream_state":{}}'
+        + ',{"type":"GLOBAL","global":{"shared_state":{"x":1},"stream_states":[]}}]',
+        None,
+        ((1, 82, "[1]", "error", "is a state of type GLOBAL beside one of type STR"),),
+    ),
+    (
+        "[" + ",".join(['{"type":"GLOBAL","global":{"shared_state":{"x":1},"stream_states":[]}}'] * 2) + "]",
+        None,
+        ((1, 73, "[1]", "error", "is a state of type GLOBAL beside one of type GLO"),),
+    ),
+    (
+        '{"type":"LEGACY","data":{"cdc":true,"streams":[{"stream_name":"a","cursor_field":[],"cursor":null}]}}',
+        None,
+        ((1, 25, "data.cdc_state", "warning", "is missing or empty: no stream has a log positio"),),
+    ),
+    (
+        '{"type":"STATE","value":{"users":2,"bookmark":{}}}',
+        None,
+        (
+            (1, 25, "value.bookmarks", "warning", "is missing: each member is taken for the state o"),
+            (1, 36, "value.bookmark", "error", "is not a key of Singer; `bookmarks` is, and it i"),
+        ),
+    ),
+    (
+        '{"sources":{"s":{"resources":{"r":{"incremental":{"c":{"last_value":1}}}}}}}',
+        None,
+        (
+            (1, 1, "_state_version", "error", "is missing, without which dlt cannot read the st"),
+            (1, 1, "_state_engine_version", "error", "is missing, without which dlt cannot read the st"),
+        ),
+    ),
+    (
+        D % '{"a":{"resources":{"b.c":{}}},"a.b":{"resources":{"c":{}}}}',
+        None,
+        ((1, 131, 'sources["a.b"].resources.c', "error", "two resources are called a.b.c, with the names o"),),
     ),
 )

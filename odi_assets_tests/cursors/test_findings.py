@@ -51,10 +51,19 @@ def test_documents_of_other_tools_are_no_documents_of_olake(name: str) -> None:
 
 
 def test_a_warning_leaves_the_document() -> None:
-    document = parse_olake('{"type":"STREAM","version":8,"streams":[]}')
+    document = parse_olake('{"type":"STREAM","version":7,"streams":null}')
     (warning,) = document.warnings
     assert warning.severity is Severity.WARNING
-    assert document.version == 8
+    assert document.version == 7
+
+
+def test_a_version_of_the_future_is_refused() -> None:
+    with pytest.raises(CursorDocumentError, match="a version of the future") as caught:
+        parse_olake('{"type":"STREAM","version":8,"streams":[]}')
+    assert (caught.value.key, caught.value.fix) == (
+        "version",
+        "use an odi_assets that knows it, or restore the document that OLake up to 0.9.4 wrote",
+    )
 
 
 def test_a_file_that_is_being_written_is_read_again(tmp_path: Path) -> None:

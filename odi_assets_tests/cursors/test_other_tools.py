@@ -23,6 +23,8 @@ from odi_assets.cursors import (
     compare,
     fingerprint,
     parse,
+    with_cursors,
+    without_streams,
 )
 from odi_assets.cursors.tools import recognise
 
@@ -73,8 +75,13 @@ def dlt(value: Any, **more: Any) -> CursorStream:
             {"states": [{"partition": {"b": 1, "a": 2}, "cursor": {"at": "2024-01-01"}}], "lookback_window": 3},
             {'states[{"a":2,"b":1}].cursor.at': "2024-01-01"},
         ),
+        (
+            {"use_global_cursor": False, "state": {"at": "2024"}, "parent_state": {"repos": {"at": "2023"}}},
+            {"state.at": "2024", "parent_state.repos.at": "2023"},
+        ),
         ({"__ab_full_refresh_sync_complete": True}, {}),
-        ({}, {}),
+        ({"stream_name": "orders", "stream_namespace": "public", "cursor_field": [], "cursor": None}, {}),
+        ({"id": "65a", "status": "COMPLETE", "id_type": "objectId"}, {}),
     ],
 )
 def test_airbyte_cursors_are_found_in_every_state(state: Any, cursors: Any) -> None:
@@ -132,6 +139,49 @@ def test_an_airbyte_snapshot_moves_with_the_place_it_has_reached() -> None:
 )
 def test_the_offset_that_debezium_keeps_is_found(state: Any, position: Any) -> None:
     assert shared(state) == position
+
+
+def test_a_stream_of_airbyte_that_says_nothing_was_not_read() -> None:
+    assert airbyte({}).snapshot.status is SnapshotStatus.ABSENT
+    assert airbyte({}).cursors == {}
+
+
+def test_a_snapshot_of_mongodb_that_is_under_way_is_not_finished() -> None:
+    stream = airbyte({"id": "65a", "status": "IN_PROGRESS", "id_type": "objectId"})
+    assert (stream.snapshot.status, stream.snapshot.reached) == (SnapshotStatus.PENDING, '"65a"')
+
+
+def test_the_log_of_a_legacy_state_is_that_of_all_its_tables() -> None:
+    tables = [{"stream_name": name, "stream_namespace": "p", "cursor_field": []} for name in ("a", "b")]
+    data = {"cdc": True, "cdc_state": {"state": {"{}": OFFSET}}, "streams": tables}
+    document = parse(json.dumps({"type": "LEGACY", "data": data}))
+    assert [(one.id, one.position) for one in document.streams] == [
+        ("p.a", PostgresLsn(87943976)),
+        ("p.b", PostgresLsn(87943976)),
+    ]
+
+
+def test_states_may_stand_one_after_another_and_the_later_one_of_a_stream_counts() -> None:
+    def state(name: str, at: int) -> Any:
+        item = {"stream_descriptor": {"name": name}, "stream_state": {"id": at}}
+        return {"type": "STREAM", "stream": item}
+
+    lines = "".join(f"{json.dumps(one)}\n" for one in (state("a", 1), state("b", 2), state("a", 3)))
+    document = parse(lines)
+    assert {one.name: one.cursors["id"] for one in document.streams} == {"a": 3, "b": 2}
+    assert with_cursors(document, "b", {"id": 5}).text == lines.replace('"id": 2', '"id": 5')
+    gone = without_streams(document, ["a"])
+    assert {one.name: dict(one.cursors) for one in gone.streams} == {"a": {}, "b": {"id": 2}}
+
+
+def test_a_state_for_all_streams_takes_the_place_of_those_before_it() -> None:
+    def message(state: Any) -> str:
+        return json.dumps({"type": "STATE", "state": state})
+
+    item = {"stream_descriptor": {"name": "a"}, "stream_state": {"id": 1}}
+    both = {"type": "GLOBAL", "global": {"shared_state": {"x": 1}, "stream_states": []}}
+    document = parse(message({"type": "STREAM", "stream": item}) + "\n" + message(both))
+    assert (document.type, document.streams) == (StateType.GLOBAL, ())
 
 
 def test_of_several_messages_the_last_of_each_stream_counts() -> None:
@@ -220,6 +270,47 @@ def test_singer_bookmarks_are_read(mark: Any, position: Any, cursors: Any) -> No
     stream = singer(mark)
     assert (stream.position, stream.cursors) == (position, cursors)
     assert stream.snapshot.status is SnapshotStatus.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("mark", "cursors"),
+    [
+        ({}, {}),
+        ({"starting_replication_value": None}, {}),
+        (
+            {"progress_markers": {"Note": "…", "replication_key": "at", "replication_key_value": "2024"}},
+            {"at": None},
+        ),
+        (
+            {"partitions": [{"context": {"r": 1}, "progress_markers": {"replication_key": "at"}}]},
+            {'partitions[{"r":1}].at': None},
+        ),
+    ],
+)
+def test_a_stream_of_singer_without_a_value_was_not_read(mark: Any, cursors: Any) -> None:
+    stream = singer(mark)
+    assert (stream.snapshot.status, stream.cursors) == (SnapshotStatus.ABSENT, cursors)
+
+
+def test_a_tap_without_bookmarks_has_a_member_for_each_stream() -> None:
+    value = {"users": 2, "orders": {"updated": "2024"}, "currently_syncing": None}
+    for document in (parse(json.dumps({"type": "STATE", "value": value})), parse(json.dumps(value), tool=Tool.SINGER)):
+        found = {one.name: one.cursors for one in document.streams}
+        assert found == {"users": {"bookmark": 2}, "orders": {"updated": "2024"}}
+        assert [(one.key.rpartition(".")[2], one.severity) for one in document.warnings] == [("bookmarks", "warning")]
+
+
+def test_of_the_states_that_a_target_printed_the_last_one_counts() -> None:
+    text = '{"bookmarks":{"a":{"id":1}}}\n{"bookmarks":{"a":{"id":2}}}\n'
+    document = parse(text)
+    assert (document.tool, document.streams[0].cursors) == (Tool.SINGER, {"id": 2})
+    assert with_cursors(document, "a", {"id": 9}).text == text.replace('"id":2', '"id":9')
+
+
+def test_transactions_of_mariadb_have_no_order_as_text() -> None:
+    marks = [{"log_file": "b.000004", "log_pos": 3244, "gtid": gtid} for gtid in ("0-1-9", "0-1-10")]
+    documents = [parse(json.dumps({"bookmarks": {"t": mark}})) for mark in marks]
+    assert compare(*documents)[0].move is Move.INCOMPARABLE
 
 
 def test_a_full_table_of_singer_that_is_under_way_is_not_finished() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta.commit import FileChanges, Stamp, commit
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, TableConflictError
 

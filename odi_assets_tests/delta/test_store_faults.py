@@ -16,14 +16,14 @@ from pydantic import TypeAdapter
 
 from odi_assets.config.models import Connection, RetryConfig
 from odi_assets.connections.location import Location, resolve
-from odi_assets.delta import maintenance
 from odi_assets.delta.changes import table_change
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
+from odi_assets.delta.maintenance import maintain
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, TableConflictError
-from odi_assets_tests.state import clouds
+from odi_assets_tests.state.clouds import clouds
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
 QUICK = RetryConfig(retries=3, base_delay=0.001, jitter=0)
@@ -132,10 +132,10 @@ def test_versions_that_cannot_be_looked_at_are_not_taken_for_gone(
     for number in (1, 2):
         write(TableHandle.open(table), number)
     handle = TableHandle.open(table)
-    monkeypatch.setattr(maintenance, "presence", lambda _location: lambda _path: True)
-    assert maintenance.rewindable_from(handle) == 0
+    monkeypatch.setattr(maintain, "presence", lambda _location: lambda _path: True)
+    assert maintain.rewindable_from(handle) == 0
     clouds.fail(store, "busy", 1000)
-    for look in (lambda: maintenance.rewindable_from(handle), lambda: handle.is_kept(0)):
+    for look in (lambda: maintain.rewindable_from(handle), lambda: handle.is_kept(0)):
         with pytest.raises(StoreUnreachableError):
             look()
     clouds.fail(store, "busy", 0)

@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, Transient

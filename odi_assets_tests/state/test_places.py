@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,7 +70,11 @@ def test_names_with_odd_characters_work(tmp_path: Path, name: str, relative: boo
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_names_that_deltalake_misreads_are_refused_by_name_before_anything_is_made(tmp_path: Path, name: str) -> None:
+def test_names_that_deltalake_misreads_are_refused_by_name_at_once_before_anything_is_made(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(sleep=lambda seconds: pytest.fail(f"it waited {seconds} s"))
+    monkeypatch.setattr("odi_assets.delta.retry.time", clock)
     backend = CatalogStateBackend(f"{name}/r", f"{name}/s")
     for call in (lambda: backend.get_hwm("k"), lambda: backend.set_hwm("k", 1), backend.list_runs, backend.maintain):
         with pytest.raises(StateError, match="in a path for something else"):

@@ -32,7 +32,7 @@ from odi_assets.state.backend import HISTORY_KEPT
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.conftest import open_backend
 from odi_assets_tests.state.test_runs_contract import run
-from odi_assets_tests.state.test_values import EXAMPLES, same
+from odi_assets_tests.state.values.test_values import EXAMPLES, same
 
 ENVIRONMENTS = (None, "dev'ü/%")
 KEYS = ("orders.id", "it's", 'a "b"\\', "ø/☃?#", "100%", "k" * 900)

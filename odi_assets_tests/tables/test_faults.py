@@ -22,7 +22,7 @@ from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta import commit as commits
 from odi_assets.delta.commit import FileChanges, Stamp
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, TableError, Transient
 from odi_assets.tables import embedded

@@ -11,7 +11,7 @@ from odi_assets.config.write_modes import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.conflicts import is_unchanged
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables import modes

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
-from odi_assets.delta.compaction import compact
 from odi_assets.delta.errors import UnsupportedFeatureError
-from odi_assets.delta.restore import restore
+from odi_assets.delta.maintenance.compaction import compact
+from odi_assets.delta.maintenance.restore import restore
 from odi_assets.errors import TableError
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
@@ -109,22 +109,54 @@ RULES: dict[str, tuple[dict[str, Any], dict[str, str], str, list[Any], Any, str]
 }
 
 
-@pytest.mark.contract
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("mode", ["append", "append_once", "upsert", "overwrite"])
 def test_a_row_that_breaks_a_rule_is_refused_and_others_are_written(
-    spark: SparkSession, table: Location, write: Write, rule: str, mode: str
+    spark: SparkSession, table: Location, write: Write, rule: str
 ) -> None:
     made, properties, kind, good, bad, label = RULES[rule]
     made_by_others(table, column("id"), made, **properties)
     demanded = schema_of(table)
-    spec = {"mode": WriteMode(mode), "keys": ("id",) if mode in ("append_once", "upsert") else ()}
     rows = [(number, value) for number, value in enumerate(good)]
-    write(rows, f"id INT, v {kind}", **spec)
-    told = refused(table, write, [(70, good[0]), (71, bad), (72, bad)], f"id INT, v {kind}", **spec)
+    write(rows, f"id INT, v {kind}")
+    told = refused(table, write, [(70, good[0]), (71, bad), (72, bad)], f"id INT, v {kind}")
     assert f"2 rows of it break {label}, such as {{" in told.message
     assert '"id":71' in told.message or '"id":72' in told.message
     assert len(rows_of(spark, table)) == len(good)
+    assert schema_of(table) == demanded
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("mode", ["append", "append_once", "upsert", "overwrite"])
+def test_every_way_of_writing_keeps_every_kind_of_rule(
+    spark: SparkSession, table: Location, write: Write, mode: str
+) -> None:
+    made_by_others(
+        table,
+        column("id"),
+        column("n", nullable=False),
+        column("e", LISTED),
+        column("m", MAP),
+        column("v", **{"delta.invariants": INVARIANT}),
+        column("c"),
+        column("s", "string", __CHAR_VARCHAR_TYPE_STRING="varchar(3)"),
+        delta__constraints__positive="c > 0",
+    )
+    kind = "id INT, n INT, e ARRAY<STRUCT<a: INT, b: INT>>, m MAP<STRING, INT>, v INT, c INT, s STRING"
+    demanded = schema_of(table)
+    spec = {"mode": WriteMode(mode), "keys": ("id",) if mode in ("append_once", "upsert") else ()}
+    good = (1, [(1, None), None], {"k": 1}, 4, 1, "äöü")
+    write([(0, *good), (1, 2, None, None, 9, 5, None)], kind, **spec)
+    bad = (None, [(None, 2)], {"k": None}, 3, -1, "abcd")
+    told = refused(table, write, [(70, *good), (71, *bad), (72, *bad)], kind, **spec)
+    assert dict(zip(told.fields["rules"], told.fields["rows"], strict=True)) == {
+        "`n` NOT NULL": 2,
+        "`e.element.a` NOT NULL": 2,
+        "`m.value` NOT NULL": 2,
+        "the invariant v > 3 of `v`": 2,
+        "CHECK positive (c > 0)": 2,
+        "`s` VARCHAR(3)": 2,
+    }
+    assert len(rows_of(spark, table)) == 2
     assert schema_of(table) == demanded
 
 

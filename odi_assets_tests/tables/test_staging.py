@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.footers import written_files
+from odi_assets.delta.files.footers import written_files
 
 
 def put(path: Path) -> None:

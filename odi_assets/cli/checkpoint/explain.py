@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from odi_assets.cli.checkpoint.options import OperatorOption, PathArgument
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.errors import ConfigError
 
 _SIDES = (

@@ -11,9 +11,9 @@ import typer
 
 from odi_assets.cli.checkpoint.files import spans
 from odi_assets.cli.checkpoint.options import PathArgument
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, moment, note
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.cli.options import Settings
-from odi_assets.cli.output import Column, data_json, data_table, note, stdout_kept_for_data
+from odi_assets.cli.terminal.options import Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note, stdout_kept_for_data
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 

@@ -16,7 +16,7 @@ from odi_assets.cli.checkpoint.options import (
     VariableOption,
     WhereOption,
 )
-from odi_assets.cli.options import JsonOption, Settings
+from odi_assets.cli.terminal.options import JsonOption, Settings
 
 
 def read(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
 from odi_assets.cli.cursors.documents import (
     STREAM,
     FileArgument,
@@ -18,9 +18,10 @@ from odi_assets.cli.cursors.documents import (
     document_of,
     tool_of,
 )
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, YesOption
-from odi_assets.cli.output import data, data_json, note
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import JsonOption, YesOption
+from odi_assets.cli.terminal.output import data, data_json, note
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,13 +81,13 @@ def set_(
     A value has the type that it had before: a number stays a number. A stream is not moved back without --force.
     """
     from odi_assets.cursors import compare, with_cursors, with_shared_position
+    from odi_assets.cursors.editing import values_of
     from odi_assets.cursors.files import require_forward
 
     document = document_of(file, tool)
-    present = document.stream(stream)
-    before = dict.fromkeys(_TEXTS, "") | (dict(present.cursors) if present else {})
+    before = dict.fromkeys(_TEXTS, "") | ({} if shared else values_of(document, stream))
     given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
-    if not shared and present is not None:
+    if not shared:
         _require_own(document, stream, given)
     changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
     moves = compare(document, changed)
@@ -150,7 +151,7 @@ def _value(text: str, before: Any) -> Any:
     try:
         return read_strict(text)
     except (ValueError, ArithmeticError, RecursionError):
-        if before is not None:
+        if isinstance(before, int | Decimal):
             raise ConfigError(f"{text!r} is no number, as {before} is", fix="give one") from None
         return text
 

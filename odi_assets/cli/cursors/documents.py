@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from odi_assets.cli.exit_codes import BAD_INPUT
-from odi_assets.cli.output import note
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT
+from odi_assets.cli.terminal.output import note
 from odi_assets.errors import ConfigError, CursorDocumentError
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ def tool_of(name: ToolName) -> str:
     return next(tool for tool in Tool if tool.lower() == name)
 
 
+def tool_name(tool: str) -> ToolName:
+    """The name of a tool on the command line."""
+    return next(name for name in get_args(ToolName) if name == tool.lower())
+
+
 def inspected(file: str, tool: ToolName | None) -> Inspection:
     """What a file holds.
 
@@ -63,7 +68,21 @@ def document_of(file: str, tool: ToolName | None) -> CursorDocument:
         Exit: with 2; what is wrong with it was printed.
         ConfigError: it cannot be read.
     """
-    found = inspected(file, tool)
+    return _required(inspected(file, tool))
+
+
+def documents_of(old: str, new: str, tool: ToolName | None) -> tuple[CursorDocument, CursorDocument]:
+    """Two documents, as :func:`document_of` gives them. One whose tool cannot be told is taken for one of the other's
+    tool: an empty object may be any tool's."""
+    found = {file: inspected(file, tool) for file in (old, new)}
+    seen = {one.tool for one in found.values() if one.tool}
+    for file, one in found.items():
+        if one.tool is None and not one.torn and len(seen) == 1 and file != STREAM:
+            found[file] = inspected(file, tool_name(*seen))
+    return _required(found[old]), _required(found[new])
+
+
+def _required(found: Inspection) -> CursorDocument:
     try:
         document = found.require()
     except CursorDocumentError as error:

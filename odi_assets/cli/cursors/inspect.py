@@ -12,11 +12,12 @@ from odi_assets.cli.cursors.documents import (
     FilesArgument,
     ToolOption,
     document_of,
+    documents_of,
     inspected,
 )
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
+from odi_assets.cli.terminal.exit_codes import BAD_INPUT, FAILED
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.util.words import counted
 
@@ -47,7 +48,15 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Report everything that is wrong with documents. Exits with 1 if something is, with 2 if one cannot be read."""
-    found = {file: inspected(file, tool) for file in files}
+    found: dict[str, Inspection] = {}
+    unread = False
+    for file in files:
+        try:
+            found[file] = inspected(file, tool)
+        except ConfigError as error:
+            # The others are looked at all the same.
+            note(f"odi: {error}")
+            unread = True
     if as_json:
         data_json([_inspection_json(INPUT if file == "-" else file, one) for file, one in found.items()])
     for file, one in found.items():
@@ -58,7 +67,7 @@ def check(
     counts = any(
         finding.severity == "error" or strict for inspection in found.values() for finding in inspection.findings
     )
-    raise typer.Exit(FAILED if counts else 0)
+    raise typer.Exit(BAD_INPUT if unread else FAILED if counts else 0)
 
 
 def _print(file: str, found: Inspection) -> None:
@@ -137,7 +146,7 @@ def diff(
 
     if old == new == "-":
         raise ConfigError("only one of the documents can come from standard input", fix="give a file for the other")
-    before, after = document_of(old, tool), document_of(new, tool)
+    before, after = documents_of(old, new, tool)
     if before.tool != after.tool:
         raise ConfigError(
             f"{old} is a document of {before.tool}, and {new} one of {after.tool}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.cli.cursors.change import write
 from odi_assets.cli.cursors.documents import STREAM, document_of
-from odi_assets.cli.output import note
+from odi_assets.cli.terminal.output import note
 from odi_assets.config.graph import NodeKey
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import typer
 
 from odi_assets.cli.cursors.change import write
 from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, ToolOption, document_of
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings
-from odi_assets.cli.output import data_json, note
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
+from odi_assets.cli.terminal.output import data_json, note
 from odi_assets.errors import ConfigError
 
 NameOption = Annotated[

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odi_assets.cli.explain.node import KeysFromOption, KeysOption, NodeArgument, node_named
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odi_assets.cli.explain.node import KeysFromOption, KeysOption, NodeArgument, node_named
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, moment, note, stdout_kept_for_data
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note, stdout_kept_for_data
 
 if TYPE_CHECKING:
     from odi_assets.streaming.explain.verdicts import KeyExplanation

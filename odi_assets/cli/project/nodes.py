@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from odi_assets.cli.options import JsonOption, PipelineArgument, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, note
+from odi_assets.cli.terminal.options import JsonOption, PipelineArgument, Settings
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ _COLUMNS = (
 
 def ls(settings: Settings, pipeline: PipelineArgument = None, as_json: JsonOption = False) -> None:
     """List the nodes, in the order they run: what they read, how they are written, and where their tables are."""
-    from odi_assets.cli.selection import selected_nodes
+    from odi_assets.cli.terminal.selection import selected_nodes
 
     project = settings.project()
     rows = [_row(project, key) for key in selected_nodes(project, pipeline, None)]
@@ -69,7 +69,7 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Print which nodes need which: as text, for Mermaid, or for Graphviz."""
-    from odi_assets.cli.selection import selected_nodes
+    from odi_assets.cli.terminal.selection import selected_nodes
 
     project = settings.project()
     keys = selected_nodes(project, pipeline, None)

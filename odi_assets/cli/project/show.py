@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, note
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 

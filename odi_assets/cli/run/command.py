@@ -7,8 +7,8 @@ import os
 
 import typer
 
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.options import (
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.options import (
     DownstreamOption,
     FromOption,
     FullRefreshOption,
@@ -21,7 +21,7 @@ from odi_assets.cli.options import (
     YesOption,
     bounds_of,
 )
-from odi_assets.cli.output import data_json, note, stdout_kept_for_data
+from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
-    from odi_assets.cli.selection import pipelines_in_order, selected_nodes
+    from odi_assets.cli.terminal.selection import pipelines_in_order, selected_nodes
     from odi_assets.nodes.request import RunRequest
     from odi_assets.spark.java import require_java
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.exit_codes import FAILED
-from odi_assets.cli.output import note
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.exit_codes import FAILED
+from odi_assets.cli.terminal.output import note
 from odi_assets.nodes.planning.forecast import forecast
 
 if TYPE_CHECKING:

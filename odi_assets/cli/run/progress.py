@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from odi_assets.cli.output import console
+from odi_assets.cli.terminal.output import console
 from odi_assets.nodes.result import is_left_out
 from odi_assets.util.words import counted
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.output import Column, data_table, hwm_change, node_name, note
+from odi_assets.cli.terminal.exit_codes import readable
+from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
 from odi_assets.nodes.result import is_left_out
 from odi_assets.sources.marks import hwm_text
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, hwm_change, moment, note, short_id
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, SinceOption, StatusOption, chosen_runs
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, moment, note, short_id
 
 if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord

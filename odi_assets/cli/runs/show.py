@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.exit_codes import readable
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import data, data_json
 from odi_assets.cli.runs.list import record_json, show_table
+from odi_assets.cli.terminal.exit_codes import readable
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import data, data_json
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.util.words import counted
 

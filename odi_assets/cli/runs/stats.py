@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data_json, data_table, moment, note
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, SinceOption, chosen_runs
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
 
 if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord

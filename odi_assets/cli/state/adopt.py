@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import data_json, note, stdout_kept_for_data
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

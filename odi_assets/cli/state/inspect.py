@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import Column, data, data_json, data_table, moment, note
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
 from odi_assets.errors import ConfigError, OdiError, StateError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _keeps_hwm(increment: Any) -> bool:
 
 def get(settings: Settings, key: KeyArgument) -> None:
     """Print a high-water mark as JSON; `odi state set` reads back what this prints, with its type."""
-    from odi_assets.cli.typed_values import to_text
+    from odi_assets.cli.terminal.typed_values import to_text
 
     project = settings.project()
     data(to_text(entry_of(key, project, project.open_state()).value))
@@ -86,7 +86,7 @@ def set_(
     ] = None,
 ) -> None:
     """Set a high-water mark, back or forward; the next run reads on from there."""
-    from odi_assets.cli.typed_values import from_text, to_text
+    from odi_assets.cli.terminal.typed_values import from_text, to_text
 
     project = settings.project()
     state = project.open_state()

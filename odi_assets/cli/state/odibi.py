@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from odi_assets.cli.options import Settings
-from odi_assets.cli.output import Column, data_json, data_table, note
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, StatusOption, chosen_runs
+from odi_assets.cli.terminal.options import Settings
+from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.util.words import counted
 
 _COLUMNS = (

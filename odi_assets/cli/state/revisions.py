@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, data_json, data_table, moment, note, short_id
 from odi_assets.cli.state.inspect import (
     KeyArgument,
     entry_json,
@@ -18,6 +15,9 @@ from odi_assets.cli.state.inspect import (
     type_name,
     warn_if_unused,
 )
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note, short_id
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -109,7 +109,7 @@ def reset(
 def _wanted(
     state: StateBackend, present: HwmEntry, to_revision: int | None, value: str | None, kind: str | None
 ) -> HwmEntry:
-    from odi_assets.cli.typed_values import from_text
+    from odi_assets.cli.terminal.typed_values import from_text
     from odi_assets.state.reset import revision
 
     if to_revision is not None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.confirm import require_consent
-from odi_assets.cli.options import DryRunOption, JsonOption, Settings, YesOption
-from odi_assets.cli.output import Column, data, data_json, data_table, note
 from odi_assets.cli.state.inspect import entry_json, node_keys
 from odi_assets.cli.state.revisions import shown
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.output import Column, data, data_json, data_table, note
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.options import JsonOption, Settings
-from odi_assets.cli.output import data_json, note, stdout_kept_for_data
 from odi_assets.cli.state.rewind import NodeArgument
+from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 

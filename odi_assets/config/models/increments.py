@@ -74,9 +74,12 @@ class ChunksConfig(Strict):
         default=None,
         description="Columns whose ranges are the chunks, or `ctid` of PostgreSQL; the primary key unless given.",
     )
-    rows: int = Field(default=250_000, ge=1, description="About how many rows a chunk has.")
+    rows: int = Field(default=1_000_000, ge=1, description="About how many rows a chunk has.")
+    pieces: int = Field(
+        default=4, ge=1, le=256, description="Parts of a large chunk that are read side by side, a connection each."
+    )
     chunks_per_commit: int = Field(
-        default=4, ge=1, le=256, description="Chunks that are read side by side, and written in one commit."
+        default=1, ge=1, le=256, description="Chunks that are read side by side, and written in one commit."
     )
 
 

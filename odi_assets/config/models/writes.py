@@ -89,7 +89,7 @@ class WriteConfig(Strict):
             lower = [column.lower() for column in columns]
             twice = [i for i, column in enumerate(lower) if column in lower[:i]]
             found += [about(columns[i], "is there twice", at=(name, i)) for i in twice]
-        if self.mode.traits.keyed and not self.keys:
+        if self.mode.traits.needs_keys and not self.keys:
             found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
         if {"delete_when", "only_if_newer", "schema_policy"} & self.model_fields_set:
             found += self._misplaced_options()

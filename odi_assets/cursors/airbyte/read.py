@@ -8,12 +8,13 @@ with ``--state``, ``legacy`` an object of an early connector's own; ``export`` i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from odi_assets.cursors.airbyte.state import read_shared, read_stream
 from odi_assets.cursors.findings import Findings
 from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition, StateType, Tool
+from odi_assets.cursors.positions import LogPosition
 from odi_assets.cursors.values import kind_of, shown
 from odi_assets.util.exact_json import JsonPath
 
@@ -42,22 +43,22 @@ PLATFORM = Names("streamDescriptor", "streamState", "sharedState", "streamStates
 
 
 class Place(NamedTuple):
-    """One stream's state in a document, and the names of the keys there."""
+    """Where a stream's state is in a document, and what goes with it when the stream is taken out."""
 
-    descriptor: Any
+    stream: str
     at: JsonPath
-    names: Names
+    whole: JsonPath
 
 
 def form_of(content: Any) -> str | None:
     """The form of the document, or None if it does not look like one of Airbyte."""
     if isinstance(content, list):
-        if content and all(_is_stream(item) for item in content):
-            return "streams"
-        if content and all(_is_state(item) for item in content):
-            return "states"
-        messages = bool(content) and all(isinstance(item, dict) for item in content)
-        return "messages" if messages and any(_is_message(item) for item in content) else None
+        forms: Mapping[str, Callable[[Any], bool]] = {
+            "messages": _is_message,
+            "streams": _is_stream,
+            "states": _is_state,
+        }
+        return next((form for form, fits in forms.items() if any(map(fits, content))), None)
     if not isinstance(content, dict):
         return None
     if _is_message(content):
@@ -104,6 +105,12 @@ def read(content: Any, findings: Findings) -> CursorDocument | None:
     return _Reader(content, form, findings).read()
 
 
+def read_lines(content: list[Any], findings: Findings) -> CursorDocument | None:
+    """The document of JSON Lines, one value each; the later state of a stream counts. See :func:`read`."""
+    form = form_of(content)
+    return None if form is None else _Reader(content, form, findings, later_counts=True).read()
+
+
 def places(content: Any, form: str) -> Iterator[Place]:
     """Each stream's state in a document without findings, in the order of the text."""
     if form == "messages":
@@ -121,30 +128,78 @@ def places(content: Any, form: str) -> Iterator[Place]:
         inner, at = (
             (content["connectionState"], ("connectionState",)) if "connectionState" in content else (content, ())
         )
-        yield from _of_list(inner.get(PLATFORM.state), (*at, PLATFORM.state))
-        shared = inner.get("globalState")
-        if isinstance(shared, dict):
-            yield from _of_global(shared, (*at, "globalState"))
+        given = inner["stateType"]
+        if given == "stream":
+            yield from _of_list(inner[PLATFORM.state], (*at, PLATFORM.state))
+        elif given == "global":
+            yield from _of_global(inner["globalState"], (*at, "globalState"))
+        elif given == "legacy":
+            yield from _of_legacy(inner["state"], (*at, "state"))
     elif form == "state":
         yield from _of_state(content, ())
+    elif form == "legacy":
+        yield from _of_legacy(content, ())
 
 
-def _of_state(state: Any, at: JsonPath) -> Iterator[Place]:
-    if isinstance(state, dict):
-        if isinstance(state.get("stream"), dict):
-            yield Place(state["stream"], (*at, "stream"), names_of(state["stream"]))
-        if isinstance(state.get("global"), dict):
-            yield from _of_global(state["global"], (*at, "global"))
+def _of_state(state: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
+    kind = StateType(_kind_of_state(state))
+    inner, inner_at = state[_PARTS[kind]], (*at, _PARTS[kind])
+    if kind is StateType.GLOBAL:
+        yield from _of_global(inner, inner_at)
+    elif kind is StateType.LEGACY:
+        yield from _of_legacy(inner, inner_at)
+    else:
+        yield from _of_stream(inner, inner_at, None)
 
 
 def _of_global(shared: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
-    key = PLATFORM.streams if PLATFORM.streams in shared else PROTOCOL.streams
-    yield from _of_list(shared.get(key), (*at, key))
+    key = names_of(shared).streams
+    yield from _of_list(shared[key], (*at, key))
 
 
-def _of_list(items: Any, at: JsonPath) -> Iterator[Place]:
-    for index, item in enumerate(items if isinstance(items, list) else ()):
-        yield Place(item, (*at, index), names_of(item) if isinstance(item, dict) else PROTOCOL)
+def _of_list(items: list[Any], at: JsonPath) -> Iterator[Place]:
+    for index, item in enumerate(items):
+        yield from _of_stream(item, (*at, index), (*at, index))
+
+
+def _of_stream(item: Mapping[str, Any], at: JsonPath, whole: JsonPath | None) -> Iterator[Place]:
+    names = names_of(item)
+    if names.state in item:
+        state_at = (*at, names.state)
+        # Of a message that stands for itself only the state goes.
+        yield Place(_id_of(item[names.descriptor]), state_at, whole or state_at)
+
+
+def _of_legacy(data: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
+    if _is_of_databases(data):
+        for index, item in enumerate(data["streams"]):
+            place = (*at, "streams", index)
+            yield Place(_joined(item.get("stream_namespace"), item["stream_name"]), place, place)
+        return
+    for name, state in data.items():
+        if isinstance(state, dict):
+            yield Place(name, (*at, name), (*at, name))
+
+
+def _is_of_databases(data: Mapping[str, Any]) -> bool:
+    """Whether a LEGACY state is one of the database sources, which list their tables."""
+    return isinstance(data.get("streams"), list) and "cdc" in data
+
+
+def _id_of(descriptor: Mapping[str, Any]) -> str:
+    return _joined(descriptor.get("namespace"), descriptor["name"])
+
+
+def _joined(namespace: Any, name: str) -> str:
+    return f"{namespace}.{name}" if isinstance(namespace, str) and namespace else name
+
+
+def _kind_of_state(state: Mapping[str, Any]) -> Any:
+    """The type of a state. It came later than messages: without it, the one part that is there counts."""
+    given = state.get("type")
+    if given is None:
+        return next((kind for kind, key in _PARTS.items() if state.get(key) is not None), StateType.LEGACY)
+    return given
 
 
 def names_of(item: Mapping[str, Any]) -> Names:
@@ -155,11 +210,12 @@ def names_of(item: Mapping[str, Any]) -> Names:
 class _Reader:
     """Reads one document; what is wrong goes to ``findings``."""
 
-    def __init__(self, content: Any, form: str, findings: Findings) -> None:
+    def __init__(self, content: Any, form: str, findings: Findings, *, later_counts: bool = False) -> None:
         self.content = content
         self.form = form
         self.findings = findings
-        self.type = StateType.STREAM
+        self.later_counts = later_counts or form == "messages"
+        self.type: StateType | None = None
         self.streams: dict[str, CursorStream] = {}
         self.shared: SharedPosition | None = None
 
@@ -184,23 +240,22 @@ class _Reader:
             self.type = StateType.LEGACY
             self._legacy(content, ())
         streams = tuple(self.streams[name] for name in sorted(self.streams))
-        return CursorDocument(Tool.AIRBYTE, self.type, 0, streams, self.shared, content, self.form)
+        kind = self.type or StateType.STREAM
+        return CursorDocument(Tool.AIRBYTE, kind, 0, streams, self.shared, content, self.form)
 
     def _state(self, state: Any, at: JsonPath) -> None:
         if not isinstance(state, dict):
             self.findings.add(at, f"must be an object, but is {kind_of(state)}", "restore the message")
             return
         self.findings.of_keys(at, state, _STATE_KEYS)
-        given = state.get("type")
-        if given is None:
-            # The type came later than messages: without it, the one part that is there counts.
-            given = next((kind for kind, key in _PARTS.items() if state.get(key) is not None), StateType.LEGACY)
+        given = _kind_of_state(state)
         if not isinstance(given, str) or given not in _TYPES:
             text = f"must be one of {', '.join(sorted(_TYPES))}, but is {shown(given)}"
             self.findings.add((*at, "type"), text, "write the type of what the message holds")
             return
-        self.type = StateType(given)
-        part = _PARTS[self.type]
+        kind = StateType(given)
+        self._begin(kind, at)
+        part = _PARTS[kind]
         inner = state.get(part)
         for other in _PARTS.values():
             # Old connectors give `data` beside the others, for old platforms.
@@ -210,12 +265,23 @@ class _Reader:
         if not isinstance(inner, dict):
             what = "is missing" if part not in state else f"must be an object, but is {kind_of(inner)}"
             self.findings.add((*at, part), f"{what}, and a state of type {given} is kept there", "restore the message")
-        elif self.type is StateType.STREAM:
-            self._stream(inner, (*at, part), repeatable=self.form == "messages")
-        elif self.type is StateType.GLOBAL:
+        elif kind is StateType.STREAM:
+            self._stream(inner, (*at, part), repeatable=self.later_counts)
+        elif kind is StateType.GLOBAL:
             self._global(inner, (*at, part))
         else:
             self._legacy(inner, (*at, part))
+
+    def _begin(self, kind: StateType, at: JsonPath) -> None:
+        """Note the type of the next state: only those of streams may follow each other."""
+        if self.type is None or self.type is kind is StateType.STREAM:
+            self.type = kind
+        elif self.later_counts:
+            # It stands for all streams, as do those after it.
+            self.type, self.streams, self.shared = kind, {}, None
+        else:
+            text = f"is a state of type {kind} beside one of type {self.type}: Airbyte takes one GLOBAL or LEGACY "
+            self.findings.add(at, text + "state, or any number of STREAM states", "keep those that count")
 
     def _export(self) -> None:
         content: Any = self.content
@@ -257,9 +323,10 @@ class _Reader:
             items = []
         state = shared.get(names.shared, shared.get("shared_state"))
         position = read_shared(state, (*at, names.shared), self.findings)
-        # A global state stands for all streams at once.
-        self.streams = {}
         self._streams(items, (*at, names.streams))
+        self._share(position)
+
+    def _share(self, position: LogPosition | None) -> None:
         self.shared = SharedPosition(position, frozenset(self.streams))
         if position is not None:
             self.streams = {name: one._replace(position=position) for name, one in self.streams.items()}
@@ -290,7 +357,7 @@ class _Reader:
             text = f"must be a text, but is {kind_of(namespace)}"
             self.findings.add((*at, names.descriptor, "namespace"), text, "write a text, or null")
             return
-        stream_id = f"{namespace}.{name}" if namespace else name
+        stream_id = _joined(namespace, name)
         if stream_id in self.streams and not repeatable:
             text = f"the stream {stream_id} is given more than once"
             self.findings.add(at, text, "keep the entry with the right state")
@@ -299,10 +366,12 @@ class _Reader:
         )
 
     def _legacy(self, data: Mapping[str, Any], at: JsonPath) -> None:
-        listed = data.get("streams")
-        if isinstance(listed, list) and "cdc" in data:
-            for index, item in enumerate(listed):
+        if _is_of_databases(data):
+            for index, item in enumerate(data["streams"]):
                 self._legacy_table(item, (*at, "streams", index))
+            if data["cdc"] is True:
+                position = read_shared(data.get("cdc_state"), (*at, "cdc_state"), self.findings)
+                self._share(position)
             return
         for name, state in data.items():
             if isinstance(state, dict):
@@ -318,7 +387,7 @@ class _Reader:
             return
         namespace = item.get("stream_namespace")
         space = namespace if isinstance(namespace, str) else ""
-        stream_id = f"{space}.{name}" if space else name
+        stream_id = _joined(space, name)
         if stream_id in self.streams:
             self.findings.add(at, f"the stream {stream_id} is given more than once", "keep the right entry")
         self.streams[stream_id] = read_stream((stream_id, space, name), item, at, self.findings)

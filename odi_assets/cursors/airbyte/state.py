@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odi_assets.cursors.findings import Findings
 from odi_assets.cursors.model import ABSENT, FINISHED, CursorStream, Snapshot, SnapshotStatus
-from odi_assets.cursors.nested import flatten
+from odi_assets.cursors.nested import Leaf, leaves, sorted_out
 from odi_assets.cursors.positions import (
     BinlogPosition,
     LogPosition,
@@ -17,7 +17,7 @@ from odi_assets.cursors.positions import (
     SqlServerLsn,
     UnknownPosition,
 )
-from odi_assets.cursors.values import Scalar, kind_of
+from odi_assets.cursors.values import kind_of
 from odi_assets.util.exact_json import JsonPath, write
 from odi_assets.util.json_scan import is_deeper, read_strict
 
@@ -40,6 +40,8 @@ _BOOKKEEPING = frozenset(
     }
 )
 """Keys that say nothing of how far a stream was read."""
+_MONGO_KEYS = frozenset({"id", "status", "id_type"})
+"""The state of a MongoDB collection: the last document that its snapshot read, and whether that is complete."""
 _BY_KEY = {
     "ctid": ("ctid",),
     "primary_key": ("pk_name", "pk_val"),
@@ -57,6 +59,8 @@ def read_stream(names: tuple[str, str, str], state: Any, at: JsonPath, findings:
 
     Args:
         names: its id, namespace and name.
+
+    A state that says nothing, ``{}``, is that of a stream of which nothing was read, or that is read whole each time.
     """
     if state is None:
         findings.warn(at, "is missing or null: Airbyte reads the stream from its start", "restore it, if that is wrong")
@@ -64,10 +68,9 @@ def read_stream(names: tuple[str, str, str], state: Any, at: JsonPath, findings:
     if not isinstance(state, dict):
         findings.add(at, f"must be an object, but is {kind_of(state)}", "restore it, or write {}")
         return CursorStream(*names, "", ABSENT)
-    snapshot = _snapshot(state)
-    inner = state.get("incremental_state")
-    cursors, other = _cursors(inner if isinstance(inner, dict) else state, at, findings)
-    return CursorStream(*names, "", snapshot, None, cursors, other)
+    _check_columns(state, at, findings)
+    cursors, other = sorted_out(cursor_leaves(state))
+    return CursorStream(*names, "", _snapshot(state), None, cursors, other)
 
 
 def _snapshot(state: Mapping[str, Any]) -> Snapshot:
@@ -79,27 +82,53 @@ def _snapshot(state: Mapping[str, Any]) -> Snapshot:
     key = state.get("primary_key")
     if isinstance(key, dict) and key:
         return Snapshot(SnapshotStatus.PENDING, reached=write(key, sort=True))
-    return FINISHED
+    if _is_of_mongodb(state) and state["status"] == "IN_PROGRESS":
+        return Snapshot(SnapshotStatus.PENDING, reached=write(state["id"], sort=True))
+    return FINISHED if state else ABSENT
 
 
-def _cursors(
-    state: Mapping[str, Any], at: JsonPath, findings: Findings
-) -> tuple[Mapping[str, Scalar], Mapping[str, str]]:
+def _is_of_mongodb(state: Mapping[str, Any]) -> bool:
+    return state.keys() == _MONGO_KEYS
+
+
+def cursor_leaves(state: Mapping[str, Any]) -> Iterator[Leaf]:
+    """The cursors in a stream's state and, where its connector is not known, whatever else it holds."""
+    at: JsonPath = ()
+    if isinstance(state.get("incremental_state"), dict):
+        # A snapshot is under way, and this is where reading goes on when it is done.
+        state, at = state["incremental_state"], ("incremental_state",)
+    columns = _columns(state)
+    if columns:
+        if not isinstance(state.get("cursor"), dict | list):
+            yield Leaf(".".join(columns), (*at, "cursor"), state.get("cursor"))
+    elif isinstance(state.get("cursors"), dict):
+        yield from leaves(state["cursors"], at=(*at, "cursors"))
+    elif state.get("state_type") == "xmin" and isinstance(state.get("xmin_raw_value"), int):
+        yield Leaf("xmin", (*at, "xmin_raw_value"), state["xmin_raw_value"])
+    elif not _is_of_mongodb(state):
+        kind = state.get("state_type")
+        keys = _BY_KEY.get(kind, ()) if isinstance(kind, str) else ()
+        nothing = {"cursor"} if isinstance(state.get("cursor_field"), list) and state.get("cursor") is None else set()
+        yield from leaves(state, _BOOKKEEPING | {*keys, *nothing, "primary_key", "cursors"}, at=at)
+
+
+def _columns(state: Mapping[str, Any]) -> list[str]:
+    """The path of the cursor column, as database sources give it."""
     columns = state.get("cursor_field")
-    if isinstance(columns, list) and columns and all(isinstance(column, str) for column in columns):
-        value = state.get("cursor")
+    named = isinstance(columns, list) and all(isinstance(column, str) for column in columns)
+    return list(columns) if named and columns else []
+
+
+def _check_columns(state: Mapping[str, Any], at: JsonPath, findings: Findings) -> None:
+    inner = state.get("incremental_state")
+    if isinstance(inner, dict):
+        state, at = inner, (*at, "incremental_state")
+    value = state.get("cursor")
+    if _columns(state):
         if isinstance(value, dict | list):
             findings.add((*at, "cursor"), f"must be one value, but is {kind_of(value)}", "restore it")
-            return {}, {}
-        return {".".join(columns): value}, {}
-    if isinstance(columns, list) and state.get("cursor") is not None:
+    elif isinstance(state.get("cursor_field"), list) and value is not None:
         findings.warn((*at, "cursor_field"), "names no column for the cursor beside it", "name the cursor column")
-    if isinstance(state.get("cursors"), dict):
-        return flatten(state["cursors"])
-    if state.get("state_type") == "xmin" and isinstance(state.get("xmin_raw_value"), int):
-        return {"xmin": state["xmin_raw_value"]}, {}
-    keys = _BY_KEY.get(state["state_type"], ()) if isinstance(state.get("state_type"), str) else ()
-    return flatten(state, _BOOKKEEPING | {*keys, "primary_key", "cursors"})
 
 
 def read_shared(state: Any, at: JsonPath, findings: Findings) -> LogPosition | None:

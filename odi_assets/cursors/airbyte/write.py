@@ -7,8 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from odi_assets.cursors.airbyte.read import places
+from odi_assets.cursors.airbyte.state import cursor_leaves
 from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition
-from odi_assets.util.exact_json import JsonPath, write
+from odi_assets.util.exact_json import JsonPath, value_at, write
 
 
 def text_of(streams: Iterable[CursorStream], shared: SharedPosition | None = None) -> str:
@@ -37,52 +38,26 @@ def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     """Where the state of each stream is, by its id; every place of it, in messages one after another."""
     found: dict[str, list[JsonPath]] = {}
     for place in places(document.content, document.form):
-        named = place.descriptor.get(place.names.descriptor) or {}
-        namespace, name = named.get("namespace"), named.get("name")
-        if place.names.state in place.descriptor:
-            stream_id = f"{namespace}.{name}" if namespace else str(name)
-            found.setdefault(stream_id, []).append((*place.at, place.names.state))
+        found.setdefault(place.stream, []).append(place.at)
     return found
 
 
-def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
-    """Where the value of each cursor column of a stream is."""
+def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
+    """Where the value of each cursor of a stream is."""
     found: dict[str, list[JsonPath]] = {}
     for at in state_places(document).get(stream_id, []):
-        state = _value(document.content, at)
-        if not isinstance(state, dict):
-            continue
-        if isinstance(state.get("incremental_state"), dict):
-            at, state = (*at, "incremental_state"), state["incremental_state"]
-        columns = state.get("cursor_field")
-        if isinstance(columns, list) and columns and "cursor" in state:
-            found.setdefault(".".join(map(str, columns)), []).append((*at, "cursor"))
-            continue
-        if isinstance(state.get("cursors"), dict):
-            at, state = (*at, "cursors"), state["cursors"]
-        for key, value in state.items():
-            if not isinstance(value, dict | list):
-                found.setdefault(key, []).append((*at, key))
-    stream = document.stream(stream_id)
-    return {name: at for name, at in found.items() if stream is not None and name in stream.cursors}
+        state = value_at(document.content, at)
+        for leaf in cursor_leaves(state) if isinstance(state, dict) else ():
+            if not isinstance(leaf.value, dict | list | bool) and leaf.at[-1] in value_at(state, leaf.at[:-1]):
+                found.setdefault(leaf.name, []).append((*at, *leaf.at))
+    return found
 
 
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
     """The members and elements to take out, so that Airbyte reads the stream from its start."""
-    # Of an element of a list all goes; of a message that stands for itself only the state does.
-    found = state_places(document).get(stream_id, [])
-    return [at[:-1] if isinstance(at[-2], int) else at for at in found if len(at) > 1]
+    return [place.whole for place in places(document.content, document.form) if place.stream == stream_id]
 
 
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
     """A cursor's value as this document writes it."""
     return str(value) if isinstance(before, str) and value is not None else value
-
-
-def _value(content: Any, at: JsonPath) -> Any:
-    for step in at:
-        try:
-            content = content[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return content

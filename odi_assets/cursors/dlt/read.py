@@ -56,8 +56,18 @@ def form_of(content: Any) -> str | None:
     """``state`` if this looks like the state of a dlt pipeline, else None."""
     if not isinstance(content, dict):
         return None
-    sources = isinstance(content.get("sources"), dict) and "pipeline_name" in content
-    return "state" if sources or len(content.keys() & _OWN) >= 2 else None
+    sources = content.get("sources")
+    has_sources = isinstance(sources, dict) and (
+        "pipeline_name" in content or any(map(_has_resources, sources.values()))
+    )
+    return "state" if has_sources or len(content.keys() & _OWN) >= 2 else None
+
+
+def _has_resources(source: Any) -> bool:
+    resources = source.get("resources") if isinstance(source, dict) else None
+    return isinstance(resources, dict) and any(
+        "incremental" in one for one in resources.values() if isinstance(one, dict)
+    )
 
 
 def places(content: Mapping[str, Any]) -> Iterator[Place]:
@@ -78,15 +88,19 @@ def read(content: Any, findings: Findings) -> CursorDocument | None:
     findings.of_keys((), content, _KEYS)
     version = _version(content, "_state_version", findings)
     if _version(content, "_state_engine_version", findings) > LATEST_ENGINE:
-        text = f"is above {LATEST_ENGINE}, the greatest that dlt 1.31 writes: its meaning may have changed"
-        findings.warn(("_state_engine_version",), text, "check it with the dlt that wrote it")
+        text = f"is above {LATEST_ENGINE}, the greatest that dlt 1.31 knows: it refuses such a state"
+        findings.add(("_state_engine_version",), text, "use the dlt that wrote it, or restore an older copy")
     sources = content.get("sources", {})
     streams: dict[str, CursorStream] = {}
     if not isinstance(sources, dict):
         findings.add(("sources",), f"must be an object, but is {kind_of(sources)}", "restore it, or remove it")
         sources = {}
     for source, state in sources.items():
-        streams |= _source(source, state, ("sources", source), findings)
+        for stream in _source(source, state, ("sources", source), findings):
+            if stream.id in streams:
+                text = f"two resources are called {stream.id}, with the names of their sources"
+                findings.add(("sources", source, "resources", stream.name), text, "rename one of the sources")
+            streams[stream.id] = stream
     found = tuple(streams[name] for name in sorted(streams))
     return CursorDocument(Tool.DLT, StateType.STREAM, version, found, None, content)
 
@@ -102,21 +116,17 @@ def _version(content: Mapping[str, Any], key: str, findings: Findings) -> int:
     return 0
 
 
-def _source(source: str, state: Any, at: JsonPath, findings: Findings) -> dict[str, CursorStream]:
+def _source(source: str, state: Any, at: JsonPath, findings: Findings) -> list[CursorStream]:
     if not isinstance(state, dict):
         findings.add(at, f"must be an object, but is {kind_of(state)}", "restore it, or remove it")
-        return {}
+        return []
     findings.of_keys(at, state, frozenset({"resources"}), free=True)
     resources = state.get("resources", {})
     if not isinstance(resources, dict):
         findings.add((*at, "resources"), f"must be an object, but is {kind_of(resources)}", "restore it")
-        return {}
-    found = {}
-    for name, own in resources.items():
-        stream = _resource(source, name, own, (*at, "resources", name), findings)
-        if stream is not None:
-            found[stream.id] = stream
-    return found
+        return []
+    found = [_resource(source, name, own, (*at, "resources", name), findings) for name, own in resources.items()]
+    return [stream for stream in found if stream is not None]
 
 
 def _resource(source: str, name: str, state: Any, at: JsonPath, findings: Findings) -> CursorStream | None:

@@ -50,7 +50,7 @@ def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     }
 
 
-def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
+def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
     """Where the value of each cursor of a resource is."""
     return {
         place.column: [(*place.at, "last_value")] for place in places(document.content) if place.stream == stream_id

@@ -38,6 +38,10 @@ _NOT_OLAKE = frozenset(
     {"stream", "data", "bookmarks", "sources", "value", "singer_state", "streamState", "stateType", "cdc"}
 )
 """Keys that documents of other tools have beside those of OLake's."""
+_NOT_SHARED = frozenset({"shared_state", "stream_states", "sharedState", "streamStates"})
+"""Keys that other tools have in `global`."""
+_CATALOG = "selected_streams"
+"""What only OLake's catalog has, `streams.json`, and not its state."""
 
 
 def form_of(content: Any) -> str | None:
@@ -45,8 +49,9 @@ def form_of(content: Any) -> str | None:
     if not isinstance(content, dict):
         return None
     shared = content.get("global")
-    if isinstance(shared, dict):
-        return "state" if shared.keys() & {"state", "streams", "server_id"} else None
+    if isinstance(shared, dict) and shared:
+        own = bool(shared.keys() & _GLOBAL_KEYS) or "streams" in content
+        return "state" if own and not shared.keys() & _NOT_SHARED else None
     own = "streams" in content or isinstance(content.get("version"), int)
     # Without `global`, a document of type GLOBAL holds nothing, whoever wrote it.
     own = own or content.get("type") in (StateType.GLOBAL, StateType.MIXED)
@@ -57,6 +62,11 @@ def read(content: Any, findings: Findings) -> CursorDocument | None:
     """The document of a JSON value; None if there is none to be seen in it. What is wrong goes to ``findings``."""
     if not isinstance(content, dict):
         findings.add((), f"must be an object, but is {kind_of(content)}", "give the state.json that OLake wrote")
+        return None
+    if _CATALOG in content:
+        findings.add(
+            (_CATALOG,), "is a key of OLake's catalog, streams.json, and not of its state", "give its state.json"
+        )
         return None
     findings.of_keys((), content, _KEYS)
     state_type = _read_type(content, findings)
@@ -86,10 +96,11 @@ def _read_version(content: Mapping[str, Any], findings: Findings) -> int:
         findings.add(("version",), f"must be a whole number, 0 or more, but is {what}", "remove it or correct it")
         return 0
     if value > LATEST_VERSION:
-        findings.warn(
+        findings.add(
             ("version",),
-            f"is {value}, and OLake 0.9.4 writes at most {LATEST_VERSION}: its meaning may have changed",
-            "check it with the OLake that wrote it",
+            f"is {value}, a version of the future: OLake 0.9.4 writes at most {LATEST_VERSION}, and what is meant by "
+            "the positions may have changed",
+            "use an odi_assets that knows it, or restore the document that OLake up to 0.9.4 wrote",
         )
     return value
 

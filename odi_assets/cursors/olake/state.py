@@ -36,6 +36,7 @@ _CHUNK_KEYS = frozenset({"min", "max"})
 _SHARED_STATE_KEYS = frozenset({"lsn", "server_id", "state", "consumer_group_id", "position"})
 _BINLOG_FILE = re.compile(r"(.+)\.(\d{1,18})", flags=re.ASCII)
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})+", flags=re.ASCII)
+_MSSQL = re.compile(r"(?:0x)?[0-9A-Fa-f]{20}", flags=re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,400}", flags=re.ASCII)
 _EXACT = 2**53
 _MOST_SERVER_ID = 2**32 - 1
@@ -111,7 +112,7 @@ def read_columns(
             continue
         is_column = type(value) is not dict and type(value) is not list
         if meant is not None and meant not in state:
-            _mistyped(meant, is_column, (*at, key), findings)
+            _mistyped(meant, value, (*at, key), findings)
         if not is_column:
             other[key] = write(value, sort=True)
             continue
@@ -133,10 +134,24 @@ def _role(key: str) -> tuple[str, str | None]:
     return "column", meant if meant != key else None
 
 
-def _mistyped(meant: str, is_column: bool, at: JsonPath, findings: Findings) -> None:
+def _mistyped(meant: str, value: Any, at: JsonPath, findings: Findings) -> None:
+    is_column = not isinstance(value, dict | list)
     text = f"looks like `{meant}` mistyped, and OLake takes it for " + ("a cursor column" if is_column else "nothing")
-    add = findings.warn if is_column else findings.add
-    add(at, text, f"write `{meant}`, unless the table has such a column", of_key=True)
+    if not is_column or _fits(meant, value):
+        findings.add(at, text, f"write `{meant}`", of_key=True)
+    else:
+        findings.warn(at, text, f"write `{meant}`, unless the table has such a column", of_key=True)
+
+
+def _fits(key: str, value: Any) -> bool:
+    """Whether a value is a log position as it would stand under ``key``."""
+    if not isinstance(value, str):
+        return False
+    if key == "lsn":
+        return lsn_of(value) is not None or _MSSQL.fullmatch(value) is not None
+    if key in TOKEN_KEYS:
+        return value.startswith("82") and _HEX.fullmatch(value) is not None
+    return key == "binlog_file" and _BINLOG_FILE.fullmatch(value) is not None
 
 
 def read_stream_position(state: Mapping[str, Any], at: JsonPath, findings: Findings) -> LogPosition | None:
@@ -192,7 +207,7 @@ def _read_shared_binlog(
                 found = _read_binlog(position, names, *given, position_at, findings)
     if found is None:
         return UnknownPosition(write({key: value for key, value in shared.items() if key != "streams"}, sort=True))
-    if isinstance(found, BinlogPosition) and not server_id:
+    if isinstance(found, BinlogPosition) and server_id is None:
         findings.add(
             given[1],
             "is missing, and without it OLake stops: “invalid global state; server_id is missing”",
@@ -225,7 +240,7 @@ def _binlog(
         )
         return UnknownPosition("null")
     is_number = isinstance(server_id, int) and not isinstance(server_id, bool)
-    if server_id is not None and not (is_number and 0 <= server_id <= _MOST_SERVER_ID):
+    if server_id is not None and not (is_number and 1 <= server_id <= _MOST_SERVER_ID):
         what = str(server_id) if is_number else kind_of(server_id)
         findings.add(
             server_at,

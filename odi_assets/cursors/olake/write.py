@@ -17,7 +17,7 @@ from odi_assets.cursors.positions import (
     SqlServerLsn,
     UnknownPosition,
 )
-from odi_assets.util.exact_json import JsonPath, write
+from odi_assets.util.exact_json import JsonPath, value_at, write
 from odi_assets.util.json_scan import read_strict
 
 
@@ -110,11 +110,10 @@ def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     return found
 
 
-def cursor_places(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
-    """Where the value of each cursor column of a stream is."""
-    stream = document.stream(stream_id)
+def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
+    """Where the values are that can be set: every member of a stream's state."""
     places = state_places(document).get(stream_id, [])
-    return {column: [(*at, column) for at in places] for column in (stream.cursors if stream else ())}
+    return {key: [(*at, key)] for at in places for key in value_at(document.content, at)}
 
 
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:

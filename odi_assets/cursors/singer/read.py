@@ -1,8 +1,10 @@
 """Reads the state of Singer taps: their bookmarks, in a STATE message or alone, and as Meltano keeps them.
 
 Forms: ``state`` is the value alone, ``message`` a STATE message, ``messages`` what a tap or a target prints, as JSON
-Lines, of which the last STATE counts; ``meltano`` is what `meltano state get` shows: ``singer_state``, or ``completed``
+Lines, of which the last state counts; ``meltano`` is what `meltano state get` shows: ``singer_state``, or ``completed``
 and ``partial``, of which the partial one counts where both name a stream.
+
+The value may be anything that the tap likes. Those without ``bookmarks`` keep a member for each stream, mostly.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from odi_assets.cursors.model import (
     StateType,
     Tool,
 )
-from odi_assets.cursors.nested import flatten
+from odi_assets.cursors.nested import Leaf, leaves, sorted_out
 from odi_assets.cursors.positions import BinlogPosition, LogPosition, PostgresLsn, SqlServerLsn, lsn_of
-from odi_assets.cursors.values import Scalar, kind_of, shown
+from odi_assets.cursors.values import kind_of, shown
 from odi_assets.util.exact_json import JsonPath, write
 
 _VALUE_KEYS = frozenset({"bookmarks", "currently_syncing"})
@@ -51,8 +53,10 @@ _KNOWN = frozenset(
         "current_log_version",
     }
 )
-_NO_COLUMNS = _KNOWN - {"partitions", "current_log_version", "xmin", "gtid"}
+_NO_COLUMNS = _KNOWN - {"partitions", "current_log_version", "xmin"}
 """Keys of a bookmark that are no positions by themselves."""
+POSITION_KEYS = frozenset({"lsn", "log_file", "log_pos"})
+"""Keys of the position in a log."""
 _BINLOG_FILE = re.compile(r"(.+)\.(\d{1,18})", flags=re.ASCII)
 _MSSQL = re.compile(r"(?:0x)?([0-9A-Fa-f]{20})", flags=re.ASCII)
 
@@ -60,13 +64,14 @@ _MSSQL = re.compile(r"(?:0x)?([0-9A-Fa-f]{20})", flags=re.ASCII)
 def form_of(content: Any) -> str | None:
     """The form of the document, or None if it does not look like one of Singer."""
     if isinstance(content, list):
-        messages = bool(content) and all(isinstance(item, dict) for item in content)
-        return "messages" if messages and any(_is_message(item) for item in content) else None
+        if not content or not all(isinstance(item, dict) for item in content):
+            return None
+        return "messages" if any(map(_is_message, content)) or all("bookmarks" in item for item in content) else None
     if not isinstance(content, dict):
         return None
     if _is_message(content):
         return "message"
-    if any(isinstance(content.get(key), dict) for key in ("singer_state",)) or _is_meltano(content):
+    if isinstance(content.get("singer_state"), dict) or _is_meltano(content):
         return "meltano"
     return "state" if "bookmarks" in content and "sources" not in content else None
 
@@ -83,8 +88,12 @@ def _is_meltano(content: Mapping[str, Any]) -> bool:
 def values(content: Any, form: str) -> Iterator[tuple[Any, JsonPath]]:
     """The state values in a document, and where they are; of two that name a stream the later one counts."""
     if form == "messages":
-        last = max(index for index, item in enumerate(content) if _is_message(item))
-        yield content[last]["value"], (last, "value")
+        messages = [index for index, item in enumerate(content) if _is_message(item)]
+        if messages:
+            yield content[messages[-1]]["value"], (messages[-1], "value")
+        else:
+            # What a target printed: the states alone.
+            yield content[-1], (len(content) - 1,)
     elif form == "message":
         yield content["value"], ("value",)
     elif form == "meltano":
@@ -101,7 +110,7 @@ def read(content: Any, findings: Findings) -> CursorDocument | None:
     """The document of a JSON value; None if there is none to be seen in it. What is wrong goes to ``findings``."""
     if content == {}:
         return CursorDocument(Tool.SINGER, StateType.STREAM, 0, (), None, content)
-    form = form_of(content)
+    form = form_of(content) or ("state" if isinstance(content, dict) else None)
     if form is None:
         text = f"must be a Singer state with `bookmarks`, but is {kind_of(content)} of another shape"
         findings.add((), text, "give the value of the tap's last STATE message")
@@ -122,16 +131,32 @@ def _read_value(value: Any, at: JsonPath, findings: Findings) -> dict[str, Curso
     if syncing is not None and not isinstance(syncing, str | dict):
         findings.add((*at, "currently_syncing"), f"must be a text or null, but is {kind_of(syncing)}", "write null")
     bookmarks = value.get("bookmarks")
-    if bookmarks is None:
-        if value:
-            what = "is null" if "bookmarks" in value else "is missing"
-            findings.warn((*at, "bookmarks"), f"{what}: the tap reads every stream from its start", "restore it")
-        return {}
-    if not isinstance(bookmarks, dict):
+    if bookmarks is not None and not isinstance(bookmarks, dict):
         text = f"must be an object with a bookmark for each stream, but is {kind_of(bookmarks)}"
         findings.add((*at, "bookmarks"), text, "restore it, or write {}")
         return {}
-    return {name: _read_stream(name, mark, (*at, "bookmarks", name), findings) for name, mark in bookmarks.items()}
+    if bookmarks is None and "bookmarks" in value:
+        findings.warn((*at, "bookmarks"), "is null: the tap reads every stream from its start", "restore it")
+    elif bookmarks is None and value:
+        text = "is missing: each member is taken for the state of a stream, as some taps keep it"
+        findings.warn((*at, "bookmarks"), text, "restore it, if the tap keeps bookmarks")
+    return {name: _read_stream(name, mark, place, findings) for name, mark, place in _marks(value, at)}
+
+
+def marks(content: Any, form: str) -> Iterator[tuple[str, Any, JsonPath]]:
+    """Each stream's bookmark in a document without findings, and where it is."""
+    for value, at in values(content, form):
+        yield from _marks(value, at)
+
+
+def _marks(value: Mapping[str, Any], at: JsonPath) -> Iterator[tuple[str, Any, JsonPath]]:
+    if "bookmarks" in value:
+        for name, mark in (value["bookmarks"] or {}).items():
+            yield name, mark, (*at, "bookmarks", name)
+        return
+    for name, mark in value.items():
+        if name not in _VALUE_KEYS:
+            yield name, mark, (*at, name)
 
 
 def _read_stream(name: str, mark: Any, at: JsonPath, findings: Findings) -> CursorStream:
@@ -149,11 +174,15 @@ def _read_stream(name: str, mark: Any, at: JsonPath, findings: Findings) -> Curs
     method = mark.get("last_replication_method")
     mode = method.lower() if isinstance(method, str) else ""
     position = _position(mark, at, findings)
-    cursors, other = _cursors(mark, at, findings)
-    if not cursors and not other and position is None and type(mark.get("version")) is int:
-        # A full table: each reading of it has a version of its own.
-        cursors["version"] = mark["version"]
-    return CursorStream(name, "", name, mode, _snapshot(mark), position, cursors, other)
+    _check_cursors(mark, at, findings)
+    cursors, other = sorted_out(cursor_leaves(mark))
+    if mark.get("gtid") is not None:
+        # Its parts are numbers of servers and of transactions, without an order as text.
+        other["gtid"] = write(mark["gtid"], sort=True)
+    snapshot = _snapshot(mark)
+    if position is None and not other and all(value is None for value in cursors.values()) and snapshot is FINISHED:
+        snapshot = ABSENT
+    return CursorStream(name, "", name, mode, snapshot, position, cursors, other)
 
 
 def _snapshot(mark: Mapping[str, Any]) -> Snapshot:
@@ -166,11 +195,37 @@ def _snapshot(mark: Mapping[str, Any]) -> Snapshot:
     return Snapshot(SnapshotStatus.PENDING, reached="" if reached is None else write(reached, sort=True))
 
 
-def _cursors(mark: Mapping[str, Any], at: JsonPath, findings: Findings) -> tuple[dict[str, Scalar], dict[str, str]]:
-    cursors, other = flatten(
-        {key: value for key, value in mark.items() if key not in _NO_COLUMNS and value is not None}
-    )
+def cursor_leaves(mark: Mapping[str, Any]) -> Iterator[Leaf]:
+    """The cursors in a bookmark, and whatever else it holds that may be a position."""
+    found = list(_cursor_leaves(mark, "", ()))
+    if not found and type(mark.get("version")) is int and mark.get("lsn") is None and mark.get("log_file") is None:
+        # A full table: each reading of it has a version of its own.
+        found.append(Leaf("version", ("version",), mark["version"]))
+    yield from found
+
+
+def _cursor_leaves(mark: Mapping[str, Any], prefix: str, at: JsonPath) -> Iterator[Leaf]:
+    free = {key: value for key, value in mark.items() if key not in _NO_COLUMNS and value is not None}
+    partitions = free.pop("partitions", None)
+    yield from leaves(free, prefix=prefix, at=at)
     key, value = mark.get("replication_key"), mark.get("replication_key_value")
+    progress = mark.get("progress_markers")
+    if isinstance(key, str) and not isinstance(value, dict | list):
+        yield Leaf(f"{prefix}{key}", (*at, "replication_key_value"), value)
+    elif key is None and value is not None and not isinstance(value, dict | list):
+        yield Leaf(f"{prefix}replication_key_value", (*at, "replication_key_value"), value)
+    elif key is None and isinstance(progress, dict) and isinstance(progress.get("replication_key"), str):
+        # Progress of a run that did not end is not resumed: the tap has no value yet.
+        yield Leaf(f"{prefix}{progress['replication_key']}", (*at, "replication_key_value"), None)
+    for index, item in enumerate(partitions if isinstance(partitions, list) else ()):
+        if isinstance(item, dict) and isinstance(item.get("context"), dict):
+            inner = {name: value for name, value in item.items() if name != "context"}
+            which = f"{prefix}partitions[{write(item['context'], sort=True)}]."
+            yield from _cursor_leaves(inner, which, (*at, "partitions", index))
+
+
+def _check_cursors(mark: Mapping[str, Any], at: JsonPath, findings: Findings) -> None:
+    key, value, progress = (mark.get(name) for name in ("replication_key", "replication_key_value", "progress_markers"))
     if key is not None and not isinstance(key, str):
         findings.add((*at, "replication_key"), f"must be a text, but is {kind_of(key)}", "name the column")
     elif isinstance(value, dict | list):
@@ -178,26 +233,12 @@ def _cursors(mark: Mapping[str, Any], at: JsonPath, findings: Findings) -> tuple
         findings.add((*at, "replication_key_value"), text, "restore it")
     elif value is not None and key is None:
         findings.warn((*at, "replication_key"), "is missing: whose value this is cannot be told", "name the column")
-        cursors["replication_key_value"] = value
-    elif key is not None:
-        if value is None and not isinstance(mark.get("progress_markers"), dict):
-            text = "is missing: the tap reads the stream from its start"
-            findings.warn((*at, "replication_key_value"), text, "restore it, if that is wrong")
-        cursors[key] = value
+    elif value is None and (key is not None and not isinstance(progress, dict)):
+        text = "is missing: the tap reads the stream from its start"
+        findings.warn((*at, "replication_key_value"), text, "restore it, if that is wrong")
     partitions = mark.get("partitions")
     if partitions is not None:
         _check_partitions(partitions, (*at, "partitions"), findings)
-        cursors = {name: value for name, value in cursors.items() if not name.startswith("partitions")}
-        other = {name: value for name, value in other.items() if not name.startswith("partitions")}
-        for item in partitions if isinstance(partitions, list) else ():
-            if isinstance(item, dict) and isinstance(item.get("context"), dict):
-                inner, rest = _cursors(
-                    {k: v for k, v in item.items() if k != "context"}, (*at, "partitions"), Findings()
-                )
-                which = f"partitions[{write(item['context'], sort=True)}]"
-                cursors |= {f"{which}.{name}": value for name, value in inner.items()}
-                other |= {f"{which}.{name}": value for name, value in rest.items()}
-    return cursors, other
 
 
 def _check_partitions(partitions: Any, at: JsonPath, findings: Findings) -> None:

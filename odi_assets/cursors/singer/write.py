@@ -8,8 +8,8 @@ from typing import Any
 
 from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition
 from odi_assets.cursors.positions import BinlogPosition, PostgresLsn
-from odi_assets.cursors.singer.read import values
-from odi_assets.util.exact_json import JsonPath, write
+from odi_assets.cursors.singer.read import POSITION_KEYS, cursor_leaves, marks
+from odi_assets.util.exact_json import JsonPath, value_at, write
 
 
 def text_of(streams: Iterable[CursorStream], shared: SharedPosition | None = None) -> str:
@@ -37,30 +37,34 @@ def entry(stream: CursorStream) -> dict[str, Any]:
 def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     """Where the bookmark of each stream is, by its id; in each part of Meltano's state."""
     found: dict[str, list[JsonPath]] = {}
-    for value, at in values(document.content, document.form):
-        for name in (value.get("bookmarks") or {}) if isinstance(value, dict) else ():
-            found.setdefault(name, []).append((*at, "bookmarks", name))
+    for name, _, at in marks(document.content, document.form):
+        found.setdefault(name, []).append(at)
     return found
 
 
 def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
-    """Where the value of each cursor column of a stream is."""
+    """Where the value of each cursor of a stream is."""
     found: dict[str, list[JsonPath]] = {}
-    for value, at in values(document.content, document.form):
-        mark = (value.get("bookmarks") or {}).get(name) if isinstance(value, dict) else None
-        if mark is None:
-            continue
+    for at in state_places(document).get(name, []):
+        mark = value_at(document.content, at)
         if not isinstance(mark, dict):
-            found.setdefault("bookmark", []).append((*at, "bookmarks", name))
+            found.setdefault("bookmark", []).append(at)
             continue
-        key = mark.get("replication_key")
-        for member, inner in mark.items():
-            if member == "replication_key_value" and isinstance(key, str):
-                found.setdefault(key, []).append((*at, "bookmarks", name, member))
-            elif not isinstance(inner, dict | list):
-                found.setdefault(member, []).append((*at, "bookmarks", name, member))
+        for leaf in cursor_leaves(mark):
+            if not isinstance(leaf.value, dict | list | bool) and leaf.at[-1] in value_at(mark, leaf.at[:-1]):
+                found.setdefault(leaf.name, []).append((*at, *leaf.at))
     stream = document.stream(name)
     return {column: at for column, at in found.items() if stream is not None and column in stream.cursors}
+
+
+def settable(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
+    """Where the values are that can be set: of cursors, and of the position in the log."""
+    found = cursor_places(document, name)
+    for at in state_places(document).get(name, []):
+        mark = value_at(document.content, at)
+        for key in POSITION_KEYS & mark.keys() if isinstance(mark, dict) else ():
+            found.setdefault(key, []).append((*at, key))
+    return found
 
 
 def removals(document: CursorDocument, name: str) -> list[JsonPath]:

@@ -30,7 +30,7 @@ def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
         IncrementError: the rows or the target lack a key or the cursor.
     """
     moves = any(read.moves for read in plan.reads)
-    if moves and plan.write.mode.traits.keyed:
+    if moves and plan.write.mode.traits.needs_keys:
         # The write itself looks up the keys, in fewer files.
         return df
     if plan.target.exists and plan.node.config.write.keys:
@@ -39,7 +39,7 @@ def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
 
 
 def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame:
-    by_keys_alone = plan.write.mode.traits.keyed
+    by_keys_alone = plan.write.mode.traits.needs_keys
     wanted = list(dict.fromkeys([*plan.node.config.write.keys, *(() if by_keys_alone else overlap.columns)]))
     for name, columns in (("rows", df.columns), ("table", list(plan.target.columns))):
         missing = [column for column in wanted if column not in columns]

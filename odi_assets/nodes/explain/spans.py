@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.streaming.explain.collect import only_asked
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files

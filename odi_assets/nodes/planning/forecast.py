@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +59,18 @@ def forecast(
     """Forecasts of ``keys``, given in the order they run. Changes nothing; a node's error goes into its forecast."""
     found: dict[NodeKey, Forecast] = {}
     for key in keys:
-        writing = [up for up in project.graph.upstream(key) if up in found and found[up].action in {"write", "follow"}]
-        found[key] = _forecast(project, state, key, writing, request)
+        above = [up for up in project.graph.upstream(key) if up in found]
+        writing = [up for up in above if found[up].action in {"write", "follow"}]
+        idle = [up for up in above if found[up].action == "nothing"]
+        waits = bool(missing_inputs(project, key, idle))
+        found[key] = _forecast(project, state, key, writing, replace(request, inputs_wait=waits))
     return list(found.values())
+
+
+def missing_inputs(project: Project, key: NodeKey, above: Iterable[NodeKey]) -> list[NodeKey]:
+    """Those of the nodes ``above`` a node that are inputs of it, and have no table."""
+    inputs = {project.graph.resolve(key, one.node) for one in project.graph.node(key).inputs.values() if one.node}
+    return [up for up in above if up in inputs and not TableHandle.open(project.target(up)).exists]
 
 
 def _forecast(

@@ -70,6 +70,8 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         reads=(),
         waited={str(other): TableHandle.open(project.target(other)).position for other in node.waits_for},
     )
+    if request.inputs_wait:
+        return _waiting(plan)
     if request.bounds is not None:
         from odi_assets.nodes.planning.range import planned_range
 
@@ -84,6 +86,14 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         require_target(node, start, target)
     marks = {} if start.hwm is None else marks_of(node, start, target)
     return _increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
+
+
+def _waiting(plan: NodePlan) -> NodePlan:
+    """``plan``, which has nothing to do as long as tables above it are not there."""
+    from odi_assets.sources.delta.source import DeltaTableSource
+
+    tables = [source for source in plan.node.sources if isinstance(source, DeltaTableSource) and not source.exists]
+    return replace(plan, reads=tuple(table.nothing_yet() for table in tables), nothing_new=True)
 
 
 def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:

@@ -49,9 +49,9 @@ def range_way(node: Node) -> RangeWay:
     write, partition = node.config.write, node.config.partition
     if partition is not None:
         in_keys = partition.column.lower() in [name.lower() for name in write.keys]
-        by_keys = write.mode.traits.keyed and not in_keys
+        by_keys = write.mode.traits.needs_keys and not in_keys
         return RangeWay(partition.column, None, write.mode if by_keys else WriteMode.PARTITION_OVERWRITE)
-    if not write.mode.traits.keyed:
+    if not write.mode.traits.needs_keys:
         appends = not write.mode.traits.takes_rows_again
         why = "would append its rows again" if appends else "cannot be told from the other rows"
         raise ConfigError(

@@ -8,8 +8,8 @@ from typing import Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import changes
-from odi_assets.delta.compaction import APP_ID as COMPACTION
 from odi_assets.delta.history import Commit
+from odi_assets.delta.maintenance.compaction import APP_ID as COMPACTION
 from odi_assets.errors import IdentityMismatchError, IncrementError, LossError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import app_id, app_ids

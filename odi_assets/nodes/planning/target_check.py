@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import Commit
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
 from odi_assets.nodes.commit_facts import Origin

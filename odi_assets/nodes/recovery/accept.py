@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.restore import forget_missing_files, missing_files
+from odi_assets.delta.maintenance.restore import forget_missing_files, missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import start_of

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.maintenance import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
+from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
@@ -27,7 +27,7 @@ def maintain_node(
     closed boundary and writes without keys.
 
     Raises:
-        TableConflictError, TableError: see :func:`odi_assets.delta.maintenance.maintain`.
+        TableConflictError, TableError: see :func:`odi_assets.delta.maintenance.maintain.maintain`.
     """
     location = project.target(key)
     handle = TableHandle.open(location)

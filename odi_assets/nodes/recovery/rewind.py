@@ -18,7 +18,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import CommittedStamp, restored_version
-from odi_assets.delta.restore import missing_files, restore
+from odi_assets.delta.maintenance.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm

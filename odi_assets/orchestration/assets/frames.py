@@ -67,7 +67,7 @@ class AssetTable:
             _connection(project, name, metadata), _plain(metadata.get(PATH)) or "/".join(key.path)
         )
         keys, by = _names(metadata.get(KEYS)), _names(metadata.get(PARTITION_BY))
-        if mode.traits.keyed and not keys:
+        if mode.traits.needs_keys and not keys:
             raise ConfigError(f"asset {name} is written by `{mode}` and names no keys", fix=_fix(KEYS, '["id"]'))
         taken = next((str(node) for node in project.graph.nodes if project.target(node).uri == location.uri), None)
         if taken is not None:

@@ -5,8 +5,10 @@ text. The assets are made of ops, not by ``@dg.asset``: that looks at the signat
 of its configuration anew, which takes longer than all the rest.
 """
 
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +61,7 @@ class NodeRunConfig(dg.Config):
 
 
 _CONFIG = NodeRunConfig.to_config_schema()
-_INPUT, _CHECKED = dg.In(dg.Nothing), dg.Out(dg.Nothing)
+_INPUT = dg.In(dg.Nothing)
 
 
 def node_asset(
@@ -89,21 +91,25 @@ def node_asset(
     inputs = {"__".join(dep.path).replace("-", "_"): dep for dep in deps}
     check = dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)
     version = code_version(project, key)
+    manager, name = names.resources + IO_MANAGER, names.step(key, of_ranges=partition is not None)
+    step = partial(_step, project, key, checked)
+    # Dagster asks for the signature of each op's function; `inspect` would work it out anew for each.
+    step.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         op = dg.OpDefinition(
-            partial(_step, project, key, checked),
-            names.step(key, of_ranges=partition is not None),
+            step,
+            name,
             ins=dict.fromkeys(inputs, _INPUT),
             outs={
-                _TABLE: dg.Out(dg.Any, io_manager_key=names.resources + IO_MANAGER),
-                **({UP_TO_DATE: _CHECKED} if checked else {}),
+                _TABLE: dg.Out(dg.Any, io_manager_key=manager),
+                **({UP_TO_DATE: dg.Out(dg.Nothing, io_manager_key=manager)} if checked else {}),
             },
             config_schema=_CONFIG,
-            required_resource_keys={names.resources + name for name in (SPARK, STATE, HISTORY)},
-            pool=names.step(key, of_ranges=partition is not None),
+            required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},
+            pool=name,
         )
         spec = dg.AssetSpec(
             asset,
@@ -142,6 +148,9 @@ def _step(
     )
 
 
+_SIGNATURE = inspect.Signature(list(inspect.signature(_step).parameters.values())[-2:])
+
+
 def _computed(
     project: Project,
     key: NodeKey,
@@ -174,6 +183,11 @@ def _computed(
                 apply_adoption(state, adoption)
         if wanted.resume and history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
+        if above := project.graph.upstream(key):
+            from odi_assets.nodes.planning.forecast import missing_inputs
+
+            missing = missing_inputs(project, key, above)
+            wanted = replace(wanted, inputs_wait=any(map(history.is_idle, missing)))
         plan = plan_node(project, state, key, wanted)
         context.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:

@@ -140,6 +140,13 @@ class RunHistory:
         self.finish(result, info)
         return result
 
+    def is_idle(self, key: NodeKey) -> bool:
+        """Whether the last run of a node, this one or one before it, found nothing to read, and there was no table."""
+        last: NodeResult | RunRecord | None = self.results.get(key)
+        if last is None:
+            last = next(iter(self.state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
+        return last is not None and last.status is RunStatus.NO_DATA and last.table_version is None
+
     def fail(
         self,
         node: NodeKey | NodePlan,

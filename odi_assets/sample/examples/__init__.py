@@ -8,8 +8,10 @@ from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 
+from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
+from odi_assets.sample import shop_db
 from odi_assets.sample.orders_payments import in_order, json_files
 
 
@@ -17,6 +19,7 @@ class Example(StrEnum):
     """What ``odi init`` can make."""
 
     FILES = "files"
+    SQL = "sql"
     STREAM = "stream"
 
 
@@ -33,11 +36,17 @@ class Step:
     what: str
 
 
+_SHOP_DB = "python -m odi_assets.sample.shop_db"
 NEXT: dict[Example, tuple[Step, ...]] = {
     Example.FILES: (
         Step("odi plan", "what a run would read"),
         Step("odi run", "load the orders, and sum them up"),
         Step("odi explain shop.spending --key customer=ann", "which file a row came from"),
+    ),
+    Example.SQL: (
+        Step("odi run", "load the orders, and sum them up"),
+        Step(f"{_SHOP_DB} \"INSERT INTO orders VALUES (5, 'dan', 7.50)\"", "order something"),
+        Step("odi run", "load that order alone"),
     ),
     Example.STREAM: (
         Step("odi run --node paid_orders", "join what has arrived, a batch for each file"),
@@ -54,13 +63,15 @@ _ORDERS = {
 
 
 def create(folder: Path, example: Example) -> tuple[Path, ...]:
-    """Make a project in ``folder``, which may have other files in it, and return the files that were written.
+    """Make a project in ``folder``, which may have other files in it, and return what was written.
 
     Raises:
         ConfigError: a file that would be written is there already. Nothing is written then.
+        JavaError: the example with a database needs Java, and there is none that will do.
     """
     contents = {folder / name: text for name, text in _contents(example)}
-    there = [path for path in contents if path.exists() or path.is_symlink()]
+    made = [*contents, *([folder / shop_db.FOLDER] if example is Example.SQL else [])]
+    there = [path for path in made if path.exists() or path.is_symlink()]
     if there:
         named = ", ".join(str(path.relative_to(folder)) for path in there[:3]) + (" …" if len(there) > 3 else "")
         raise ConfigError(
@@ -71,11 +82,14 @@ def create(folder: Path, example: Example) -> tuple[Path, ...]:
     blocked = next((path for path in contents for above in path.parents if above.is_file()), None)
     if blocked is not None:
         raise ConfigError(f"{blocked.parent} cannot be made: a file is in the way", fix="name another folder")
+    if example is Example.SQL:
+        folder.mkdir(parents=True, exist_ok=True)
+        shop_db.execute(folder, shop_db.TABLE, create=True)
     for path, text in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     in_order(contents)
-    return tuple(contents)
+    return tuple(made)
 
 
 def project_file(example: str) -> str:
@@ -85,8 +99,9 @@ def project_file(example: str) -> str:
 
 def _contents(example: Example) -> Iterator[tuple[str, str]]:
     yield DEFAULT_PROJECT_FILE, project_file(example)
+    yield SCHEMA_FILE, schema_text()
     if example is Example.FILES:
         for name, rows in _ORDERS.items():
             yield name, f"order_id,customer,amount,ordered_on\n{rows}"
-    else:
+    elif example is Example.STREAM:
         yield from ((f"landing/{name}", text) for name, text in json_files())

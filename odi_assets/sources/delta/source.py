@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import table_change
-from odi_assets.delta.file_pruning import files_in_partitions, values_of
+from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
@@ -85,10 +85,9 @@ class DeltaTableSource(Source):
         if not isinstance(self.increment, VersionIncrement):
             return super().plan(mark)
         before = mark if isinstance(mark, VersionMark) else None
-        found = self._newest if before is None else self.snapshot()
-        if not found.handle.exists:
-            whole = Whole(snapshot=found, summary=f"{self.label} does not exist yet", follows=True)
-            return NothingNew.of(whole, whole.summary, None)
+        if before is None and not self._newest.handle.exists:
+            return self.nothing_yet()
+        found = self.snapshot()
         made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
         after = replace(made.after, measures=found.identity)
         read = NewVersions(
@@ -101,6 +100,16 @@ class DeltaTableSource(Source):
             step=made,
         )
         return NothingNew.of(read, made.reason, after) if made.extent == "nothing" else read
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table is there."""
+        return self._newest.handle.exists
+
+    def nothing_yet(self) -> NothingNew:
+        """The read of a table that is not there yet."""
+        whole = Whole(snapshot=self._newest, summary=f"{self.label} does not exist yet", follows=self.follows)
+        return NothingNew.of(whole, whole.summary, None)
 
     def why_unreachable(self, mark: Mark) -> str | None:
         if not isinstance(mark, VersionMark):

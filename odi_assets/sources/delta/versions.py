@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from odi_assets.delta.changes import TableChanges, changes
-from odi_assets.delta.restore import presence
+from odi_assets.delta.maintenance.restore import presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import VersionMark

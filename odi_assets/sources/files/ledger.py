@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.restore import presence
+from odi_assets.delta.maintenance.restore import presence
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import Part
 

@@ -24,6 +24,8 @@ Ask = Callable[[str], Sequence[tuple[Any, ...]]]
 
 MOST_CHUNKS = 10_000
 """Every commit of a snapshot carries the chunks that are left, so there are not more than this."""
+LEAST_ROWS = 25_000
+"""A part of a chunk that is read by itself has about so many rows at least; a connection for fewer does not pay."""
 _SPARSE = 20
 """Even chunks may be so many times as long as they would be without gaps between the numbers."""
 _SAMPLE_PAGES = 8
@@ -59,8 +61,43 @@ class Cutter:
             return self._by_pages()
         keys = key_columns(self.relation, by, self.types)
         cuts = self._even_cuts(keys[0]) if by == primary and len(by) == 1 and keys[0].kind == INT else None
-        bounds = self._walk(keys) if cuts is None else [(str(cut),) for cut in cuts]
+        bounds = self._walk(keys, self.config.rows) if cuts is None else [(str(cut),) for cut in cuts]
         return _between(by, bounds)
+
+    def pieces(self, by: tuple[str, ...], chunk: Chunk, count: int) -> list[Chunk]:
+        """At most ``count`` parts of a chunk, each of its rows in exactly one of them.
+
+        Args:
+            by: the key columns that the chunk is a range of.
+        """
+        if by == (CTID,) and CTID not in self.types:
+            cuts: list[tuple[str, ...]] = [(_place(page),) for page in self._page_cuts(chunk, count)]
+        else:
+            keys = key_columns(self.relation, by, self.types)
+            if len(keys) == 1 and keys[0].kind == INT:
+                cuts = [(str(cut),) for cut in self._number_cuts(keys[0], chunk, count)]
+            else:
+                cuts = self._walk(keys, -(-self.config.rows // count), chunk)[: count - 1]
+        return [Chunk(low, high) for low, high in pairwise([chunk.low, *cuts, chunk.high])]
+
+    def _page_cuts(self, chunk: Chunk, count: int) -> Sequence[int]:
+        first = 0 if chunk.low is None else _page(chunk.low[0])
+        last = _page(chunk.high[0]) if chunk.high else storage_of(self.relation, str(self.table), self.ask)[1]
+        step = max(1, -(-(last - first) // count))
+        return range(first + step, last, step)
+
+    def _number_cuts(self, key: KeyColumn, chunk: Chunk, count: int) -> Sequence[int]:
+        if chunk.low and chunk.high:
+            low, high = int(chunk.low[0]), int(chunk.high[0]) - 1
+        else:
+            inside = f"FROM {self.relation.sql} odi WHERE {self._keys.within(chunk, [key])}"
+            least, greatest = (f"SELECT {end}({key.sql}) {inside}" for end in ("MIN", "MAX"))
+            found = self.ask(f"SELECT ({least}) AS a, ({greatest}) AS b")[0]
+            if found[0] is None:
+                return ()
+            low, high = int(found[0]), int(found[1])
+        step = max(1, -(-(high - low + 1) // count))
+        return range(low + step, high + 1, step)
 
     @property
     def _keys(self) -> Keys:
@@ -93,16 +130,18 @@ class Cutter:
         step = int(self.config.rows * min(max(gaps, 1), _SPARSE))
         return range(low + step, high + 1, step) if (high - low) // step < MOST_CHUNKS else None
 
-    def _walk(self, keys: Sequence[KeyColumn]) -> list[tuple[str, ...]]:
-        """Cuts with as many rows between them."""
+    def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: Chunk | None = None) -> list[tuple[str, ...]]:
+        """Cuts with so many rows between them, in the whole table or in a chunk of it."""
         shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
         order = ", ".join(key.sql for key in keys)
         filled = " AND ".join(f"{key.sql} IS NOT NULL" for key in keys)
+        if chunk is not None:
+            filled += f" AND ({self._keys.within(chunk, keys)})"
         cuts: list[tuple[str, ...]] = []
         while True:
             above = f" AND {self._keys.above(keys, cuts[-1])}" if cuts else ""
             # The last cut is the first row of its chunk.
-            skipped = self.config.rows - 1 if cuts else self.config.rows
+            skipped = rows - 1 if cuts else rows
             where = f"FROM {self.relation.sql} odi WHERE {filled}{above}"
             found = self.ask(f"SELECT {shown} {where} ORDER BY {order} LIMIT 1 OFFSET {skipped}")
             if not found:
@@ -114,7 +153,7 @@ class Cutter:
             cuts.append(cut)
             if len(cuts) >= MOST_CHUNKS:
                 raise IncrementError(
-                    f"{self.relation.label} has more than {MOST_CHUNKS:,} chunks of {self.config.rows:,} rows",
+                    f"{self.relation.label} has more than {MOST_CHUNKS:,} chunks of {rows:,} rows",
                     fix="raise `incremental.snapshot.rows`: every commit carries the chunks that are left",
                     label=self.relation.label,
                 )
@@ -177,3 +216,7 @@ def _between(by: Sequence[str], cuts: Sequence[tuple[str, ...]]) -> Chunks:
 
 def _place(page: int) -> str:
     return f"({page},0)"
+
+
+def _page(place: str) -> int:
+    return int(place.strip("()").partition(",")[0])

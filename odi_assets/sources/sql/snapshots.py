@@ -7,9 +7,9 @@ maxima were taken is read by the increments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
@@ -20,7 +20,7 @@ from odi_assets.sources.marks import UNRESOLVED, hwm_text
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
-from odi_assets.sources.sql.chunks import Ask, Cutter, storage_of
+from odi_assets.sources.sql.chunks import LEAST_ROWS, Ask, Cutter, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
 from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.source import SqlSnapshot
@@ -28,6 +28,8 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,21 +101,34 @@ class CursorTable(SqlSnapshot):
         chunks = Cutter(self.relation, self.table, self.increment.snapshot, types, ask).chunks()
         return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
 
+    def side_by_side(
+        self, by: tuple[str, ...], chunks: Sequence[Chunk], types: Types, spark: SparkSession
+    ) -> Sequence[Chunk]:
+        """The parts of ``chunks`` that are read at the same time: the chunks themselves, or parts of large ones."""
+        config = self.increment.snapshot
+        count = min(-(-config.pieces // len(chunks)), config.rows // LEAST_ROWS)
+        if count <= 1:
+            return chunks
+
+        def parts(ask: Ask) -> list[Chunk]:
+            cutter = Cutter(self.relation, self.table, config, types, ask)
+            return [part for chunk in chunks for part in cutter.pieces(by, chunk, count)]
+
+        return self._asked(spark, parts)
+
+    def _asked(self, spark: SparkSession, question: Callable[[Ask], _Answer]) -> _Answer:
+        """The answer to a question over the plain driver or, without one, over Spark."""
+        driver = plain.driver_of(self.relation.dialect)
+        if driver is None:
+            return question(self.reader(spark).texts)
+        answer: _Answer = plain.ask(self.relation.dialect, driver, self.label, lambda session: question(session.rows))
+        return answer
+
     def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
         """Raises IncrementError if the table's rows were stored anew since its chunks were cut by their places."""
         if chunks.by != (CTID,) or chunks.storage is None:
             return
-        driver = plain.driver_of(self.relation.dialect)
-        table = str(self.table)
-        if driver is None:
-            now, _ = storage_of(self.relation, table, self.reader(spark).texts)
-        else:
-            now, _ = plain.ask(
-                self.relation.dialect,
-                driver,
-                self.label,
-                lambda session: storage_of(self.relation, table, session.rows),
-            )
+        now, _ = self._asked(spark, lambda ask: storage_of(self.relation, str(self.table), ask))
         if not set(chunks.storage.split(",")) <= set(now.split(",")):
             raise IncrementError(
                 f"{self.label} was rewritten in the middle of its snapshot (by VACUUM FULL, CLUSTER, TRUNCATE or ALTER "
@@ -259,7 +274,8 @@ class SnapshotChunks(_OfCursorTable, Read):
         reader, cursors = self.table.reader(spark), self.table.cursors
         self.table.require_same_storage(self.chunks, spark)
         upto = cursors.upto(cursors.fitting(self.mark, reader.types), reader.types)
-        return reader.chunks(upto, self.chunks.by, self.taken)
+        parts = self.table.side_by_side(self.chunks.by, self.taken, reader.types, spark)
+        return reader.chunks(upto, self.chunks.by, parts)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from odi_assets.delta.compaction import rewrite
 from odi_assets.delta.errors import CommitConflict
+from odi_assets.delta.maintenance.compaction import rewrite
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
 from odi_assets.state.delta.table import VERSIONS_PER_LOOK, SystemTable

@@ -413,7 +413,7 @@ class SystemTable:
 
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """The rows that a compaction puts in the place of ``files``, in order: all of them, as they are."""
-        from odi_assets.delta.compaction import rows_in_files
+        from odi_assets.delta.maintenance.compaction import rows_in_files
 
         return rows_in_files(handle, files)
 

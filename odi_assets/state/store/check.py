@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.state.store.contents import Contents, digest
-from odi_assets.state.store.log import FileParts, StoreFile, VersionLog
+from odi_assets.state.store.files import FileParts, StoreFile
+from odi_assets.state.store.log import VersionLog
 from odi_assets.state.store.parts import Commit, Kind, NoPart, Part, Parts, rebuild, versions_in
 
 

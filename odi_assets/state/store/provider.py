@@ -19,7 +19,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, StateError
 from odi_assets.state.store import Change, StateStore
 from odi_assets.state.store.contents import Contents, Draft
-from odi_assets.state.store.log import Batch, VersionLog, files_before, remove_before
+from odi_assets.state.store.files import files_before, remove_before
+from odi_assets.state.store.log import Batch, VersionLog
 from odi_assets.state.store.parts import Commit, Part
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import fsspec
 from odi_assets.config.models import StreamInput
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.restore import missing_files
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import ConfigError, SourceError, TableError, TransformError
 from odi_assets.sources.delta.source import DeltaTableSource

@@ -16,7 +16,7 @@ import fsspec
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp
-from odi_assets.delta.footers import WRITE_FOLDER, WrittenFile, written_files
+from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, written_files
 from odi_assets.delta.partition_values import same_spelling
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.conflicts import membership
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.errors import TableError
 from odi_assets.tables.modes.base import Mode, Write

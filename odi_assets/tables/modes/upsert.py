@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odi_assets.delta.commit import FileChanges
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.modes.base import Mode, Write

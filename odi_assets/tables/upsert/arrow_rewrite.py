@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Schema
 
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.upsert.matching import Affected
@@ -29,9 +29,9 @@ MOST_KEYS = 1_000_000
 MOST_BYTES = 512 * 2**20
 """Size of all the files that may have to be rewritten; beyond, Spark's executors share the work."""
 
-_PIECE_ROWS, _PIECE_BYTES = 65_536, 8 * 2**20
+_PIECE_ROWS, _PIECE_BYTES = 65_536, 4 * 2**20
 _PART_ROWS, _PART_BYTES = 500_000, 16 * 2**20
-_ROW_GROUP_BYTES = 32 * 2**20
+_ROW_GROUP_BYTES = 16 * 2**20
 _BUFFER = 2**20
 _ROW = "__odi_row"
 # Each holds a piece of a file, and a row group of its copy as far as it is encoded.
@@ -195,18 +195,18 @@ def _rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) 
     """
     footers = [pq.read_metadata(file) for file in files]
 
-    def search(part: Part) -> list[np.ndarray]:
+    def search(part: Part) -> list[pa.BooleanArray]:
         batches = (batch for file, group in part for batch in _keys(files[file], footers[file], group, wanted.schema))
         masks = [_have_keys(table, wanted) for table in _tables(batches)]
         ends = np.cumsum([footers[file].row_group(group).num_rows for file, group in part])
-        return np.split(np.concatenate([*masks, np.zeros(0, dtype=bool)]), ends[:-1])
+        # A bit for a row: all of them are held until the last file is searched.
+        return [pa.array(mask) for mask in np.split(np.concatenate([*masks, np.zeros(0, dtype=bool)]), ends[:-1])]
 
     parts = _parts(footers, wanted.column_names)
     found: list[list[pa.BooleanArray]] = [[] for _ in files]
     for part, masks in zip(parts, workers.map(search, parts), strict=True):
         for (file, _), mask in zip(part, masks, strict=True):
-            # A bit for a row: all of them are held until the last file is searched.
-            found[file].append(pa.array(mask))
+            found[file].append(mask)
     return [pa.concat_arrays(masks) if masks else pa.array([], pa.bool_()) for masks in found]
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.footers import WrittenFile
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
