@@ -22,8 +22,8 @@ CHECKPOINT_FOLDER = "_odi_stream"
 """The folder of a stream's checkpoint inside its table's: no vacuum cleans names that begin with ``_``."""
 
 
-class Standing(StrEnum):
-    """How the checkpoint of a stream node and its table stand to each other."""
+class Match(StrEnum):
+    """Whether the checkpoint of a stream node and its table belong together, and if not, which of them does not."""
 
     IN_STEP = "in step"
     TABLE_ONE_AHEAD = "table one batch ahead"
@@ -35,7 +35,7 @@ class Standing(StrEnum):
     @property
     def can_go_on(self) -> bool:
         """Whether the next run goes on by itself."""
-        return self in (Standing.IN_STEP, Standing.TABLE_ONE_AHEAD)
+        return self in (Match.IN_STEP, Match.TABLE_ONE_AHEAD)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class StreamMarks:
         log: the logs of the checkpoint that its next run uses.
         last: the last batch in its table; None if it has none.
         stamp: of the commit with ``last``; None if the table's log no longer holds it.
-        standing: how both stand to each other.
+        match: whether the checkpoint and the table belong together.
         why: where it cannot go on: what does not belong together.
         held: the batch whose rows the table has: ``last``, unless somebody else put the table back; None if that is not
             known.
@@ -55,7 +55,7 @@ class StreamMarks:
     log: ProgressLog
     last: StreamFacts | None
     stamp: CommittedStamp | None
-    standing: Standing
+    match: Match
     why: str = ""
     held: StreamFacts | None = None
 
@@ -177,44 +177,44 @@ def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
     log = ProgressLog(place)
     change = None if stamp is None else rows_removed_since(stamp.version, target)
     if change is None:
-        standing, why = _standing(log, last, target)
-        return StreamMarks(log, last, stamp, standing, why, last)
+        match, why = _match(log, last, target)
+        return StreamMarks(log, last, stamp, match, why, last)
     back = restored_version(change.commit.operation, change.commit.parameters)
     held = None if back is None else batch_at(node, target, back)
-    return StreamMarks(log, last, stamp, Standing.TABLE_BEHIND, f"the table was {change}", held)
+    return StreamMarks(log, last, stamp, Match.TABLE_BEHIND, f"the table was {change}", held)
 
 
-def _standing(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> tuple[Standing, str]:
+def _match(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> tuple[Match, str]:
     query = log.query()
     committed, planned = (max(numbers, default=-1) for numbers in (log.committed(), log.planned()))
     if last is None:
         if committed < 0:
-            return Standing.IN_STEP, ""
+            return Match.IN_STEP, ""
         now = "has none of them" if target.exists else "does not exist"
-        return Standing.TABLE_BEHIND, f"the checkpoint has read up to batch {committed}, and the table {now}"
+        return Match.TABLE_BEHIND, f"the checkpoint has read up to batch {committed}, and the table {now}"
     if query is None:
-        return Standing.CHECKPOINT_GONE, f"the table has batch {last.batch}, and there is no checkpoint"
+        return Match.CHECKPOINT_GONE, f"the table has batch {last.batch}, and there is no checkpoint"
     if query != last.query:
         why = f"the table has batch {last.batch} of query {last.query}, and the checkpoint is of query {query}"
-        return Standing.OTHER_QUERY, why
+        return Match.OTHER_QUERY, why
     if committed > last.batch:
         why = f"the checkpoint has read up to batch {committed}, and the table has batch {last.batch}"
-        return Standing.TABLE_BEHIND, why
+        return Match.TABLE_BEHIND, why
     same = log.batch(last.batch)
     if same is not None and same.offsets == last.offsets:
         if committed == last.batch:
-            return Standing.IN_STEP, ""
+            return Match.IN_STEP, ""
         if committed == last.batch - 1:
-            return Standing.TABLE_ONE_AHEAD, ""
+            return Match.TABLE_ONE_AHEAD, ""
     why = f"the table has batch {last.batch}, and the checkpoint has read up to batch {max(committed, -1)}"
     if planned >= last.batch:
         why += f"; its batch {last.batch} reads other rows"
-    return Standing.CHECKPOINT_OLDER, why
+    return Match.CHECKPOINT_OLDER, why
 
 
 def require_in_step(node: Node, marks: StreamMarks) -> None:
     """Raises an OdiError, of a type for each remedy, if table and checkpoint do not belong together."""
-    if not marks.standing.can_go_on:
+    if not marks.match.can_go_on:
         raise out_of_step(node, marks)
 
 
@@ -224,13 +224,13 @@ def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
     refresh = f"rebuild the table from its sources: odi run {node.command} --full-refresh"
     text = f"{node}: {marks.why} ({place})"
     fields = {"node": str(node), "path": place}
-    if marks.standing is Standing.CHECKPOINT_GONE:
+    if marks.match is Match.CHECKPOINT_GONE:
         fix = f"put the checkpoint back from a copy; or {refresh}"
         return CheckpointError(text, fix=fix, **fields)
-    if marks.standing is Standing.OTHER_QUERY:
+    if marks.match is Match.OTHER_QUERY:
         fix = f"put the checkpoint of query {last.query if last else ''} back; or {refresh}"
         return IdentityMismatchError(text, fix=fix, **fields)
-    if marks.standing is Standing.CHECKPOINT_OLDER:
+    if marks.match is Match.CHECKPOINT_OLDER:
         committed = max(marks.log.committed(), default=-1)
         back = (
             f"take the table back to it: odi state rewind {node} --to-batch {committed}; or " if committed >= 0 else ""

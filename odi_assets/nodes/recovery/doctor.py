@@ -116,7 +116,7 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What does not belong together of a stream's checkpoint and its table."""
     from odi_assets.nodes.planning.stream import require_own_stream
-    from odi_assets.nodes.planning.stream_marks import Standing, out_of_step, stream_marks
+    from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
 
     try:
         require_own_stream(node, target)
@@ -124,11 +124,11 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     except IdentityMismatchError as error:
         yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
         return
-    if marks.standing is Standing.TABLE_ONE_AHEAD and marks.last is not None:
+    if marks.match is Match.TABLE_ONE_AHEAD and marks.last is not None:
         text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
         remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
         yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
-    elif not marks.standing.can_go_on:
+    elif not marks.match.can_go_on:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
 

@@ -140,10 +140,10 @@ def _checkpoint_is_ahead(project: Project, key: NodeKey) -> bool:
     """Whether the node is a stream whose checkpoint has read more than its table has."""
     if project.graph.node(key).stream is None:
         return False
-    from odi_assets.nodes.planning.stream_marks import Standing, stream_marks
+    from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 
     node = Node.of(project, key)
-    return stream_marks(node, TableHandle.open(node.target.location)).standing is Standing.TABLE_BEHIND
+    return stream_marks(node, TableHandle.open(node.target.location)).match is Match.TABLE_BEHIND
 
 
 def _follow(

@@ -37,7 +37,7 @@ from odi_assets.nodes.execution.stream_run import StreamRun
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.planning.stream import StreamPlan
-from odi_assets.nodes.planning.stream_marks import Standing, stream_marks
+from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import examine
@@ -103,9 +103,9 @@ def batches(box: Sandbox, node: str) -> list[StreamFacts]:
     return [facts for facts in reversed(found) if facts is not None]
 
 
-def standing(box: Sandbox, name: str) -> Standing:
+def matching(box: Sandbox, name: str) -> Match:
     node = Node.of(box.project, NodeKey("p", name))
-    return stream_marks(node, box.table(name)).standing
+    return stream_marks(node, box.table(name)).match
 
 
 def rewind(box: Sandbox, name: str, batch: int) -> None:
@@ -344,7 +344,7 @@ def test_a_service_stops_after_its_batch(plain: Sandbox, spark: SparkSession) ->
     service.on_batch = lambda _: service.stop_after_batch()
     result = service.execute()
     assert (result.status, result.rows_written, result.increment) == (RunStatus.SUCCESS, 1, "batch 2")
-    assert standing(plain, "events") is Standing.IN_STEP
+    assert matching(plain, "events") is Match.IN_STEP
 
 
 def test_the_project_file_of_the_document_runs(tmp_path: Path, spark: SparkSession) -> None:
@@ -434,7 +434,7 @@ def test_a_crash_around_the_commit(plain: Sandbox, monkeypatch: pytest.MonkeyPat
         fail_after(patch, when)
         with pytest.raises(RuntimeError, match="killed"):
             plain.run("events")
-    assert standing(plain, "events") is (Standing.TABLE_ONE_AHEAD if when == "after" else Standing.IN_STEP)
+    assert matching(plain, "events") is (Match.TABLE_ONE_AHEAD if when == "after" else Match.IN_STEP)
     assert not plain.plan("events").nothing_new
     plain.land("events/4.json", [event("e", 4)])
     plain.run("events")
@@ -455,7 +455,7 @@ def test_a_renamed_stream_goes_on_with_a_batch_that_spark_has_not_committed(
     (finding,) = examine(plain.project, plain.state, [NodeKey("p", "heard")])
     assert "odi state adopt" in finding.remedy
     adopt(plain, "heard")
-    assert standing(plain, "heard") is Standing.TABLE_ONE_AHEAD
+    assert matching(plain, "heard") is Match.TABLE_ONE_AHEAD
     plain.land("events/4.json", [event("e", 4)])
     plain.run("heard")
     assert ids(plain, "heard") == ["a", "b", "c", "d", "e"]
@@ -483,7 +483,7 @@ def test_an_older_copy_of_the_checkpoint(plain: Sandbox, tmp_path: Path) -> None
     plain.run("events")
     shutil.rmtree(checkpoint)
     shutil.copytree(tmp_path / "copy", checkpoint)
-    assert standing(plain, "events") is Standing.CHECKPOINT_OLDER
+    assert matching(plain, "events") is Match.CHECKPOINT_OLDER
     with pytest.raises(CheckpointError, match="--to-batch 1"):
         plain.run("events")
     rewind(plain, "events", 1)
@@ -507,14 +507,14 @@ def test_the_same_number_with_other_rows_is_another_batch(plain: Sandbox, tmp_pa
     (checkpoint / "sources" / "df" / "2").write_text(
         log.replace("2.json", "9.json").replace('"batchId":1', '"batchId":2')
     )
-    assert standing(plain, "events") is Standing.CHECKPOINT_OLDER
+    assert matching(plain, "events") is Match.CHECKPOINT_OLDER
     with pytest.raises(CheckpointError, match="its batch 2 reads other rows"):
         plain.plan("events")
 
 
 def test_a_checkpoint_that_is_gone(plain: Sandbox, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / CHECKPOINT)
-    assert standing(plain, "events") is Standing.CHECKPOINT_GONE
+    assert matching(plain, "events") is Match.CHECKPOINT_GONE
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         plain.run("events")
     assert [one.kind.value for one in examine(plain.project, plain.state, [NodeKey("p", "events")])] == [
@@ -537,13 +537,13 @@ def drop_table(table: Path) -> None:
 @pytest.mark.parametrize("change", [restore_table, drop_table])
 def test_a_table_behind_its_checkpoint(plain: Sandbox, tmp_path: Path, change: Callable[[Path], None]) -> None:
     change(tmp_path / "lake" / "events")
-    assert standing(plain, "events") is Standing.TABLE_BEHIND
+    assert matching(plain, "events") is Match.TABLE_BEHIND
     with pytest.raises(TargetBehindStateError, match="--full-refresh") as caught:
         plain.run("events")
     if change is restore_table:
         assert "--to-batch 0" in str(caught.value)
         rewind(plain, "events", 0)
-        assert standing(plain, "events") is Standing.IN_STEP
+        assert matching(plain, "events") is Match.IN_STEP
         plain.run("events")
     else:
         plain.run("events", full_refresh=True)
@@ -584,7 +584,7 @@ def test_two_runs_at_once(plain: Sandbox, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_table_of_another_query_stops_the_run(plain: Sandbox, tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT / "metadata").write_text('{"id":"00000000-0000-0000-0000-000000000000"}')
-    assert standing(plain, "events") is Standing.OTHER_QUERY
+    assert matching(plain, "events") is Match.OTHER_QUERY
     with pytest.raises(IdentityMismatchError, match="of query 00000000"):
         plain.run("events")
 
@@ -625,7 +625,7 @@ def test_a_stream_goes_back_and_forward_again(plain: Sandbox, tmp_path: Path) ->
     key = NodeKey("p", "events")
     apply_rewind(plain.project, plain.state, plan_rewind(plain.project, plain.state, key, lambda _: 2))
     assert ids(plain, "events") == ["a", "b", "c", "d"]
-    assert standing(plain, "events") is Standing.IN_STEP
+    assert matching(plain, "events") is Match.IN_STEP
     rewind(plain, "events", 0)
     plain.run("events")
     assert ids(plain, "events") == ["a", "b", "c", "d"]
