@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from odi_assets.cli.explain.keys import Asked
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.explain.batch import KeyTrace
+    from odi_assets.nodes.explain.places import KeyTrace
     from odi_assets.nodes.project import Project
 
 _PLACES = (

@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.explain.batch import Finding, KeyTrace, trace
+from odi_assets.nodes.explain.batch import trace
+from odi_assets.nodes.explain.places import Finding, KeyTrace
 from odi_assets_tests.nodes.support import Sandbox
 
 PIPELINE = """\
