@@ -24,6 +24,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.looks import Looks
+from odi_assets.orchestration.automation.marks_read import read_marks
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import HwmEntry
 
@@ -151,8 +152,7 @@ class Watch:
             leave_out: nodes that need no look.
         """
         until = time.monotonic() + seconds
-        # One read of state, for all nodes.
-        entries = {entry.key: entry for entry in self.project.open_state().list_hwms(deleted=True)}
+        entries = read_marks(self.project)
         turn = self.nodes[self._next :] + self.nodes[: self._next]
         asked = [key for key in turn if key not in leave_out]
         questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, _State(entries)) for key in asked}
