@@ -130,7 +130,8 @@ def test_a_run_of_an_environment_is_told_in_the_history_of_that_one(
     text = PROJECT_FILE + "environments: {prod: {connections: {lake: {base_path: prod_lake}}}}\n"
     project = make_project(tmp_path, "2024-01-01", text=text)
     prod = Project.load(project.path, "prod")
-    run = instance.create_run_for_job(build_definitions(prod).resolve_job_def("shop"))
+    job = build_definitions(prod).resolve_job_def("shop")
+    run = instance.create_run_for_job(job, tags=job.run_tags)
     instance.report_run_canceled(run)
     assert reconcile(project, instance) == []
     assert project.open_state().list_runs() == []

@@ -189,7 +189,8 @@ class TestWhileARunIsInFlight:
         text = PROJECT_FILE + "environments: {prod: {connections: {lake: {base_path: prod_lake}}}}\n"
         project = make_project(tmp_path, "2024-01-01", text=text)
         prod = Project.load(project.path, "prod")
-        run = instance.create_run_for_job(build_definitions(prod).resolve_job_def("shop"))
+        job = build_definitions(prod).resolve_job_def("shop")
+        run = instance.create_run_for_job(job, tags=job.run_tags)
         assert run.run_id in _skipped(prod, instance)
         assert _nodes(_requested(project, instance)) == set(NODES)
         assert whole_run_to_begin(prod, instance, "shop") is not None
