@@ -28,7 +28,7 @@ def main(
     kills: Annotated[int, typer.Option(min=50, help="how many kills `kill-sweep` makes")] = 2000,
     steps: Annotated[int, typer.Option(min=1, help="how many steps `change-sweep` makes")] = 3000,
     seed: Annotated[int, typer.Option(help="where the draws of `change-sweep` begin")] = 2013,
-    minutes: Annotated[float, typer.Option(min=0.5, help="how long the soak of `dagster` goes on")] = 4.0,
+    minutes: Annotated[float, typer.Option(min=1, help="how long the soak of `dagster` goes on")] = 4.0,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as a JSON list")] = False,
 ) -> None:
     """Measure ours and its peers in one run. Exit 1 if a measure falls short of its bar."""

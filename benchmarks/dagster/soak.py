@@ -163,7 +163,11 @@ class Disturber:
         steps = open_steps(self.instance, run.run_id)
         self.say(f"  {kind}: run {run.run_id} of {run.job_name}")
         if kind == "kill":
-            os.kill(int(run.tags[PROCESS_TAG].split("/")[-2]), signal.SIGKILL)
+            try:
+                os.kill(int(run.tags[PROCESS_TAG].split("/")[-2]), signal.SIGKILL)
+            except ProcessLookupError:
+                # It ended by itself just now.
+                return False
             self.killed[run.run_id] = steps
         else:
             self.server.ask(_TERMINATE, runs=[run.run_id])

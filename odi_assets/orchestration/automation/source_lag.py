@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from odi_assets.config.graph import NodeKey
+from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.position import table_position
 from odi_assets.nodes.history.repair import GRACE
 from odi_assets.nodes.node import Node
@@ -22,7 +22,7 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.assets.sources import is_watched
 from odi_assets.orchestration.automation.looks import Looks
 from odi_assets.orchestration.automation.marks_read import read_marks
 from odi_assets.sources.marks import hwm_text
@@ -103,7 +103,7 @@ class Watch:
 
     def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
         self.project, self.pipeline = project, pipeline
-        self.nodes = Sources(project).watched(pipeline) if nodes is None else tuple(nodes)
+        self.nodes = watched_nodes(project, pipeline) if nodes is None else tuple(nodes)
         automation = project.config.automation
         self._looks: Looks[NodeKey, _Seen] = Looks(automation.looks_at_once, automation.look_timeout.total_seconds())
         self._seen: dict[NodeKey, _Seen] = {}
@@ -114,7 +114,7 @@ class Watch:
 
     @cached_property
     def _state_keys(self) -> dict[NodeKey, str]:
-        return {key: Node.of(self.project, key).state_key for key in self.nodes}
+        return {key: state_key(key, self.project.graph.node(key)) for key in self.nodes}
 
     @cached_property
     def _definition(self) -> str:
@@ -221,7 +221,7 @@ class Watch:
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
     """The nodes of a pipeline with a source that tells its position without being read."""
-    return Watch(project, pipeline).nodes
+    return tuple(key for key in project.graph.order(pipeline) if is_watched(Node.of(project, key)))
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:
