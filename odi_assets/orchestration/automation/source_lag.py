@@ -118,8 +118,9 @@ class Watch:
 
     @cached_property
     def _definition(self) -> str:
-        # What is remembered of another project file is of no use.
-        return hashlib.sha256(self.project.path.read_bytes()).hexdigest()[:_DIGITS]
+        # What is remembered of another project file, or of another of its environments, is of no use.
+        chosen = (self.project.chosen or "").encode()
+        return hashlib.sha256(self.project.path.read_bytes() + b"\0" + chosen).hexdigest()[:_DIGITS]
 
     def recall(self, remembered: Mapping[str, str], definition: str) -> None:
         """Take up what :meth:`remember` gave to an earlier process."""
