@@ -56,7 +56,8 @@ def test_an_environment_has_tables_state_and_history_of_its_own(
     assert _marks(odi)["shop.orders"] == ("test", True)
 
 
-def test_an_unknown_environment_is_named(two: Path, odi: Odi) -> None:
+@pytest.mark.usefixtures("two")
+def test_an_unknown_environment_is_named(odi: Odi) -> None:
     answer = odi("--env", "tset", "state", "list")
     assert answer.code == 2
     assert "did you mean `test`?" in answer.err
