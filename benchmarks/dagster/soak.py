@@ -183,13 +183,15 @@ def _live(landing: Landing, disturber: Disturber, server: Server, seconds: float
     began = time.monotonic()
     files, disturbed, backfilled = 0, 0.0, 0.0
     draw = random.Random(42)
+    # Before its first load, there is nothing to compute partitions from.
+    loaded = landing.root.parent / "lake" / "orders" / "_delta_log"
     while (now := time.monotonic() - began) < seconds:
         if now >= files * _FILE_EVERY:
             landing.land(SOURCES[files % len(SOURCES)])
             files += 1
         if now - disturbed >= _DISTURB_EVERY and disturber.disturb():
             disturbed = now
-        if now - backfilled >= _BACKFILL_EVERY and not server.backfills("REQUESTED"):
+        if now - backfilled >= _BACKFILL_EVERY and loaded.exists() and not server.backfills("REQUESTED"):
             server.ask(_BACKFILL, what=_backfill_of(draw.sample(DAYS, draw.randint(1, len(DAYS)))))
             backfilled = now
         time.sleep(0.25)
