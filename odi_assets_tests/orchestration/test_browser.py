@@ -226,12 +226,14 @@ def _await_history(folder: Path, node: str, *expected: str, pipeline: str = "air
     )
 
 
-def test_all_of_a_graph_with_partitions_is_launched_as_the_dialog_proposes(
+def test_all_of_a_graph_with_partitions_is_launched_with_all_of_them(
     browser: webdriver.Chrome, address: str, folder: Path
 ) -> None:
     land(folder, "2024-01-03")
     browser.get(f"{address}/locations/odi_assets.definitions/asset-groups/shop/lineage")
     _click(browser, "Materialize all…")
+    _click(browser, "All")
+    _await_text(browser, "31 partitions")
     _click(browser, "Launch backfill")
     _await_text(browser, "Created backfill")
 
