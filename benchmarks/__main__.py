@@ -1,5 +1,5 @@
 """``python -m benchmarks list``, ``python -m benchmarks NAME [--only PART] [--without-peers] [--kills N] [--steps N]
-[--seed S] [--json]``."""
+[--seed S] [--minutes N] [--json]``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def main(
     kills: Annotated[int, typer.Option(min=50, help="how many kills `kill-sweep` makes")] = 2000,
     steps: Annotated[int, typer.Option(min=1, help="how many steps `change-sweep` makes")] = 3000,
     seed: Annotated[int, typer.Option(help="where the draws of `change-sweep` begin")] = 2013,
+    minutes: Annotated[float, typer.Option(min=1, help="how long the soak of `dagster` goes on")] = 4.0,
     as_json: Annotated[bool, typer.Option("--json", help="print the rows as a JSON list")] = False,
 ) -> None:
     """Measure ours and its peers in one run. Exit 1 if a measure falls short of its bar."""
@@ -44,7 +45,7 @@ def main(
             progress.print(f"`{name}` has no part `{part}`; it has: {', '.join(sorted(parts))}")
             raise typer.Exit(2)
     say = lambda line: progress.print(line, style="dim", markup=False)  # noqa: E731
-    options = Options(say, peers=not without_peers, kills=kills, steps=steps, seed=seed)
+    options = Options(say, peers=not without_peers, kills=kills, steps=steps, seed=seed, minutes=minutes)
     try:
         rows = [row for benchmark in chosen for row in _measure(benchmark, only, options)]
     except PeerUnavailable as error:

@@ -56,6 +56,7 @@ class Options:
         peers: whether to measure the peers that need an environment of their own.
         kills: how many kills a kill sweep makes.
         steps, seed: how many steps a change sweep makes, and where its draws begin.
+        minutes: how long a soak goes on before it comes to rest.
     """
 
     say: Callable[[str], None]
@@ -63,6 +64,7 @@ class Options:
     kills: int = 2000
     steps: int = 3000
     seed: int = 2013
+    minutes: float = 4.0
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
-"""Dagster: definitions, ticks of the sensor, runs of a few nodes of many, and the IO manager."""
+"""Dagster: definitions, ticks of the sensor, runs of a few nodes of many, the IO manager; and a soak."""
 
 from __future__ import annotations
 
-from benchmarks.dagster import measures
+from benchmarks.dagster import measures, soak
 from benchmarks.harness import Benchmark
 
 BENCHMARK = Benchmark(
     "dagster",
-    "definitions, sensor ticks, runs of due nodes and the IO manager, against plain Dagster and dagster-deltalake",
+    "definitions, sensor ticks, runs of due nodes and the IO manager, against plain Dagster and dagster-deltalake; and "
+    "minutes of sensors, a schedule, backfills, killed and cancelled runs at once",
     {
         "definitions": measures.definitions,
         "tick": measures.tick,
         "run": measures.run_of_a_few,
         "io-manager": measures.io_manager,
+        "soak": soak.soak,
     },
 )

@@ -23,6 +23,7 @@ connections:
   lake: {type: local, base_path: lake}
   never: {type: postgres, host: 127.0.0.1, port: "${PORT}", database: d, user: u, password: p}
 system: {connection: lake, path: system}
+variables: {PORT: "1"}
 """
 
 

@@ -17,8 +17,8 @@ from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_sch
 from odi_assets.orchestration.naming import Names
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import Listener, RunHistory, nobody
-from odi_assets.orchestration.runs.in_flight import PROCESS_TAG
-from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, repair_history
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, project_tags
+from odi_assets.orchestration.runs.reconcile import repair_history
 from odi_assets.util.collector import collector_paused
 from odi_assets.util.process import process_name
 
@@ -136,7 +136,7 @@ def resources(
         run, instance = context.run, context.instance
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
-        instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), PROJECT_TAG: project.config.project})
+        instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), **project_tags(project)})
         state: StateResource = getattr(context.resources, names.resources + STATE)
         repair_history(project, instance, state.backend)
         return RunHistory(project, state.backend, run, listener, {} if results is None else results)

@@ -77,6 +77,19 @@ def start_jvm(conf: Mapping[str, str]) -> None:
     SparkContext(conf=spark_conf, gateway=gateway)
 
 
+def drop_connection(spark: Any) -> None:
+    """Close this thread's connection to the JVM of a classic session; the next call opens another one.
+
+    For a thread that was interrupted in the middle of a call, as by *Terminate* in Dagster: the answer is still to
+    come, and the next call would take it for its own.
+    """
+    client = spark._jvm._gateway_client
+    # Without a connection per thread (PYSPARK_PIN_THREAD=false), py4j itself does not use such a connection any more.
+    connection = client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
+    if connection is not None:
+        connection.close()
+
+
 def _forward(source: int) -> None:
     """Copy the JVM's stderr to ours, without its first line if that is the incubator warning."""
     with open(source, "rb", buffering=0) as stream:

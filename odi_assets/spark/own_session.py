@@ -58,9 +58,15 @@ class OwnSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
+        if self._client is None and error is not None and not isinstance(error, Exception):
+            from odi_assets.spark.gateway import drop_connection
+
+            drop_connection(self._spark)
         self._inside = dict(vars(self._spark))
-        self._exchange(self._outside)
-        self._lock.release()
+        try:
+            self._exchange(self._outside)
+        finally:
+            self._lock.release()
 
     @contextmanager
     def until_written(self, rows: DataFrame) -> Iterator[None]:

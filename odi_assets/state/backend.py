@@ -7,7 +7,7 @@ then write.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -155,6 +155,13 @@ class StateBackend(ABC):
     def list_hwms(self, *, deleted: bool = False) -> list[HwmEntry]:
         """Every key that is set, in order of the keys; with ``deleted``, tombstones too."""
         return [entry for entry in self._latest_of_all() if deleted or not entry.deleted]
+
+    def hwms_stamp(self) -> Hashable | None:
+        """What is another one whenever the HWMs are others, and cheaper to have than these; None where nothing tells.
+
+        Take it before you read: what is written in between then shows in the next one.
+        """
+        return None
 
     def _check_monotonic(self, change: Change, current: HwmEntry | None) -> None:
         """The check of a change that may not move its key back, or to another type."""

@@ -142,3 +142,18 @@ def test_list_is_a_table_with_a_line_per_key(odi: Odi) -> None:
     assert head.split()[:3] == ["key", "HWM", "type"]
     assert first.split()[:3] == ["shop.orders", "2013-01-31", "date"]
     assert second.split()[:3] == ["shop.spending", "7", "int"]
+
+
+def test_the_nodes_of_a_pipeline_that_have_no_mark_yet_are_listed(shop: Path, odi: Odi) -> None:
+    state = Project.load(shop / "odibi.yaml").open_state()
+    state.set_hwm("shop.orders", 1)
+    state.set_hwm("another.node", 1)
+    found = json.loads(odi("state", "list", "--pipeline", "shop", "--json").out)
+    assert [(one["key"], one["value"], one["revision"]) for one in found] == [
+        ("shop.orders", 1, 1),
+        ("shop.spending", None, None),
+    ]
+    assert found[0].keys() == found[1].keys()
+    answer = odi("state", "list", "--pipeline", "shop")
+    assert "another.node" not in answer.out
+    assert "shop.spending" in answer.err

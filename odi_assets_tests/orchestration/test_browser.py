@@ -18,17 +18,20 @@ from pathlib import Path
 from urllib.parse import quote
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.automation.sensors import evaluate
 from odi_assets.orchestration.runs.instance import open_instance
-from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_project
+from odi_assets_tests.orchestration.small_project import PROJECT_FILE, land, make_project
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -195,14 +198,17 @@ def _click(browser: webdriver.Chrome, text: str, seconds: float = 60) -> None:
             ready.click()
         return ready is not None
 
-    WebDriverWait(browser, seconds, poll_frequency=0.5, ignored_exceptions=[StaleElementReferenceException]).until(
-        found
-    )
+    waiting = WebDriverWait(browser, seconds, poll_frequency=0.5, ignored_exceptions=[StaleElementReferenceException])
+    try:
+        waiting.until(found)
+    except TimeoutException as error:
+        there = [button.text.strip() for button in browser.find_elements(By.TAG_NAME, "button")]
+        raise AssertionError(f"no button {text!r} on {browser.current_url}; there are {there}") from error
 
 
-def _history(folder: Path, node: str) -> list[str]:
+def _history(folder: Path, node: str, pipeline: str = "air") -> list[str]:
     """How the attempts of a node ended, oldest first."""
-    runs = Project.load(folder / "odibi.yaml").open_state().list_runs(pipeline="air", node=node)
+    runs = Project.load(folder / "odibi.yaml").open_state().list_runs(pipeline=pipeline, node=node)
     return [run.status.value for run in reversed(runs)]
 
 
@@ -213,8 +219,21 @@ def _await(what: Callable[[], bool], told: Callable[[], object]) -> None:
         time.sleep(0.5)
 
 
-def _await_history(folder: Path, node: str, *expected: str) -> None:
-    _await(lambda: _history(folder, node) == [*expected], lambda: f"{node}: {_history(folder, node)}, not {expected}")
+def _await_history(folder: Path, node: str, *expected: str, pipeline: str = "air") -> None:
+    _await(
+        lambda: _history(folder, node, pipeline) == [*expected],
+        lambda: f"{node}: {_history(folder, node, pipeline)}, not {expected}",
+    )
+
+
+def test_all_of_a_graph_with_partitions_is_launched_as_the_dialog_proposes(
+    browser: webdriver.Chrome, address: str, folder: Path
+) -> None:
+    land(folder, "2024-01-03")
+    browser.get(f"{address}/locations/odi_assets.definitions/asset-groups/shop/lineage")
+    _click(browser, "Materialize all…")
+    _click(browser, "Launch backfill")
+    _await_text(browser, "Created backfill")
 
 
 def test_all_of_a_pipeline_without_partitions_is_materialized_without_a_question(
@@ -243,6 +262,50 @@ def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
         _await_text(browser, "Latest materialization")
         body = str(browser.execute_script("return document.body.innerText"))
         assert ("Failed" in body) is failed, body
+
+
+def test_that_launch_took_in_all_that_was_new_and_the_next_run_repeats_nothing(folder: Path) -> None:
+    # It went on while the tests before this one did other things.
+    _await_history(folder, "raw_sales", "SUCCESS", "SUCCESS", pipeline="shop")
+    for node in ("shops", "sales", "sales_by_day", "revenue"):
+        _await_history(folder, node, "SUCCESS", pipeline="shop")
+    assert _tables(folder) == ALL_ONCE
+    command = [sys.executable, "-m", "odi_assets.cli", "run", "shop"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert _tables(folder) == ALL_ONCE
+    with open_instance(folder) as instance:
+        tick = evaluate(dg.build_sensor_context(instance=instance), Project.load(folder / "odibi.yaml"), "shop")
+    assert isinstance(tick, dg.SkipReason)
+
+
+ALL_ONCE = {
+    "raw_sales": [(sale,) for sale in range(1, 7)],
+    "sales": [(sale,) for sale in range(1, 7)],
+    "sales_by_day": [
+        ("2024-01-01", "Oslo", 11.0),
+        ("2024-01-01", "Rome", 5.5),
+        ("2024-01-02", "Rome", 9.5),
+        ("2024-01-03", "Oslo", 4.0),
+    ],
+    "revenue": [("2024-01-01", 16.5), ("2024-01-02", 9.5), ("2024-01-03", 4.0)],
+}
+"""The rows of the shop's tables once the sales of three days are in them."""
+
+
+def _tables(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    columns = {
+        "raw_sales": "id",
+        "sales": "id",
+        "sales_by_day": "CAST(day AS STRING), city, amount",
+        "revenue": "CAST(day AS STRING), revenue",
+    }
+    found = {}
+    for name, wanted in columns.items():
+        table = QueryBuilder().register("t", DeltaTable(str(folder / "lake" / name)))
+        rows = pa.RecordBatchReader.from_stream(table.execute(f"SELECT {wanted} FROM t")).read_all().to_pylist()
+        found[name] = sorted(tuple(row.values()) for row in rows)
+    return found
 
 
 def test_the_sensor_takes_in_files_that_arrive(browser: webdriver.Chrome, address: str, folder: Path) -> None:

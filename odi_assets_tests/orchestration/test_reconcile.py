@@ -17,7 +17,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import RECONCILED_TAG, reconcile
-from odi_assets_tests.orchestration.small_project import NODES
+from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, make_project
 
 KILLED = """
 import os, signal, sys
@@ -131,3 +131,18 @@ def test_a_step_that_succeeded_without_a_commit_is_not_lost_where_its_row_is_in_
         instance.report_dagster_event(succeeded, run.run_id)
         (row,) = reconcile(killed, instance)
     assert (row.node_name, row.status.value, row.error) == ("raw_sales", "NO_DATA", None)
+
+
+def test_a_run_of_an_environment_is_told_in_the_history_of_that_one(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    text = PROJECT_FILE + "environments: {prod: {connections: {lake: {base_path: prod_lake}}}}\n"
+    project = make_project(tmp_path, "2024-01-01", text=text)
+    prod = Project.load(project.path, "prod")
+    job = build_definitions(prod).resolve_job_def("shop")
+    run = instance.create_run_for_job(job, tags=job.run_tags)
+    instance.report_run_canceled(run)
+    assert reconcile(project, instance) == []
+    assert project.open_state().list_runs() == []
+    assert {row.node_name for row in reconcile(prod, instance)} == set(NODES)
+    assert {row.environment for row in prod.open_state().list_runs()} == {"prod"}

@@ -26,7 +26,7 @@ from odi_assets.orchestration.automation.sensors import POSITION_TAG, evaluate
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import run_pipeline
-from odi_assets.orchestration.runs.in_flight import PROCESS_TAG
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, whole_run_to_begin
 from odi_assets.sources.files.source import LandingFiles
 from odi_assets.state.records import RunStatus
 from odi_assets.util.process import process_name
@@ -184,6 +184,28 @@ class TestWhileARunIsInFlight:
     def test_backfills_do_not_count(self, project: Project, instance: dg.DagsterInstance, tags: dict[str, str]) -> None:
         _pick(instance, "sales_by_day", "revenue", tags=tags)
         assert _nodes(_requested(project, instance)) == set(NODES)
+
+    def test_a_run_of_another_environment_does_not_count(self, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+        text = PROJECT_FILE + "environments: {prod: {connections: {lake: {base_path: prod_lake}}}}\n"
+        project = make_project(tmp_path, "2024-01-01", text=text)
+        prod = Project.load(project.path, "prod")
+        job = build_definitions(prod).resolve_job_def("shop")
+        run = instance.create_run_for_job(job, tags=job.run_tags)
+        assert run.run_id in _skipped(prod, instance)
+        assert _nodes(_requested(project, instance)) == set(NODES)
+        assert whole_run_to_begin(prod, instance, "shop") is not None
+        assert whole_run_to_begin(project, instance, "shop") is None
+
+    def test_a_position_that_another_environment_gave_up_is_requested(
+        self, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        text = PROJECT_FILE + "environments: {prod: {connections: {lake: {base_path: prod_lake}}}}\n"
+        project = make_project(tmp_path, "2024-01-01", text=text)
+        prod = Project.load(project.path, "prod")
+        run = _add_run(instance, dg.DagsterRunStatus.NOT_STARTED, dict(_requested(prod, instance).tags))
+        instance.report_run_canceled(run)
+        assert "was cancelled" in _skipped(prod, instance)
+        assert _requested(project, instance)
 
     def test_a_run_whose_process_was_killed_does_not_count(
         self, project: Project, instance: dg.DagsterInstance

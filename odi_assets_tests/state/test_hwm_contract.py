@@ -51,6 +51,42 @@ def test_a_value_set_is_read_by_a_reopened_backend(backend: StateBackend, reopen
     assert reopen().get_hwm("p.n") == 42
 
 
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that changed a moment ago count as settled."""
+    monkeypatch.setattr("odi_assets.state.local.backend._SETTLES_NS", 0)
+
+
+@pytest.mark.usefixtures("settled")
+def test_the_stamp_is_another_one_after_each_change(backend: StateBackend, reopen: Reopen) -> None:
+    stamps = []
+    for change in (
+        lambda: backend.set_hwm("p.n", 41),
+        lambda: backend.set_hwm("p.n", 42),
+        lambda: backend.reset_hwm("p.n", 41),
+        lambda: backend.set_hwm("p.m", 1),
+        lambda: backend.delete_hwm("p.m"),
+        lambda: backend.maintain(),
+        lambda: backend.set_hwm("p.m", 1),
+    ):
+        change()
+        stamps.append(reopen().hwms_stamp())
+    del stamps[-2]
+    assert None not in stamps
+    assert len({*stamps}) == len(stamps)
+
+
+@pytest.mark.usefixtures("settled")
+def test_the_stamp_stays_while_nothing_is_changed_and_tells_environments_apart(
+    backend: StateBackend, reopen: Reopen
+) -> None:
+    backend.set_hwm("p.n", 41)
+    before = backend.hwms_stamp()
+    backend.record_runs([run()])
+    assert reopen().hwms_stamp() == before
+    assert reopen("prod").hwms_stamp() != before
+
+
 def test_an_entry_tells_who_wrote_it_when_and_for_which_commit(backend: StateBackend, reopen: Reopen) -> None:
     before = datetime.now(UTC)
     written = backend.set_hwm("p.n", date(2013, 1, 31), target_commit=7, run_id="run-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -129,6 +130,29 @@ def test_a_disk_that_is_not_mounted_is_missed(tmp_path: Path, disk: Path, base: 
     assert list(disk.iterdir()) == []
     (tmp_path / ".odibi" / "meta_state.disk").unlink()
     assert create_state_backend(config, tmp_path).get_hwm("k") is None
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_disk_is_missed_whichever_environment_made_its_tables_last(tmp_path: Path, early: bool) -> None:
+    def of(lake: str) -> ProjectConfig:
+        connections = {"lake": {"type": "local", "base_path": lake}}
+        return ProjectConfig.model_validate(
+            {"project": "x", "connections": connections, "system": {"connection": "lake"}}
+        )
+
+    note = tmp_path / ".odibi" / "meta_state.disk"
+    create_state_backend(of("lake"), tmp_path).set_hwm("k", 1)
+    made = json.loads(note.read_text(encoding="utf-8"))
+    if early:
+        ((table, device),) = made.items()
+        note.write_text(json.dumps({"table": table, "device": device}), encoding="utf-8")
+    create_state_backend(of("test_lake"), tmp_path).set_hwm("k", 2)
+    elsewhere = {table: device + 1 for table, device in json.loads(note.read_text(encoding="utf-8")).items()}
+    note.write_text(json.dumps(elsewhere), encoding="utf-8")
+    for lake in ("lake", "test_lake"):
+        (tmp_path / lake).rename(tmp_path / f"away_{lake}")
+        with pytest.raises(StateError, match="made on another disk"):
+            create_state_backend(of(lake), tmp_path).get_hwm("k")
 
 
 def test_tables_that_were_deleted_on_their_disk_are_lost_state(tmp_path: Path) -> None:

@@ -45,8 +45,7 @@ def list_(
         entries = [entry for entry in entries if entry.key in keys]
         without = [key for key in keys if key not in {entry.key for entry in entries}]
     if as_json:
-        missing = [{"key": key, "value": None, "revision": None} for key in without]
-        data_json([*(entry_json(entry) for entry in entries), *missing])
+        data_json([*(entry_json(entry) for entry in entries), *map(_missing_json, without)])
         return
     if entries:
         data_table(_COLUMNS, entries)
@@ -119,6 +118,12 @@ def entry_json(entry: HwmEntry) -> dict[str, Any]:
         "target_commit": entry.target_commit,
         "run_id": entry.run_id,
     }
+
+
+def _missing_json(key: str) -> dict[str, Any]:
+    """A key without an HWM, with the same fields."""
+    names = ("value_type", "environment", "updated_at", "revision", "target_commit", "run_id")
+    return {"key": key, "value": None, **dict.fromkeys(names)}
 
 
 def shown_value(entry: HwmEntry) -> str | None:

@@ -15,6 +15,11 @@ from odi_assets.orchestration.naming import SOURCES_GROUP, Names
 from odi_assets.sources.marks import READ
 
 
+def is_watched(node: Node) -> bool:
+    """Whether sources of a node tell their positions without being read."""
+    return node.config.stream is not None or any(source.watchable for source in node.sources)
+
+
 class Sources:
     """The sources of a project and which node reads which."""
 
@@ -44,8 +49,7 @@ class Sources:
 
     def watched(self, pipeline: str) -> tuple[NodeKey, ...]:
         """The nodes of a pipeline whose sources tell their positions without being read."""
-        nodes = map(self._node, self._project.graph.order(pipeline))
-        return tuple(node.key for node in nodes if node.config.stream or any(one.watchable for one in node.sources))
+        return tuple(key for key in self._project.graph.order(pipeline) if is_watched(self._node(key)))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source."""

@@ -13,8 +13,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.naming import Names
-from odi_assets.orchestration.runs.in_flight import whole_run_to_begin
-from odi_assets.orchestration.runs.reconcile import PROJECT_TAG
+from odi_assets.orchestration.runs.in_flight import project_tags, whole_run_to_begin
 
 Job = dg.JobDefinition | UnresolvedAssetJobDefinition
 
@@ -46,7 +45,7 @@ def pipeline_jobs(
             selection=dg.AssetSelection.assets(*map(names.asset, project.graph.order(one.pipeline))),
             description=_description(project, one) if assets is not None else None,
             executor_def=dg.in_process_executor,
-            tags={PROJECT_TAG: project.config.project, **dict.fromkeys(one.tags, "")},
+            tags={**project_tags(project), **dict.fromkeys(one.tags, "")},
         )
         for one in pipelines
     }

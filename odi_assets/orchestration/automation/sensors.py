@@ -18,8 +18,8 @@ from odi_assets.orchestration.automation.jobs import Job
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
 from odi_assets.orchestration.naming import Names
-from odi_assets.orchestration.runs.in_flight import increments_in_flight
-from odi_assets.orchestration.runs.reconcile import PROJECT_TAG, repair_history
+from odi_assets.orchestration.runs.in_flight import increments_in_flight, project_tags
+from odi_assets.orchestration.runs.reconcile import repair_history
 
 POSITION_TAG = "odi/source_position"
 PIPELINE_TAG = "odi/pipeline"
@@ -98,7 +98,7 @@ def evaluate(
 
 
 def _own_tags(project: Project, pipeline: str) -> dict[str, str]:
-    return {PROJECT_TAG: project.config.project, PIPELINE_TAG: pipeline}
+    return {**project_tags(project), PIPELINE_TAG: pipeline}
 
 
 def _verdicts(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from odi_assets.config.graph import NodeKey
+from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.position import table_position
 from odi_assets.nodes.history.repair import GRACE
 from odi_assets.nodes.node import Node
@@ -22,8 +22,9 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.assets.sources import is_watched
 from odi_assets.orchestration.automation.looks import Looks
+from odi_assets.orchestration.automation.marks_read import read_marks
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import HwmEntry
 
@@ -102,7 +103,7 @@ class Watch:
 
     def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
         self.project, self.pipeline = project, pipeline
-        self.nodes = Sources(project).watched(pipeline) if nodes is None else tuple(nodes)
+        self.nodes = watched_nodes(project, pipeline) if nodes is None else tuple(nodes)
         automation = project.config.automation
         self._looks: Looks[NodeKey, _Seen] = Looks(automation.looks_at_once, automation.look_timeout.total_seconds())
         self._seen: dict[NodeKey, _Seen] = {}
@@ -113,12 +114,13 @@ class Watch:
 
     @cached_property
     def _state_keys(self) -> dict[NodeKey, str]:
-        return {key: Node.of(self.project, key).state_key for key in self.nodes}
+        return {key: state_key(key, self.project.graph.node(key)) for key in self.nodes}
 
     @cached_property
     def _definition(self) -> str:
-        # What is remembered of another project file is of no use.
-        return hashlib.sha256(self.project.path.read_bytes()).hexdigest()[:_DIGITS]
+        # What is remembered of another project file, or of another of its environments, is of no use.
+        chosen = (self.project.chosen or "").encode()
+        return hashlib.sha256(self.project.path.read_bytes() + b"\0" + chosen).hexdigest()[:_DIGITS]
 
     def recall(self, remembered: Mapping[str, str], definition: str) -> None:
         """Take up what :meth:`remember` gave to an earlier process."""
@@ -151,8 +153,7 @@ class Watch:
             leave_out: nodes that need no look.
         """
         until = time.monotonic() + seconds
-        # One read of state, for all nodes.
-        entries = {entry.key: entry for entry in self.project.open_state().list_hwms(deleted=True)}
+        entries = read_marks(self.project)
         turn = self.nodes[self._next :] + self.nodes[: self._next]
         asked = [key for key in turn if key not in leave_out]
         questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, _State(entries)) for key in asked}
@@ -221,7 +222,7 @@ class Watch:
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
     """The nodes of a pipeline with a source that tells its position without being read."""
-    return Watch(project, pipeline).nodes
+    return tuple(key for key in project.graph.order(pipeline) if is_watched(Node.of(project, key)))
 
 
 def look(project: Project, pipeline: str, seconds: float) -> Positions:

@@ -10,6 +10,10 @@ from odi_assets.nodes.request import FROM_TAG
 from odi_assets.orchestration.naming import Names
 from odi_assets.util.process import is_gone
 
+PROJECT_TAG = "odi/project"
+"""Run tag: the project whose nodes a run materializes."""
+ENVIRONMENT_TAG = "odi/environment"
+"""Run tag: the environment of the run's state and history; empty for the one without a name."""
 PROCESS_TAG = "odi/process"
 """Run tag that names the process of a run, as ``util.process`` does."""
 _UNFINISHED = [
@@ -23,6 +27,17 @@ _NOT_BEGUN = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
 _PARTITION_TAGS = frozenset(
     {"dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"}
 )
+
+
+def project_tags(project: Project) -> dict[str, str]:
+    """The tags that say whose a run is. One that has not begun may have none."""
+    return {PROJECT_TAG: project.config.project, ENVIRONMENT_TAG: project.environment or ""}
+
+
+def is_of_other_environment(project: Project, run: dg.DagsterRun) -> bool:
+    """Whether a run says that it is of another environment."""
+    own = project.environment or ""
+    return run.tags.get(ENVIRONMENT_TAG, own) != own
 
 
 def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -71,7 +86,7 @@ def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict
     """The nodes whose increment a run is about to take in or is taking in, with that run. Backfills take in none."""
     found: dict[NodeKey, dg.DagsterRun] = {}
     for run in unfinished_runs(instance):
-        if FROM_TAG in run.tags:
+        if FROM_TAG in run.tags or is_of_other_environment(project, run):
             continue
         of_partitions = not _PARTITION_TAGS.isdisjoint(run.tags)
         for key in nodes_of_run(project, instance, run):
@@ -86,6 +101,8 @@ def whole_run_to_begin(project: Project, instance: dg.DagsterInstance, pipeline:
     wanted = set(project.graph.order(pipeline))
     for run in unfinished_runs(instance):
         bounded = FROM_TAG in run.tags or not _PARTITION_TAGS.isdisjoint(run.tags)
-        if run.status in _NOT_BEGUN and not bounded and wanted <= set(nodes_of_run(project, instance, run)):
+        if bounded or is_of_other_environment(project, run):
+            continue
+        if run.status in _NOT_BEGUN and wanted <= set(nodes_of_run(project, instance, run)):
             return run
     return None

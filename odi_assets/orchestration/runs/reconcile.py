@@ -25,13 +25,17 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG
 from odi_assets.orchestration.naming import Names
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
-from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, nodes_of_run, unfinished_runs
+from odi_assets.orchestration.runs.in_flight import (
+    PROCESS_TAG,
+    PROJECT_TAG,
+    is_of_other_environment,
+    nodes_of_run,
+    unfinished_runs,
+)
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord
 from odi_assets.util.process import is_gone
 
-PROJECT_TAG = "odi/project"
-"""Run tag: the project whose nodes a run materializes."""
 RECONCILED_TAG = "odi/history"
 """Run tag of failed runs whose attempts all have their rows."""
 LONGEST_RUN = timedelta(days=1)
@@ -119,7 +123,9 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
     return [
         run
         for run in found.values()
-        if RECONCILED_TAG not in run.tags and is_gone(run.tags.get(PROCESS_TAG, "//")) is not False
+        if RECONCILED_TAG not in run.tags
+        and not is_of_other_environment(project, run)
+        and is_gone(run.tags.get(PROCESS_TAG, "//")) is not False
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,6 +100,9 @@ class CatalogStateBackend(StateBackend):
 
     def _latest_of_all(self) -> list[HwmEntry]:
         return self._call(self._hwms, lambda log: log.latest_of_all(), "list_hwms")
+
+    def hwms_stamp(self) -> Hashable | None:
+        return self._call(self._hwms, lambda log: log.stamp(), "looking whether HWMs changed")
 
     def history(self, key: str) -> list[HwmEntry]:
         check_key(key)

@@ -11,7 +11,7 @@ revision is another tool's from the start. Both count as a revision of their own
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -79,6 +79,15 @@ class HwmLog(SystemTable):
         """The newest revision of every key, tombstones too, in order of the keys."""
         found = newest_of_each(self.read(lambda handle: self._newest_rows(handle, None)) or {})
         return [found[key] for key in sorted(found)]
+
+    def stamp(self) -> Hashable | None:
+        """What is another one whenever :meth:`latest_of_all` gives something else; None where that is not known."""
+        handle = self.open()
+        if handle is None:
+            return None
+        with handle.calls("listing the files of a system table"):
+            # Two logs may have the same versions, where one was copied and both went on; files have names of their own.
+            return self.uri, self.environment, handle.version, tuple(sorted(handle.table.file_uris()))
 
     def history(self, key: str) -> list[HwmEntry]:
         """Every revision of ``key`` that is kept, newest first."""

@@ -193,6 +193,9 @@ class OdibiHwmLog(HwmLog):
         found = self._now(None)
         return [entry for key in sorted(found) if (entry := found[key].entry) is not None]
 
+    def stamp(self) -> None:
+        """Two tables decide."""
+
     def history(self, key: str) -> list[HwmEntry]:
         found = self._now([key]).get(key, Found(None))
         return [*_newest_first(found.foreign), *super().history(key)]

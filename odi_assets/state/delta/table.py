@@ -224,10 +224,12 @@ class SystemTable:
         return handle
 
     def _note_disk(self, note: Path) -> None:
-        """Note where the table was made. If the project's folder cannot be written, nothing is noted."""
+        """Note where the table was made, beside those of other environments. If the project's folder cannot be written,
+        nothing is noted."""
         try:
             note.parent.mkdir(parents=True, exist_ok=True)
-            found = {"table": self.uri, "device": self.location.local_path.stat().st_dev}
+            others = _devices(note) if note.exists() else {}
+            found = {**others, self.uri: self.location.local_path.stat().st_dev}
             note.write_text(json.dumps(found), encoding="utf-8")
         except OSError as error:
             _log.info(
@@ -241,14 +243,9 @@ class SystemTable:
             StateError: the folder, or what is there of the path to it, is on another disk.
             OSError: that cannot be told.
         """
-        try:
-            made = json.loads(note.read_text(encoding="utf-8"))
-        except ValueError:
-            _log.warning("%s cannot be read and is ignored; it can be deleted", note)
-            return
-        path = self.location.local_path
+        device, path = _devices(note).get(self.uri), self.location.local_path
         here = next(place for place in (path, *path.parents) if is_there(place))
-        if made["table"] == self.uri and made["device"] != here.stat().st_dev:
+        if device not in (None, here.stat().st_dev):
             raise StateError(
                 f"there is no system table at {self.uri}, and it was made on another disk than that of {here}",
                 fix=f"mount that disk; or, if the table was deleted on purpose, delete {note} and begin anew",
@@ -416,6 +413,21 @@ class SystemTable:
         from odi_assets.delta.maintenance.compaction import rows_in_files
 
         return rows_in_files(handle, files)
+
+
+def _devices(note: Path) -> dict[str, int]:
+    """The devices that tables were made on, by the tables' URIs.
+
+    Raises:
+        OSError: the note cannot be looked at.
+    """
+    try:
+        found: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
+    except ValueError:
+        _log.warning("%s cannot be read and is ignored; it can be deleted", note)
+        return {}
+    # Early versions noted only the table that was made last.
+    return {found["table"]: found["device"]} if "table" in found else found
 
 
 def query(handle: TableHandle, sql_: str) -> Any:

@@ -7,7 +7,8 @@ is not the one our section remembers was set by Odibi (or by hand), and counts a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from os import PathLike
@@ -21,6 +22,8 @@ from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_da
 from odi_assets.state.values import encode, from_json, to_json
 
 _FORMAT = 1
+_SETTLES_NS = 2_000_000_000
+"""The coarsest time that file systems keep (FAT), in nanoseconds."""
 
 
 class LocalJSONStateBackend(StateBackend):
@@ -61,6 +64,16 @@ class LocalJSONStateBackend(StateBackend):
 
     def _latest_of_all(self) -> list[HwmEntry]:
         return [revisions[0] for revisions in self.histories().values()]
+
+    def hwms_stamp(self) -> Hashable | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        # A file that changed a moment ago may change once more at what its file system takes for the same time.
+        if time.time_ns() - found.st_mtime_ns < _SETTLES_NS:
+            return None
+        return str(self.path), self.environment, found.st_ino, found.st_mtime_ns, found.st_size
 
     def history(self, key: str) -> list[HwmEntry]:
         return self._revisions(self._read(), check_key(key))

@@ -290,6 +290,16 @@ def test_a_last_run_look_up_reads_only_the_end_of_a_long_history(path: Path) -> 
     assert backend.get_last_run("flights", "raw").run_id == "run-2999"
 
 
+def test_a_file_that_changed_a_moment_ago_has_no_stamp(path: Path) -> None:
+    backend = LocalJSONStateBackend(path)
+    assert backend.hwms_stamp() is None
+    backend.set_hwm("p.n", 1)
+    # Another write may follow that leaves the time and the length of the file as they are.
+    assert backend.hwms_stamp() is None
+    os.utime(path, (1, 1))
+    assert backend.hwms_stamp() is not None
+
+
 def test_runs_do_not_touch_the_state_file(path: Path) -> None:
     backend = LocalJSONStateBackend(path)
     backend.record_runs([run(1, status=RunStatus.FAILURE)])
