@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.shop import FAILING, PROJECT, deliver, environment
-from odi_assets_tests.cli.shop import odi as odi_process
 
 pytestmark = pytest.mark.usefixtures("spark", "shop")
 
@@ -166,58 +163,6 @@ def test_without_java_there_is_one_message_and_no_stack(shop: Path, odi: Odi, mo
     assert (answer.code, answer.out) == (1, "")
     assert "openjdk" in answer.err
     assert "Traceback" not in answer.err
-
-
-class TestAsAProcess:
-    """A process of its own: what a terminal would see, Spark's start and end included."""
-
-    def test_a_run_prints_nothing_of_spark_or_dagster(self, shop: Path) -> None:
-        done = odi_process("run", "shop", cwd=shop)
-        assert done.returncode == 0, done.stderr
-        assert len(done.stdout.splitlines()) == 3
-        first, second, third, *rest = done.stderr.splitlines()
-        assert first == "shop: 2 nodes"
-        assert second.startswith("[1/2] shop.orders: SUCCESS, 2 rows, ")
-        assert third.startswith("[2/2] shop.spending: SUCCESS, 2 rows, ")
-        for word in ("WARN", "ERROR", "INFO", "DEBUG", "log4j", "incubator", "dagster."):
-            assert word not in done.stderr
-        assert rest[:2] == ["", ""]
-
-    def test_an_interrupt_stops_it_with_130_and_the_next_run_goes_on(self, shop: Path, odi: Odi) -> None:
-        (shop / "slow.py").write_text(
-            "import pathlib, time\n\n"
-            "def slow(df):\n"
-            "    pathlib.Path('began').touch()\n"
-            "    while pathlib.Path('began').exists():\n"
-            "        time.sleep(0.1)\n"
-            "    return df\n",
-            encoding="utf-8",
-        )
-        text = PROJECT.replace("transform: {sql: ", "transform: {function: 'slow:slow'} # ")
-        (shop / "odibi.yaml").write_text(text, encoding="utf-8")
-        running = subprocess.Popen(
-            [sys.executable, "-m", "odi_assets.cli", "run"],
-            cwd=shop,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        until = time.monotonic() + 120
-        while not (shop / "began").exists() and running.poll() is None and time.monotonic() < until:
-            time.sleep(0.1)
-        running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=60)
-        assert running.returncode == 130, err
-        assert out == ""
-        assert "[1/2] shop.orders: SUCCESS" in err
-        assert "odi: interrupted" in err
-        assert "Traceback" not in err
-
-        (shop / "began").unlink()
-        (shop / "odibi.yaml").write_text(PROJECT, encoding="utf-8")
-        again = odi("run", "--json")
-        assert [result["status"] for result in json.loads(again.out)] == ["NO_DATA", "SUCCESS"]
 
 
 def test_spark_stays_the_suites_own(spark: SparkSession, odi: Odi) -> None:

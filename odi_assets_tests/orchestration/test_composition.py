@@ -43,16 +43,6 @@ def test_two_projects_with_the_same_names_are_merged_under_different_prefixes(
     dg.Definitions.validate_loadable(merged)
 
 
-@pytest.mark.usefixtures("spark")
-def test_nodes_under_a_prefix_run_and_keep_their_state(project: Project, instance: dg.DagsterInstance) -> None:
-    definitions = build_definitions(project, key_prefix=["team", "east"], resource_prefix="odi_")
-    job = definitions.resolve_job_def("team_east_shop")
-    assert job.execute_in_process(instance=instance).success
-    assert project.open_state().get_hwm("shop.raw_sales") is not None
-    event = instance.get_latest_materialization_event(dg.AssetKey(["team", "east", "shop", "revenue"]))
-    assert event is not None
-
-
 def test_definitions_with_a_spark_resource_and_an_executor_are_merged(project: Project) -> None:
     @dg.asset
     def mine() -> int:

@@ -486,3 +486,12 @@ def _file_gone(project: Project) -> str:
     newest = max((path for path in (project.root / "landing").rglob("*.csv")), key=lambda path: path.stat().st_mtime_ns)
     newest.unlink()
     return newest.relative_to(project.root / "landing").as_posix()
+
+
+def test_nodes_under_a_prefix_run_and_keep_their_state(project: Project, instance: dg.DagsterInstance) -> None:
+    definitions = build_definitions(project, key_prefix=["team", "east"], resource_prefix="odi_")
+    job = definitions.resolve_job_def("team_east_shop")
+    assert job.execute_in_process(instance=instance).success
+    assert project.open_state().get_hwm("shop.raw_sales") is not None
+    event = instance.get_latest_materialization_event(dg.AssetKey(["team", "east", "shop", "revenue"]))
+    assert event is not None

@@ -1,0 +1,62 @@
+"""``odi run`` as a process of its own: what a terminal would see, Spark's start and end included."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from odi_assets_tests.cli.shop import PROJECT, environment, odi
+
+
+def test_a_run_prints_nothing_of_spark_or_dagster(shop: Path) -> None:
+    done = odi("run", "shop", cwd=shop)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 3
+    first, second, third, *rest = done.stderr.splitlines()
+    assert first == "shop: 2 nodes"
+    assert second.startswith("[1/2] shop.orders: SUCCESS, 2 rows, ")
+    assert third.startswith("[2/2] shop.spending: SUCCESS, 2 rows, ")
+    for word in ("WARN", "ERROR", "INFO", "DEBUG", "log4j", "incubator", "dagster."):
+        assert word not in done.stderr
+    assert rest[:2] == ["", ""]
+
+
+def test_an_interrupt_stops_it_with_130_and_the_next_run_goes_on(shop: Path) -> None:
+    (shop / "slow.py").write_text(
+        "import pathlib, time\n\n"
+        "def slow(df):\n"
+        "    pathlib.Path('began').touch()\n"
+        "    while pathlib.Path('began').exists():\n"
+        "        time.sleep(0.1)\n"
+        "    return df\n",
+        encoding="utf-8",
+    )
+    text = PROJECT.replace("transform: {sql: ", "transform: {function: 'slow:slow'} # ")
+    (shop / "odibi.yaml").write_text(text, encoding="utf-8")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "odi_assets.cli", "run"],
+        cwd=shop,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 120
+    while not (shop / "began").exists() and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert out == ""
+    assert "[1/2] shop.orders: SUCCESS" in err
+    assert "odi: interrupted" in err
+    assert "Traceback" not in err
+
+    (shop / "began").unlink()
+    (shop / "odibi.yaml").write_text(PROJECT, encoding="utf-8")
+    again = odi("run", "--json", cwd=shop)
+    assert [result["status"] for result in json.loads(again.stdout)] == ["NO_DATA", "SUCCESS"]
