@@ -69,7 +69,7 @@ pipelines:
 """
 SOURCES = ("orders", "wind")
 _ROWS_OF_A_FILE = 20
-_FILE_EVERY, _DISTURB_EVERY, _BACKFILL_EVERY = 3.0, 20.0, 50.0
+_FILE_EVERY, _DISTURB_EVERY, _BACKFILL_EVERY = 3.0, 25.0, 50.0
 _QUIET_SECONDS, _PATIENCE = 25.0, 400.0
 """How long nothing has to happen until it is over, and how long that may take."""
 _RUNNING = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
@@ -105,6 +105,7 @@ def _soak(options: Options, folder: Path) -> list[Row]:
             _live(landing, disturber, server, options.minutes * 60)
             for source in SOURCES:
                 landing.land(source)
+            _backfill_all(landing, server)
         options.say("waiting until nothing happens any more")
         settled = _await_quiet(instance, server)
         findings = Findings(folder, instance, server, disturber.killed, disturber.cancelled, options.say)
@@ -118,6 +119,11 @@ class Landing:
     root: Path
     files: int = 0
     _next: int = 0
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether orders were loaded once: before, there is nothing to compute partitions from."""
+        return (self.root.parent / "lake" / "orders" / "_delta_log").exists()
 
     def land(self, source: str) -> None:
         """A file with rows of all days. It appears at once, as a whole."""
@@ -183,18 +189,24 @@ def _live(landing: Landing, disturber: Disturber, server: Server, seconds: float
     began = time.monotonic()
     files, disturbed, backfilled = 0, 0.0, 0.0
     draw = random.Random(42)
-    # Before its first load, there is nothing to compute partitions from.
-    loaded = landing.root.parent / "lake" / "orders" / "_delta_log"
     while (now := time.monotonic() - began) < seconds:
         if now >= files * _FILE_EVERY:
             landing.land(SOURCES[files % len(SOURCES)])
             files += 1
         if now - disturbed >= _DISTURB_EVERY and disturber.disturb():
             disturbed = now
-        if now - backfilled >= _BACKFILL_EVERY and loaded.exists() and not server.backfills("REQUESTED"):
+        if now - backfilled >= _BACKFILL_EVERY and landing.is_loaded and not server.backfills("REQUESTED"):
             server.ask(_BACKFILL, what=_backfill_of(draw.sample(DAYS, draw.randint(1, len(DAYS)))))
             backfilled = now
         time.sleep(0.25)
+
+
+def _backfill_all(landing: Landing, server: Server) -> None:
+    """One more backfill, which is left alone."""
+    until = time.monotonic() + _PATIENCE
+    while not landing.is_loaded and time.monotonic() < until:
+        time.sleep(0.5)
+    server.ask(_BACKFILL, what=_backfill_of([*DAYS]))
 
 
 def _backfill_of(days: list[str]) -> dict[str, object]:
