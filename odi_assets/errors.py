@@ -93,6 +93,10 @@ class SourceError(OdiError):
     """A source cannot be listed or read. Fields: node, path."""
 
 
+class NothingThereError(SourceError):
+    """A source was looked at, and there is nothing to read yet: no file, no table. Fields: path."""
+
+
 class TransformError(OdiError):
     """A node's SQL or function failed or returned something that is not a DataFrame. Fields: node."""
 

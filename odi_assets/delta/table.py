@@ -87,7 +87,7 @@ class TableHandle:
             lost=lambda error: (
                 version is None
                 and type(error) is owner.error
-                # A path that cannot be a table's has none of deltalake's faults behind it, or this one.
+                # Both say that no table can be at such a path; looking again changes nothing.
                 and not isinstance(error.__cause__, TableNotFoundError | None)
                 and not cannot_look(error)
             ),

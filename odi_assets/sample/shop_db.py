@@ -12,7 +12,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, OdiError
 from odi_assets.spark.java import require_java
 
 FOLDER = "shop_db"
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     """Run the SQL that the arguments are, and print what the database answers."""
     try:
         print(execute(Path.cwd(), " ".join(arguments)).strip())
-    except ConfigError as error:
+    except OdiError as error:
         print(f"odi: {error}", file=sys.stderr)
         return 1
     return 0

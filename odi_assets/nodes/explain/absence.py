@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import OdiError
+from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, LossError, TargetBehindStateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.transform import transformed
@@ -26,6 +26,10 @@ from odi_assets.tables.reader import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+_STOPPED = (ConfigError, IdentityMismatchError, IncrementError, LossError, TargetBehindStateError)
+"""What stops a plan for what the node is, and not because something cannot be looked at."""
 
 
 @dataclass
@@ -174,8 +178,8 @@ class Absence:
         try:
             plan = plan_node(self.found.project, self.found.state, self.node.key)
             reads = resolve(plan, self.found.spark).reads
-        except OdiError:
-            # A node that cannot be planned has read what it has read; `odi plan` says what is wrong with it.
+        except _STOPPED:
+            # It has read what it has read; `odi plan` says what is wrong with it.
             return {}
         found: dict[str, str] = {}
         for read in reads:

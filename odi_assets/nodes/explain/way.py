@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import SourceError
+from odi_assets.errors import NothingThereError
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
@@ -109,9 +109,12 @@ def _outline(spark: SparkSession, node: Node, frames: Mapping[str, DataFrame]) -
 
 
 def rows_of(spark: SparkSession, source: Source) -> DataFrame | None:
-    """All rows of a source; None if there is nothing yet."""
+    """All rows of a source; None if there is nothing yet.
+
+    Raises:
+        SourceError, TableError: it cannot be looked at.
+    """
     try:
-        read = source.whole()
-        return read.load(spark)
-    except SourceError:
+        return source.whole().load(spark)
+    except NothingThereError:
         return None

@@ -183,7 +183,7 @@ def _computed(
                 apply_adoption(state, adoption)
         if wanted.resume and history.left_out(key, run) is not None:
             return StepOutput(None, run, partition)
-        if above := project.graph.upstream(key):
+        if above := [up for up in project.graph.upstream(key) if not history.has_table(up)]:
             from odi_assets.nodes.planning.forecast import missing_inputs
 
             missing = missing_inputs(project, key, above)

@@ -140,6 +140,11 @@ class RunHistory:
         self.finish(result, info)
         return result
 
+    def has_table(self, key: NodeKey) -> bool:
+        """Whether this run has found the table of a node, or made it."""
+        known = self.results.get(key)
+        return known is not None and known.table_version is not None
+
     def is_idle(self, key: NodeKey) -> bool:
         """Whether the last run of a node, this one or one before it, found nothing to read, and there was no table."""
         last: NodeResult | RunRecord | None = self.results.get(key)

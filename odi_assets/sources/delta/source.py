@@ -12,7 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import table_change
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, IncrementError, SourceError
+from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.delta.bounds import table_bound
@@ -57,7 +57,7 @@ class DeltaTableSource(Source):
         found = self._newest
         if found.handle.exists:
             return found
-        raise SourceError(
+        raise NothingThereError(
             f"{self.label}: there is no Delta table at {self.location.uri}",
             fix="run the node that writes it first",
             path=self.location.uri,

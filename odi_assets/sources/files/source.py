@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
 from odi_assets.connections.location import Location
-from odi_assets.errors import ConfigError, IncrementError, SourceError
+from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -89,7 +89,7 @@ class LandingFiles(Source):
     def snapshot(self) -> FilesSnapshot:
         listed = list_files(self.base, self.path)
         if not listed:
-            raise SourceError(
+            raise NothingThereError(
                 f"{self.label}: no file matches {self.path} in {self.base.uri}",
                 fix="check `read.path`, or land a file there first",
                 path=self.path,
@@ -287,7 +287,7 @@ class FilesSnapshot(Snapshot):
         if not self.chosen:
             if self.schema_ddl:
                 return spark.createDataFrame([], self.schema_ddl)
-            raise SourceError(
+            raise NothingThereError(
                 f"{self.label}: all its files are empty, so there is none to take a schema from",
                 fix="land a file with content, or name the columns in `read.schema`",
                 path=self.base.uri,

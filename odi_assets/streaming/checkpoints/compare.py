@@ -8,11 +8,12 @@ the two checkpoints are compared.
 
 from __future__ import annotations
 
+import glob
 import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -141,9 +142,11 @@ def _scratch_prefix(checkpoint: Path) -> str:
 
 def _remove_left_behind(checkpoint: Path) -> None:
     """Remove what processes that were killed while they compared have left beside the checkpoint."""
-    for folder in checkpoint.parent.glob(f"{_scratch_prefix(checkpoint)}{'[0-9a-f]' * 32}"):
-        if time.time() - folder.stat().st_mtime > _ABANDONED:
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in checkpoint.parent.glob(f"{glob.escape(_scratch_prefix(checkpoint))}{'[0-9a-f]' * 32}"):
+        # Another comparison may take it away at the same time.
+        with suppress(FileNotFoundError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _content(scratch: Path) -> Checkpoint:

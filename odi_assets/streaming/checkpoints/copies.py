@@ -48,7 +48,7 @@ def _fetch(uri: str, options: Mapping[str, Any], copy: Path, logs_only: bool) ->
         filesystem, root = fsspec.core.url_to_fs(uri, **options)
         filesystem.invalidate_cache()
         root = root.rstrip("/")
-        if not filesystem.isfile(f"{root}/metadata"):
+        if _kind(filesystem, f"{root}/metadata") != "file":
             raise _no_checkpoint(uri, filesystem, root)
         found = filesystem.find(root, detail=True)
         names = {path: path.removeprefix(root).lstrip("/") for path in found}
@@ -80,8 +80,16 @@ def _is_log(name: str) -> bool:
     )
 
 
+def _kind(filesystem: Any, path: str) -> str | None:
+    """What is at a path; None if nothing is. `exists` and `isfile` say no as well where the store refuses to look."""
+    try:
+        return str(filesystem.info(path)["type"])
+    except FileNotFoundError:
+        return None
+
+
 def _no_checkpoint(uri: str, filesystem: Any, root: str) -> CheckpointError:
-    if not filesystem.exists(root):
+    if _kind(filesystem, root) is None:
         return CheckpointError(f"{uri} does not exist.", fix="give the query's checkpointLocation", path=uri)
     inside = sorted(filesystem.glob(f"{root}/*/metadata"))
     below = inside[0].rpartition("/")[0].rpartition("/")[2] if inside else ""

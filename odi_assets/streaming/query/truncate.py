@@ -110,7 +110,11 @@ class CheckpointFolder:
         """Make sure that an input's log up to ``last`` can be read without compacted files after it."""
         folder = f"{root}/sources/{name}"
         numbers: dict[int, str] = {}
-        for path in filesystem.ls(folder, detail=False) if filesystem.exists(folder) else []:
+        try:
+            paths = filesystem.ls(folder, detail=False)
+        except FileNotFoundError:
+            paths = []
+        for path in paths:
             number = _number(path.rstrip("/").rpartition("/")[2])
             if number is not None:
                 numbers[number] = path

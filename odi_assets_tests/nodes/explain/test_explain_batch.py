@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.errors import SourceError
 from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.explain.places import Finding, KeyTrace
 from odi_assets_tests.nodes.support import Sandbox
@@ -160,3 +161,13 @@ def test_since_when_a_key_is_there_survives_rewritten_files(shop: Sandbox) -> No
     shop.table("raw").table.optimize.compact()
     raw = ask(shop, "raw", "4", column="id")["4"]
     assert (raw.finding, raw.places[-1].version) == (Finding.PRESENT, 0)
+
+
+def test_a_source_that_cannot_be_looked_at_is_an_error_and_nothing_that_has_not_landed(shop: Sandbox) -> None:
+    broken = shop.project.root / "landing" / "orders" / "gone.csv"
+    broken.symlink_to("nowhere.csv")
+    try:
+        with pytest.raises(SourceError, match="cannot be listed"):
+            ask(shop, "raw", "99", column="id")
+    finally:
+        broken.unlink()

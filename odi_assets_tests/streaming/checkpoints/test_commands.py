@@ -11,6 +11,8 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
 from odi_assets.cli import main
 
@@ -47,7 +49,7 @@ def test_metadata_and_files_need_no_spark(
 
 
 def test_a_checkpoint_in_a_store_is_copied_here_and_errors_name_the_store(
-    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, uri = fsspec.filesystem("memory"), "memory://bucket/below/checkpoint"
     store.put(f"{join_checkpoint}/", uri, recursive=True)
@@ -69,6 +71,15 @@ def test_a_checkpoint_in_a_store_is_copied_here_and_errors_name_the_store(
     assert str(tmp_path.parent.parent) not in said
     assert f"did you mean {uri}?" in printed(capfd, "files", "memory://bucket/below", code=1)
     assert "does not exist" in printed(capfd, "health", "memory://bucket/none", "--files-only", code=1)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("403: not for you")
+
+    # As the file systems of S3, Azure and Google take a refusal.
+    monkeypatch.setattr(MemoryFileSystem, "isfile", AbstractFileSystem.isfile)
+    monkeypatch.setattr(MemoryFileSystem, "info", refuse)
+    told = printed(capfd, "files", uri, code=1)
+    assert f"{uri} cannot be read: PermissionError: 403" in told
     assert "nostore://x/y cannot be read" in printed(capfd, "files", "nostore://x/y", code=1)
 
 
