@@ -124,9 +124,9 @@ class StreamExplainer:
         """
         found: dict[str, None] = {}
         answers = []
-        known = [one for one in self.definition.inputs if column.lower() in self._columns(one)]
+        known = [one for one in self.definition.every_input if column.lower() in self._columns(one)]
         if not known:
-            columns = sorted({name for one in self.definition.inputs for name in self._columns(one)})
+            columns = sorted({name for one in self.definition.every_input for name in self._columns(one)})
             raise ConfigError(f"no input has a column `{column}`", fix=f"there are: {', '.join(columns)}")
         for one in known:
             source, _ = self._sources[one.source]
@@ -141,7 +141,7 @@ class StreamExplainer:
     @property
     def columns(self) -> list[str]:
         """The columns of the inputs, each once."""
-        return sorted({name for one in self.definition.inputs for name in self._columns(one)})
+        return sorted({name for one in self.definition.every_input for name in self._columns(one)})
 
     def to_dataframe(self, answers: Iterable[KeyExplanation]) -> DataFrame:
         """Answers as a DataFrame: a row for each key, its rows' fates in an array."""
@@ -215,7 +215,7 @@ class StreamExplainer:
     def _sources(self) -> dict[str, tuple[SourceRows, str | None]]:
         """By input, its rows, and what of them is gone."""
         found: dict[str, tuple[SourceRows, str | None]] = {}
-        for name in {one.source for one in self.definition.inputs}:
+        for name in {one.source for one in self.definition.every_input}:
             ends = {number: batch.ends.get(name) for number, batch in self._batches.items()}
             read = self.inputs[name].rows_by_file(self.spark, self.log, ends, FILE)
             rows = read.rows

@@ -100,7 +100,7 @@ def _outline(spark: SparkSession, node: Node, frames: Mapping[str, DataFrame]) -
         return transformed(spark, node.config, node.project.root, streams, str(node))
 
     try:
-        return read_outline(spark, schemas, transform, str(node))
+        return read_outline(spark, schemas, transform)
     except Exception as error:  # noqa: BLE001  a user's function may raise anything when it is given streams
         import logging
 

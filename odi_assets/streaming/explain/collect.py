@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from odi_assets.streaming.explain.definition import SEPARATOR, Condition, Definition, Input
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows
+from odi_assets.streaming.explain.definition import JOINED, SEPARATOR, Condition, Definition, Input
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows, objects
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
 
@@ -52,7 +53,8 @@ class Found:
     Attributes:
         rows: those with a key that was asked for.
         similar: by key, the key and file of rows that are almost the same.
-        table: the columns of ``rows`` that the conditions of a join need.
+        table: the columns of ``rows`` that later steps need, named ``c_…``; those of a join's pairs are structs that
+            have the names of its inputs.
     """
 
     rows: Rows
@@ -63,39 +65,123 @@ class Found:
 def collect_rows(
     spark: SparkSession, definition: Definition, given: Input, source: SourceRows, keys: Sequence[str]
 ) -> Found:
-    """The rows of ``keys``, and those with keys that are almost the same."""
+    """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
+    with."""
     import pyarrow as pa
     import pyarrow.compute as pc
+    from pyspark.sql.functions import broadcast, expr
 
     asked = spark.createDataFrame(pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
     read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
     needs_columns = definition.is_join or bool(definition.withheld)
-    columns = {
-        "key": key_sql(given.key),
-        "time_us": given.time or "CAST(NULL AS BIGINT)",
-        "late_us": given.late_time or "CAST(NULL AS BIGINT)",
-        "failed": _first_failing(given.conditions),
-        "file": f"{given.view}.{FILE}",
-        "identity": key_sql(definition.identity) if definition.identity else "CAST(NULL AS STRING)",
-        "windows_us": _windows_sql(definition.windows),
-        "after": _first_failing(definition.withheld) if definition.kind == "deduplication" else "-1",
-        **({f"c_{name}": f"{given.view}.`{name}`" for name in given.columns} if needs_columns else {}),
-    }
+    columns = _computed(definition, given) | {"file": f"{given.view}.{FILE}"}
+    columns |= {f"c_{name}": f"{given.view}.`{name}`" for name in given.columns if needs_columns}
     computed = read.selectExpr(*(f"{sql} AS `{name}`" for name, sql in columns.items()))
-    from pyspark.sql.functions import broadcast, expr
-
     plain = expr(normalized_sql("key"))
     found = computed.join(broadcast(asked), plain == asked["plain"]).drop("plain").toArrow()
-    exact = found.filter(pc.equal(found["key"], found["asked"]))
+    exact = found.filter(pc.equal(found["key"], found["asked"])).drop_columns("asked")
     near = found.filter(pc.not_equal(found["key"], found["asked"]))
-    return Found(_rows(exact, source), _similar(near, source), exact)
+    once = given.once
+    if once is not None and len(exact) and not set(given.key) <= set(once.identity):
+        alike = only_asked(computed, pc.unique(exact["once_identity"]).to_pylist(), "once_identity").toArrow()
+        of_others = pc.invert(pc.is_in(alike["key"], value_set=pa.array(keys, pa.string())))
+        exact = pa.concat_tables([exact, alike.filter(of_others)])
+    return Found(_of_files(exact, source), _similar(near, source), exact)
+
+
+def _computed(definition: Definition, given: Input) -> dict[str, str]:
+    """SQL of what is computed of each row of an input."""
+    once, nothing = given.once, "CAST(NULL AS BIGINT)"
+    return {
+        "key": key_sql(given.key),
+        "time_us": given.time or nothing,
+        "late_us": f"({given.late_time}) + {given.shift_ms * 1000}" if given.late_time else nothing,
+        "failed": _first_failing(given.every_condition),
+        "identity": identity_sql(definition.identity),
+        "windows_us": _windows_sql(definition.windows),
+        "after": _first_failing(definition.withheld) if definition.kind == "deduplication" else "-1",
+        "once_identity": identity_sql(once.identity if once else ()),
+        "once_late_us": once.late_time if once and once.late_time else nothing,
+    }
+
+
+@dataclass(frozen=True)
+class PairsOn:
+    """Pairs that a join passed on.
+
+    Attributes:
+        table: a column for each input of the join, a struct of its columns.
+        of_key: by pair, the key that was asked for.
+        first, last: the batch that joined it lies between them.
+        file: where its rows are.
+    """
+
+    table: pa.Table
+    of_key: Sequence[str]
+    first: Integers
+    last: Integers
+    file: Sequence[str]
+
+
+def pass_on(definition: Definition, found: Sequence[Found], pairs: Pairs, joined: Booleans) -> PairsOn:
+    """The pairs of a join that it joined, as rows of the operator behind it."""
+    import pyarrow as pa
+
+    left, right = found
+    places = pairs.left[joined], pairs.right[joined]
+    columns: dict[str, Any] = {}
+    for given, one, of in zip(definition.inputs, found, places, strict=True):
+        columns |= {name: column.take(of) for name, column in _columns(given, one, as_structs=True).items()}
+    files = [
+        ", ".join(dict.fromkeys((str(a), str(b))))
+        for a, b in zip(left.rows.file[places[0]], right.rows.file[places[1]], strict=True)
+    ]
+    return PairsOn(
+        pa.table(columns),
+        list(left.rows.key[places[0]]),
+        np.maximum(left.rows.first[places[0]], right.rows.first[places[1]]),
+        np.maximum(left.rows.last[places[0]], right.rows.last[places[1]]),
+        files,
+    )
+
+
+def collect_passed_on(spark: SparkSession, definition: Definition, given: Input, pairs: PairsOn) -> Found:
+    """The pairs that come to the operator behind a join, as rows of its input. They keep the order."""
+    import pyarrow as pa
+
+    table = pairs.table.append_column("_place", pa.array(range(len(pairs.table)), pa.int64()))
+    computed = _computed(definition, given)
+    rows = spark.createDataFrame(table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
+    found = rows.toArrow().sort_by("_place")
+    ranges = np.column_stack((pairs.first, pairs.last)).reshape(-1, 2)
+    return Found(_rows(found, ranges, objects(pairs.file)), {}, pairs.table)
+
+
+def _columns(given: Input, found: Found, as_structs: bool = False) -> dict[str, Any]:
+    """The columns of the rows of an input that SQL of the definition needs: by their names, or in a struct that has
+    the name of the input. Those of a join's pairs are structs."""
+    import pyarrow as pa
+
+    if given.source == JOINED:
+        return {name: found.table[name].combine_chunks() for name in found.table.column_names}
+    columns = {name: found.table[f"c_{name}"].combine_chunks() for name in given.columns}
+    if not as_structs:
+        return columns
+    return {given.view: pa.StructArray.from_arrays(list(columns.values()), names=list(columns))}
 
 
 def key_sql(parts: Sequence[str]) -> str:
     """SQL of a key as one text; NULL if a part of it is NULL."""
     texts = [f"CAST({part} AS STRING)" for part in parts]
     return texts[0] if len(texts) == 1 else f"concat({f', {SEPARATOR!r}, '.join(texts)})"
+
+
+def identity_sql(parts: Sequence[str]) -> str:
+    """SQL of what makes two rows the same, as one text: NULL is the same as NULL."""
+    if not parts:
+        return "CAST(NULL AS STRING)"
+    return key_sql([f"coalesce(CAST({part} AS STRING), '\\u0000')" for part in parts])
 
 
 def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> DataFrame:
@@ -113,12 +199,12 @@ def collect_pairs(spark: SparkSession, definition: Definition, left: Found, righ
     import pyarrow as pa
 
     frames = []
-    for given, found in zip(definition.inputs, (left, right), strict=True):
+    names = ["_joined" if given.source == JOINED else given.view for given in definition.inputs]
+    for name, given, found in zip(names, definition.inputs, (left, right), strict=True):
         place = pa.array(range(len(found.table)), pa.int64())
-        columns = {name: found.table[f"c_{name}"] for name in given.columns}
-        table = pa.table({"_key": found.table["key"], "_place": place, **columns})
-        frames.append(spark.createDataFrame(table).alias(given.view))
-    names = [given.view for given in definition.inputs]
+        keys = pa.array(found.rows.key, pa.string())
+        table = pa.table({"_key": keys, "_place": place, **_columns(given, found)})
+        frames.append(spark.createDataFrame(table).alias(name))
     holds = [f"coalesce({one.sql}, false) AS h_{place}" for place, one in enumerate(definition.conditions)]
     apart = [f"{_apart(one.sides)} AS a_{place}" for place, one in enumerate(definition.conditions)]
     from pyspark.sql.functions import expr
@@ -186,27 +272,36 @@ def _apart(sides: tuple[str, str] | None) -> str:
     return "CAST(NULL AS DOUBLE)" if sides is None else f"CAST({sides[0]} - {sides[1]} AS DOUBLE)"
 
 
-def _rows(table: pa.Table, source: SourceRows) -> Rows:
+def _of_files(table: pa.Table, source: SourceRows) -> Rows:
     files = table["file"].combine_chunks().dictionary_encode()
     names = files.dictionary.to_pylist()
     ranges = np.array([source.batches.get(file_uri_key(name), (NOT_READ, NOT_READ)) for name in names], dtype=np.int64)
     of_row = files.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     ranges = ranges.reshape(-1, 2)[of_row]
     shown = np.array([source.shown(name) for name in names], dtype=object)
+    return _rows(table, ranges, shown[of_row] if len(names) else np.array([], dtype=object))
+
+
+def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> Rows:
     windows = [one for one in table["windows_us"].to_pylist() if one is not None]
-    identity = table["identity"].to_numpy(zero_copy_only=False) if len(table) else None
     return Rows(
-        key=np.array(table["key"].to_pylist(), dtype=object),
+        key=_texts(table["key"]),
         time_us=_times(table["time_us"]),
         late_us=_times(table["late_us"]),
         failed=_integers(table["failed"]),
         first=ranges[:, 0],
         last=ranges[:, 1],
-        file=shown[of_row] if len(names) else np.array([], dtype=object),
-        identity=identity,
+        file=file,
+        identity=_texts(table["identity"]),
         after=_integers(table["after"]),
         windows_us=np.array([[[_or_none(at) for at in one] for one in row] for row in windows]) if windows else None,
+        once_identity=_texts(table["once_identity"]),
+        once_late_us=_times(table["once_late_us"]),
     )
+
+
+def _texts(column: Any) -> NDArray[Any]:
+    return objects(column.to_pylist())
 
 
 def _or_none(time: int | None) -> int:

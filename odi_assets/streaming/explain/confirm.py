@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import reduce
 
 from odi_assets.streaming.checkpoints.files import first_changes
-from odi_assets.streaming.checkpoints.inspect import rows_store
+from odi_assets.streaming.checkpoints.inspect import Operator, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.definition import SEPARATOR, Definition
@@ -19,29 +19,46 @@ from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate
 from odi_assets.tables.columns import quoted
 
 _SIDES: tuple[JoinSide, JoinSide] = ("left", "right")
+_OPERATORS = {
+    "join": ("symmetricHashJoin",),
+    "aggregation": ("stateStoreSave", "sessionWindowStateStoreSaveExec"),
+    "deduplication": ("dedupe", "dedupeWithinWatermark"),
+}
+"""By kind of the definition, Spark's names of its operator."""
 
 
 def confirmed(
     reader: CheckpointReader, definition: Definition, answers: Iterable[KeyExplanation], batch: int
 ) -> list[KeyExplanation]:
-    """The answers, with what the state after ``batch`` says otherwise.
+    """The answers, with what the state after ``batch`` says otherwise: that of the operator that ``definition`` begins
+    with, if the query has no second one like it.
 
     Raises:
         CheckpointError: the state cannot be read.
     """
     found = list(answers)
     keys = [SEPARATOR.join(one.key) for one in found]
+    operator = _operator(reader, definition)
+    if operator is None:
+        return found
     if definition.is_join:
-        held, removed = _of_join(reader, len(definition.key_names), keys, batch)
+        held, removed = _of_join(reader, operator, len(definition.key_names), keys, batch)
         return [_joined(definition, one, key, held, removed, batch) for one, key in zip(found, keys, strict=True)]
     fate = _in_state(definition)
     if fate is None:
         return found
     names = [f"key.{quoted(name)}" for name in definition.key_names]
-    state = only_asked(reader.read(batch=batch).selectExpr(f"{key_sql(names)} AS key"), keys).distinct().collect()
+    rows = reader.read(batch=batch, operator=operator.operator_id).selectExpr(f"{key_sql(names)} AS key")
+    state = only_asked(rows, keys).distinct().collect()
     there = {row["key"] for row in state}
     withheld = {condition.text for condition in definition.withheld}
     return [_single(one, fate, withheld, key in there, batch) for one, key in zip(found, keys, strict=True)]
+
+
+def _operator(reader: CheckpointReader, definition: Definition) -> Operator | None:
+    names = _OPERATORS.get(definition.kind, ())
+    found = [one for one in reader.inspect().operators if one.name in names]
+    return found[0] if len(found) == 1 else None
 
 
 def _in_state(definition: Definition) -> Fate | None:
@@ -52,27 +69,26 @@ def _in_state(definition: Definition) -> Fate | None:
 
 
 def _of_join(
-    reader: CheckpointReader, parts: int, keys: Sequence[str], last: int
+    reader: CheckpointReader, operator: Operator, parts: int, keys: Sequence[str], last: int
 ) -> tuple[list[Mapping[str, int]], list[Mapping[tuple[str, int], int] | None]]:
     """By side: how many rows of each key the state after ``last`` has; and by key and batch how many the change feed
     says were removed, since the first batch that it tells of. All in one go, for each job of Spark costs a second."""
     from pyspark.sql import functions as F
 
-    known = reader.inspect()
+    known, at = reader.inspect(), operator.operator_id
     key = key_sql([f"key.field{place}" for place in range(parts)])
-    firsts = [first_changes(known, known.operator(0), (rows_store(side),)) for side in _SIDES]
+    firsts = [first_changes(known, operator, (rows_store(side),)) for side in _SIDES]
     frames = []
     for place, side in enumerate(_SIDES):
-        frames.append(
-            reader.read(side=side, batch=last).selectExpr(f"{place} AS side", f"{key} AS key", "-1L AS batch")
-        )
+        rows = reader.read(side=side, batch=last, operator=at)
+        frames.append(rows.selectExpr(f"{place} AS side", f"{key} AS key", "-1L AS batch"))
         if firsts[place] <= last:
-            changes = reader.changes(firsts[place], last, side=side).where("change_type = 'delete'")
+            changes = reader.changes(firsts[place], last, side=side, operator=at).where("change_type = 'delete'")
             frames.append(changes.selectExpr(f"{place} AS side", f"{key} AS key", "batch_id AS batch"))
-    rows = only_asked(reduce(lambda one, other: one.union(other), frames), keys)
+    found = only_asked(reduce(lambda one, other: one.union(other), frames), keys)
     held: list[dict[str, int]] = [{}, {}]
     removed: list[dict[tuple[str, int], int]] = [{("", first): 0} for first in firsts]
-    for row in rows.groupBy("side", "key", "batch").agg(F.count(F.lit(1)).alias("rows")).collect():
+    for row in found.groupBy("side", "key", "batch").agg(F.count(F.lit(1)).alias("rows")).collect():
         if row["batch"] < 0:
             held[row["side"]][row["key"]] = row["rows"]
         else:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 SEPARATOR = "\x1f"
 """Between the parts of a key of several columns, where a key is one text."""
+
+JOINED = ""
+"""What an input is read from that is the rows of the join below it."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,31 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Once:
+    """A deduplication that an input passes before the operator.
+
+    Attributes:
+        identity: SQL of all parts that make two rows the same.
+        late_time, state_range_ms: as of an :class:`Input`.
+        expires: a row counts as a duplicate only until the first one leaves the state.
+        conditions: what a row that was kept must meet to reach the operator.
+    """
+
+    identity: tuple[str, ...]
+    late_time: str | None = None
+    state_range_ms: int | None = None
+    expires: bool = False
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
 class Input:
     """An input on its way to the stateful operator.
 
     Attributes:
         view: its name in the node; a stream that is joined with itself has ``_2`` after it the second time.
-        source: the input of the node that it is.
-        columns: the columns of the source that the definition uses.
+        source: the input of the node that it is; :data:`JOINED` if it is what another join gives.
+        columns: the columns of the source that the definition uses; ``input.column`` if it is what a join gives.
         key: SQL of each part of the key: what the join compares, the rows are grouped by, or deduplicated by.
         conditions: what a row must meet to reach the operator.
         late_time: SQL of the time that is compared with the watermark: a row at or below it is dropped. None if no row
@@ -45,6 +66,9 @@ class Input:
         state_range_ms: the row leaves the state in the first batch whose watermark is at least its time plus this.
             None if it stays for ever.
         time: SQL of the row's event time, to be shown; None if it has none.
+        shift_ms: how far the watermark of the operator is behind that of the query: a join holds it back for those
+            behind it.
+        once: a deduplication that the rows pass before.
     """
 
     view: str
@@ -55,12 +79,20 @@ class Input:
     late_time: str | None = None
     state_range_ms: int | None = None
     time: str | None = None
+    shift_ms: int = 0
+    once: Once | None = None
 
     @property
-    def is_passed(self) -> bool:
-        """Whether the watermark has to pass, not only to reach, a row's time plus the range: Spark adds a millisecond
-        where a join's condition has ``<=``."""
-        return self.state_range_ms is not None and self.state_range_ms % 1000 == 1
+    def every_condition(self) -> tuple[Condition, ...]:
+        """All conditions on the way to the operator, in the order in which a row comes to them."""
+        return self.conditions + (self.once.conditions if self.once else ())
+
+    @property
+    def passed_by_ms(self) -> int:
+        """By how much the watermark has to pass a row's time plus the range: Spark adds a millisecond for each join
+        whose condition has ``<=``. 0 where it is enough to reach it."""
+        rest = ((self.state_range_ms or 0) + self.shift_ms) % 1000
+        return rest if rest < 10 else 0
 
 
 @dataclass(frozen=True)
@@ -69,7 +101,7 @@ class Definition:
 
     Attributes:
         kind: ``join``, ``aggregation``, ``deduplication`` or ``rows`` (no state).
-        inputs: two of a join, else one.
+        inputs: two of a join, any number of ``rows``, else one.
         conditions: of a join, what a pair of rows with one key must meet.
         outer: of a join, the sides whose rows are written without a counterpart when they leave the state.
         key_names: names of the key's parts, for people and for ``column=value``.
@@ -81,6 +113,8 @@ class Definition:
         withheld: conditions that follow the aggregation or deduplication: a group, or a row that was kept, that does
             not meet them is in the state and is not written.
         expires: of a deduplication, a row counts as a duplicate only until the first one leaves the state.
+        then: of a join, the operator behind it. One of its inputs is read from :data:`JOINED`.
+        beyond: in words, what follows and is not followed; empty if all is.
     """
 
     kind: str
@@ -95,35 +129,69 @@ class Definition:
     waits_for_watermark: bool = False
     withheld: tuple[Condition, ...] = ()
     expires: bool = False
+    then: Definition | None = None
+    beyond: str = ""
 
     @property
     def is_join(self) -> bool:
         """Whether two streams are joined."""
         return self.kind == "join"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether what this operator gives is what the node writes."""
+        return self.then is None and not self.beyond
+
+    @property
+    def every_input(self) -> tuple[Input, ...]:
+        """The inputs of the node that this and later operators have."""
+        own = tuple(one for one in self.inputs if one.source != JOINED)
+        return own + (self.then.every_input if self.then else ())
+
+    @property
+    def last(self) -> Definition:
+        """The last operator that is followed."""
+        return self if self.then is None else self.then.last
+
+    def followed_by(self, then: Definition) -> Definition:
+        """This query with one more operator behind it."""
+        if self.then is not None:
+            return replace(self, then=self.then.followed_by(then))
+        return replace(self, then=then)
+
+    def not_followed(self, beyond: str) -> Definition:
+        """This query with something behind it that is told in words alone."""
+        if self.then is not None:
+            return replace(self, then=self.then.not_followed(beyond))
+        return replace(self, beyond=", ".join(filter(None, (self.beyond, beyond))))
+
     def to_json(self) -> dict[str, Any]:
         """As a document, to hand it from one process to another."""
-        return {
-            **_plain(self),
-            "inputs": [{**_plain(one), "conditions": [_plain(c) for c in one.conditions]} for one in self.inputs],
-            **{name: [_plain(one) for one in getattr(self, name)] for name in ("conditions", "withheld")},
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Definition:
         """The definition in a document of :meth:`to_json`."""
-        inputs = tuple(
-            Input(**{**_tuples(one), "conditions": tuple(Condition(**_tuples(c)) for c in one["conditions"])})
-            for one in stored["inputs"]
-        )
-        conditions = {
-            name: tuple(Condition(**_tuples(one)) for one in stored[name]) for name in ("conditions", "withheld")
+        then = stored["then"]
+        nested = {
+            "inputs": tuple(_input(one) for one in stored["inputs"]),
+            "then": None if then is None else cls.from_json(then),
+            **{name: _conditions(stored[name]) for name in ("conditions", "withheld")},
         }
-        return cls(**{**_tuples(stored), "inputs": inputs, **conditions})
+        return cls(**{**_tuples(stored), **nested})
 
 
-def _plain(one: Any) -> dict[str, Any]:
-    return {item.name: getattr(one, item.name) for item in fields(one)}
+def _input(stored: Mapping[str, Any]) -> Input:
+    once = stored["once"]
+    nested = {
+        "conditions": _conditions(stored["conditions"]),
+        "once": None if once is None else Once(**{**_tuples(once), "conditions": _conditions(once["conditions"])}),
+    }
+    return Input(**{**_tuples(stored), **nested})
+
+
+def _conditions(stored: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
+    return tuple(Condition(**_tuples(one)) for one in stored)
 
 
 def _tuples(stored: Mapping[str, Any]) -> dict[str, Any]:

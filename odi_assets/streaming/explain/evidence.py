@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,13 @@ NO_TIME = -(2**62)
 
 NEVER_MS = 2**50
 """A watermark that is never reached."""
+
+
+def objects(values: Sequence[Any]) -> NDArray[Any]:
+    """An array of values of any kind, None too."""
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,15 @@ class Rows:
         identity: of a deduplication, what makes two rows the same.
         time_us: the event time, to be shown; :data:`NO_TIME` without one.
         late_us: the time that the watermark is compared with; :data:`NO_TIME` where no watermark is.
-        failed: the place of the first condition that the row does not meet; -1 if it meets all.
+        failed: the place of the first condition (``Input.every_condition``) that the row does not meet; -1 if it meets
+            all.
         first, last: the batch that read it lies between them; both are :data:`NOT_READ` if none has so far.
         file: where the row is.
         after: the place of the first condition behind the operator (``Definition.withheld``) that the row, or its
             group, does not meet; -1 if there is none; None if no condition follows.
         windows_us: of an aggregation, start and end of each window of the row; shape ``(rows, windows, 2)``.
+        once_identity: of an input that is deduplicated before the operator, what makes two rows the same there.
+        once_late_us: and the time that the watermark is compared with there.
     """
 
     key: NDArray[Any]
@@ -106,6 +116,16 @@ class Rows:
     identity: NDArray[Any] | None = None
     windows_us: Integers | None = None
     after: Integers | None = None
+    once_identity: NDArray[Any] | None = None
+    once_late_us: Integers | None = None
+
+    @property
+    def dropped_us(self) -> Integers:
+        """The time that decides whether a row is dropped as late: the one that the watermark reaches first."""
+        if self.once_late_us is None:
+            return self.late_us
+        both = (self.late_us != NO_TIME) & (self.once_late_us != NO_TIME)
+        return np.where(both, np.minimum(self.late_us, self.once_late_us), np.maximum(self.late_us, self.once_late_us))
 
     def __len__(self) -> int:
         return len(self.key)
@@ -158,6 +178,10 @@ class Evidence:
         lost_batches: what is no longer known of batches.
         similar: by input and key, rows with keys that differ only in capitals, blanks or the like: ``(key, file)``.
         written: by key, how many rows the node's table has; None if that is not looked at.
+        then: what the operator behind a join is decided from: the pairs are rows of it. There is one for each of
+            several keys whose pairs have one key behind it.
+        passed_on: by key, the place in ``then`` and the key there of its pairs.
+        unsure: keys of which pairs may have been joined.
     """
 
     keys: tuple[str, ...]
@@ -169,3 +193,6 @@ class Evidence:
     lost_batches: Lost | None = None
     similar: tuple[Mapping[str, tuple[tuple[str, str], ...]], ...] = ()
     written: Mapping[str, int] | None = None
+    then: tuple[Evidence, ...] = ()
+    passed_on: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    unsure: frozenset[str] = frozenset()

@@ -7,16 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.streaming.explain.collect import (
+    Found,
+    PairsOn,
     SourceRows,
     collect_pairs,
+    collect_passed_on,
     collect_rows,
     count_written,
     failing_groups,
+    pass_on,
 )
-from odi_assets.streaming.explain.definition import Definition
-from odi_assets.streaming.explain.evidence import Evidence, Lost, Watermarks
+from odi_assets.streaming.explain.definition import JOINED, Definition
+from odi_assets.streaming.explain.evidence import Evidence, Lost, Watermarks, objects
 from odi_assets.streaming.explain.fates import row_fates
-from odi_assets.streaming.explain.joins import explain_join
+from odi_assets.streaming.explain.following import followed, not_followed
+from odi_assets.streaming.explain.joins import explain_join, joined_pairs
 from odi_assets.streaming.explain.single import explain_single
 from odi_assets.streaming.explain.verdicts import KeyExplanation
 
@@ -61,9 +66,22 @@ def collect_evidence(
         fates = row_fates(definition.inputs[0], found[0].rows, past.watermarks)
         after = failing_groups(spark, definition, found[0], fates.accepted)
         found = [replace(found[0], rows=replace(found[0].rows, after=after))]
+    evidence = _evidence(spark, definition, keys, found, sources, past)
     columns = [column for column in definition.output_key if column is not None]
     comparable = table is not None and bool(columns) and len(columns) == len(definition.output_key)
-    return Evidence(
+    return replace(evidence, written=count_written(table, columns, keys) if comparable and table is not None else None)
+
+
+def _evidence(
+    spark: SparkSession,
+    definition: Definition,
+    keys: Sequence[str],
+    found: Sequence[Found],
+    sources: Mapping[str, SourceRows],
+    past: Past,
+) -> Evidence:
+    """What decides about the rows that were found, here and behind the operator."""
+    evidence = Evidence(
         keys=tuple(keys),
         rows=tuple(one.rows for one in found),
         watermarks=past.watermarks,
@@ -72,10 +90,65 @@ def collect_evidence(
         lost_rows=tuple(past.lost_rows.get(one.source) for one in definition.inputs),
         lost_batches=past.lost_batches,
         similar=tuple(one.similar for one in found),
-        written=count_written(table, columns, keys) if comparable and table is not None else None,
     )
+    if definition.then is None or evidence.pairs is None:
+        return evidence
+    joined, unsure = joined_pairs(definition, evidence)
+    on = pass_on(definition, found, evidence.pairs, joined)
+    then, passed_on = _behind(spark, definition.then, on, sources, past)
+    left = evidence.rows[0].key[evidence.pairs.left[unsure]]
+    return replace(evidence, then=then, passed_on=passed_on, unsure=frozenset(left))
+
+
+def _behind(
+    spark: SparkSession, then: Definition, on: PairsOn, sources: Mapping[str, SourceRows], past: Past
+) -> tuple[tuple[Evidence, ...], dict[str, tuple[tuple[int, str], ...]]]:
+    """What decides about the pairs of a join in the operator behind it, and where the answers for each key are.
+
+    Two keys whose pairs have one key there are decided apart from each other.
+    """
+    place = next(place for place, one in enumerate(then.inputs) if one.source == JOINED)
+    pairs = collect_passed_on(spark, then, then.inputs[place], on)
+    if not then.is_join:
+        by_question = replace(pairs, rows=replace(pairs.rows, key=objects(on.of_key)))
+        keys = list(dict.fromkeys(on.of_key))
+        return (_evidence(spark, then, keys, [by_question], sources, past),), {key: ((0, key),) for key in keys}
+    # Where the key is NULL there, no row has it.
+    there = ["\0" if key is None else key for key in pairs.rows.key]
+    keys = list(dict.fromkeys(there))
+    found = [
+        replace(pairs, rows=replace(pairs.rows, key=objects(there)))
+        if one.source == JOINED
+        else collect_rows(spark, then, one, sources[one.source], keys)
+        for one in then.inputs
+    ]
+    whole = _evidence(spark, then, keys, found, sources, past)
+    turn_of, passed_on = _turns(on.of_key, there)
+    turns = []
+    for turn in range(max(turn_of, default=-1) + 1):
+        mine = objects([key if of == turn else None for key, of in zip(there, turn_of, strict=True)])
+        rows = tuple(replace(one, key=mine) if at == place else one for at, one in enumerate(whole.rows))
+        turns.append(replace(whole, rows=rows))
+    return tuple(turns), passed_on
+
+
+def _turns(questions: Sequence[str], keys: Sequence[str]) -> tuple[list[int], dict[str, tuple[tuple[int, str], ...]]]:
+    """By pair, the turn in which it is decided; and by question, the turns and keys of its pairs."""
+    asked_by: dict[str, dict[str, int]] = {}
+    turn_of = []
+    passed_on: dict[str, dict[tuple[int, str], None]] = {}
+    for question, key in zip(questions, keys, strict=True):
+        of_key = asked_by.setdefault(key, {})
+        turn = of_key.setdefault(question, len(of_key))
+        turn_of.append(turn)
+        passed_on.setdefault(question, {})[turn, key] = None
+    return turn_of, {question: tuple(found) for question, found in passed_on.items()}
 
 
 def decide(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys. Pure: the same evidence gives the same answers."""
-    return (explain_join if definition.is_join else explain_single)(definition, evidence)
+    found = (explain_join if definition.is_join else explain_single)(definition, evidence)
+    if definition.then is not None:
+        behind = [{one.text: one for one in decide(definition.then, turn)} for turn in evidence.then]
+        found = followed(definition, evidence, found, behind)
+    return not_followed(definition, evidence, found) if definition.beyond else found

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from odi_assets.streaming.explain.definition import Input
+from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates, one_of
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Rows, Watermarks
 
 
 @dataclass(frozen=True)
 class RowFates:
-    """Rows of one input, decided; an entry a row. Exactly one of the first six holds for a row.
+    """Rows of one input, decided; an entry a row. Exactly one of the first seven holds for a row.
 
     Attributes:
         filtered: a condition is not met.
@@ -27,11 +28,14 @@ class RowFates:
         not_read: its file has not been read.
         late: it was dropped.
         unknown: it cannot be told whether it was dropped.
+        duplicate: a deduplication before the operator had its like.
         accepted: it reached the operator.
         before_ms: the watermark of the batch before the one that read it, as far as it is known.
         needs_ms: the watermark that removes it from the state; None if nothing does.
         removed_first, removed_last: the batch that removed it lies between them; ``NOT_READ`` if none has so far.
         removed_at_ms: the watermark of that batch, where it is known.
+        once: the deduplication before the operator; None without one.
+        one_of: a row of which it is not known whether that deduplication kept it.
     """
 
     filtered: Booleans
@@ -39,32 +43,76 @@ class RowFates:
     not_read: Booleans
     late: Booleans
     unknown: Booleans
+    duplicate: Booleans
     accepted: Booleans
     before_ms: Integers
     needs_ms: Integers | None
     removed_first: Integers
     removed_last: Integers
     removed_at_ms: Integers
+    once: Duplicates | None
+    one_of: Booleans
 
 
 def row_fates(given: Input, rows: Rows, watermarks: Watermarks) -> RowFates:
     """Decide the rows of an input."""
-    null_conditions = [place for place, one in enumerate(given.conditions) if one.null_of_key]
+    conditions = given.every_condition
+    null_conditions = [place for place, one in enumerate(conditions) if one.null_of_key]
     no_key = np.array([key is None for key in rows.key], dtype=bool)
-    failing = rows.failed >= 0
-    null_key = (failing & np.isin(rows.failed, null_conditions)) | (no_key & ~failing & bool(null_conditions))
-    filtered = failing & ~null_key
-    out = filtered | null_key
+    # What fails only behind the deduplication comes to it.
+    before = (rows.failed >= 0) & (rows.failed < len(given.conditions))
+    null_key = (before & np.isin(rows.failed, null_conditions)) | (no_key & (rows.failed < 0) & bool(null_conditions))
+    out = before | null_key
     not_read = ~out & (rows.first >= NOT_READ)
-    timed = rows.late_us != NO_TIME
-    least, most = watermarks.at_least(rows.first - 1), watermarks.at_most(rows.last - 1)
-    candidates = ~out & ~not_read
-    late = candidates & timed & (least * 1000 >= rows.late_us)
-    in_time = candidates & (~timed | (most * 1000 < rows.late_us))
+    late, in_time = _lateness(rows, watermarks, ~out & ~not_read)
+    unknown = ~out & ~not_read & ~late & ~in_time
+    once, duplicate, unsure = None, np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+    if given.once is not None and rows.once_identity is not None:
+        once = find_duplicates(rows, rows.once_identity, in_time, unknown, _leaves_once(given, rows, watermarks))
+        unsure = in_time & (once.unsure | one_of(rows, once))
+        duplicate = in_time & (once.of >= 0) & ~unsure
+        unknown = unknown | unsure
+    after = in_time & ~duplicate & ~unknown & (rows.failed >= len(given.conditions))
+    null_key = null_key | (after & np.isin(rows.failed, null_conditions))
+    filtered = (before | after) & ~null_key
+    accepted = in_time & ~duplicate & ~unknown & ~after
     needs, first, last = _removal(given, rows, watermarks)
-    at_ms = watermarks.at_least(first)
-    unknown = candidates & ~late & ~in_time
-    return RowFates(filtered, null_key, not_read, late, unknown, in_time, most, needs, first, last, at_ms)
+    at_ms, met_ms = watermarks.at_least(first), watermarks.at_most(rows.last - 1)
+    return RowFates(
+        filtered,
+        null_key,
+        not_read,
+        late,
+        unknown,
+        duplicate,
+        accepted,
+        met_ms,
+        needs,
+        first,
+        last,
+        at_ms,
+        once,
+        unsure,
+    )
+
+
+def _lateness(rows: Rows, watermarks: Watermarks, candidates: Booleans) -> tuple[Booleans, Booleans]:
+    """Which rows were dropped as late, and which were not; the others cannot be told."""
+    times = rows.dropped_us
+    timed = times != NO_TIME
+    least, most = watermarks.at_least(rows.first - 1), watermarks.at_most(rows.last - 1)
+    late = candidates & timed & (least * 1000 >= times)
+    return late, candidates & (~timed | (most * 1000 < times))
+
+
+def _leaves_once(given: Input, rows: Rows, watermarks: Watermarks) -> tuple[Integers, Integers] | None:
+    """The batches between which a row leaves the state of the deduplication before the operator; None if no row that is
+    its like comes after that, for it would be late."""
+    once, times = given.once, rows.once_late_us
+    if once is None or times is None or not once.expires or once.state_range_ms is None:
+        return None
+    first, last = watermarks.first_reaching(-(-times // 1000) + once.state_range_ms)
+    return np.maximum(first, rows.first), np.maximum(last, rows.last)
 
 
 def _removal(given: Input, rows: Rows, watermarks: Watermarks) -> tuple[Integers | None, Integers, Integers]:

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from odi_assets.streaming.explain.definition import SEPARATOR, Definition
-from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Rows
+from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Pairs, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
 from odi_assets.streaming.explain.rows_text import describe, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
@@ -27,7 +27,8 @@ class _Pair(IntEnum):
     NOT_READ = 2
     LATE = 3
     FILTERED = 4
-    OUT_OF_WINDOW = 5
+    DUPLICATE = 5
+    OUT_OF_WINDOW = 6
 
 
 _VERDICTS = {
@@ -36,6 +37,7 @@ _VERDICTS = {
     _Pair.NOT_READ: Verdict.COUNTERPART_NOT_READ,
     _Pair.LATE: Verdict.COUNTERPART_LATE,
     _Pair.FILTERED: Verdict.COUNTERPART_FILTERED,
+    _Pair.DUPLICATE: Verdict.DUPLICATE_OF,
     _Pair.OUT_OF_WINDOW: Verdict.OUT_OF_WINDOW,
 }
 
@@ -48,17 +50,11 @@ class _Sides:
 
 def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
-    left, right = evidence.rows
-    sides = _Sides(
-        (left, right),
-        (
-            row_fates(definition.inputs[0], left, evidence.watermarks),
-            row_fates(definition.inputs[1], right, evidence.watermarks),
-        ),
-    )
+    sides = _sides(definition, evidence)
+    left, right = sides.rows
     pairs = evidence.pairs
     assert pairs is not None
-    ends = _ends(sides, pairs.left, pairs.right, np.asarray(pairs.holds.all(axis=1), dtype=bool))
+    ends = _ends(sides, pairs)
     batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
     best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
     by_key = [_places(rows) for rows in sides.rows]
@@ -73,11 +69,28 @@ def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExpl
         yield _checked(definition, evidence, found)
 
 
+def joined_pairs(definition: Definition, evidence: Evidence) -> tuple[Booleans, Booleans]:
+    """Which pairs were joined, and of which that cannot be told."""
+    assert evidence.pairs is not None
+    ends = _ends(_sides(definition, evidence), evidence.pairs)
+    return np.asarray(ends == _Pair.MATCHED), np.asarray(ends == _Pair.UNKNOWN)
+
+
+def _sides(definition: Definition, evidence: Evidence) -> _Sides:
+    left, right = evidence.rows
+    fates = (
+        row_fates(given, rows, evidence.watermarks)
+        for given, rows in zip(definition.inputs, (left, right), strict=True)
+    )
+    return _Sides((left, right), (next(fates), next(fates)))
+
+
 # -- pairs -------------------------------------------------------------------------------------------------------------
 
 
-def _ends(sides: _Sides, left: Integers, right: Integers, in_window: Booleans) -> Integers:
-    places = left, right
+def _ends(sides: _Sides, pairs: Pairs) -> Integers:
+    places = pairs.left, pairs.right
+    in_window = np.asarray(pairs.holds.all(axis=1), dtype=bool)
 
     def either(name: str) -> Booleans:
         return np.asarray(
@@ -88,6 +101,7 @@ def _ends(sides: _Sides, left: Integers, right: Integers, in_window: Booleans) -
         (~in_window, _Pair.OUT_OF_WINDOW),
         (either("filtered") | either("null_key"), _Pair.FILTERED),
         (either("late"), _Pair.LATE),
+        (either("duplicate"), _Pair.DUPLICATE),
         (either("not_read"), _Pair.NOT_READ),
         (either("unknown"), _Pair.UNKNOWN),
     ]
@@ -173,6 +187,8 @@ def _with_pair(
         sentence = _told(definition, sides, places, (Fate.DROPPED_LATE,))
     elif end is _Pair.FILTERED:
         sentence = _told(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
+    elif end is _Pair.DUPLICATE:
+        sentence = _told(definition, sides, places, (Fate.DUPLICATE_OF,))
     elif end is _Pair.NOT_READ:
         sentence = _told(definition, sides, places, (Fate.NOT_READ,))
     else:
@@ -228,7 +244,7 @@ def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) 
     if lost and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
         sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
         found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
-    if evidence.written is None:
+    if evidence.written is None or not definition.is_whole:
         return found
     rows = evidence.written.get(SEPARATOR.join(found.key), 0)
     if found.verdict is Verdict.UNDECIDABLE and rows and not definition.outer:

@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from odi_assets.streaming.explain.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
-from odi_assets.streaming.explain.rows_text import describe, read_in, row_fate
+from odi_assets.streaming.explain.rows_text import describe, duplicate_of, read_in, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts, moment
 from odi_assets.streaming.explain.words import capital, time_text, watermark_text
 
 _ORDER = (
-    *(Fate.COUNTED, Fate.KEPT, Fate.WRITTEN, Fate.PENDING, Fate.UNDECIDABLE, Fate.NOT_READ),
+    *(Fate.COUNTED, Fate.KEPT, Fate.WRITTEN, Fate.REACHED, Fate.PENDING, Fate.UNDECIDABLE, Fate.NOT_READ),
     *(Fate.DUPLICATE_OF, Fate.DROPPED_LATE, Fate.FILTERED, Fate.NULL_KEY, Fate.NEVER_ARRIVED),
 )
 """Of several rows with one key, the fate that comes first is the verdict."""
@@ -26,6 +27,7 @@ _SAID = {
     Fate.COUNTED: "counted",
     Fate.KEPT: "kept",
     Fate.WRITTEN: "written",
+    Fate.REACHED: "read",
     Fate.PENDING: "waiting to be counted",
     Fate.UNDECIDABLE: "undecidable",
     Fate.NOT_READ: "not read yet",
@@ -38,10 +40,18 @@ _SAID = {
 
 @dataclass(frozen=True)
 class _Decided:
+    """The rows of one input.
+
+    Attributes:
+        duplicates: of a deduplication.
+    """
+
     definition: Definition
+    given: Input
     evidence: Evidence
     rows: Rows
     fates: RowFates
+    duplicates: Duplicates | None
 
 
 @dataclass(frozen=True)
@@ -56,19 +66,35 @@ class _Session:
 
 def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
-    rows = evidence.rows[0]
-    decided = _Decided(definition, evidence, rows, row_fates(definition.inputs[0], rows, evidence.watermarks))
+    inputs = [
+        (_decided(definition, given, evidence, rows), _places(rows))
+        for given, rows in zip(definition.inputs, evidence.rows, strict=True)
+    ]
+    judge = _JUDGES[definition.kind]
+    for key in evidence.keys:
+        rows_of_key: list[RowFate] = []
+        for decided, places in inputs:
+            found = places.get(key, [])
+            judged = zip(found, judge(decided, found), strict=True) if found else ()
+            rows_of_key += [_or_withheld(decided, *one) for one in judged]
+        answer = _answer(key, rows_of_key) if rows_of_key else _absent(definition, evidence, key)
+        yield _checked(definition, evidence, answer)
+
+
+def _decided(definition: Definition, given: Input, evidence: Evidence, rows: Rows) -> _Decided:
+    fates = row_fates(given, rows, evidence.watermarks)
+    duplicates = None
+    if definition.kind == "deduplication" and rows.identity is not None:
+        removed = (fates.removed_first, fates.removed_last) if definition.expires else None
+        duplicates = find_duplicates(rows, rows.identity, fates.accepted, fates.unknown, removed)
+    return _Decided(definition, given, evidence, rows, fates, duplicates)
+
+
+def _places(rows: Rows) -> dict[str, list[int]]:
     places: dict[str, list[int]] = defaultdict(list)
     for place, key in enumerate(rows.key):
         places[key].append(place)
-    judge = _JUDGES[definition.kind]
-    for key in evidence.keys:
-        found = places.get(key)
-        if not found:
-            yield _checked(evidence, _absent(decided, key))
-            continue
-        rows_of_key = [_or_withheld(decided, *one) for one in zip(found, judge(decided, found), strict=True)]
-        yield _checked(evidence, _answer(key, rows_of_key))
+    return places
 
 
 def _or_withheld(decided: _Decided, place: int, found: RowFate) -> RowFate:
@@ -95,16 +121,20 @@ def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
     return KeyExplanation(key_parts(key), Verdict(best.fate.value), f"{sentence}.", tuple(rows), batch)
 
 
-def _absent(decided: _Decided, key: str) -> KeyExplanation:
-    view = decided.definition.inputs[0].view
-    similar = similar_keys(view, key, decided.evidence.similar[0].get(key, ()) if decided.evidence.similar else ())
-    text = f"{view} has no row with this key"
+def _absent(definition: Definition, evidence: Evidence, key: str) -> KeyExplanation:
+    views = [given.view for given in definition.inputs]
+    similar = tuple(
+        text
+        for view, near in zip(views, evidence.similar, strict=False)
+        for text in similar_keys(view, key, near.get(key, ()))
+    )
+    text = f"{views[0]} has no row with this key" if len(views) == 1 else f"none of {', '.join(views)} has such a row"
     sentence = f"{text}. Almost the same key: {'; '.join(similar)}" if similar else text
-    row = RowFate(view, Fate.NEVER_ARRIVED, text)
-    return KeyExplanation(key_parts(key), Verdict.NEVER_ARRIVED, f"{capital(sentence)}.", (row,), similar=similar)
+    rows = tuple(RowFate(view, Fate.NEVER_ARRIVED, f"{view} has no row with this key") for view in views)
+    return KeyExplanation(key_parts(key), Verdict.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
 
 
-def _checked(evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     lost = tuple(one for one in evidence.lost_rows if one is not None)
     if lost and found.verdict is Verdict.NEVER_ARRIVED:
         sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
@@ -114,7 +144,7 @@ def _checked(evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
         found = replace(found, lost=(str(evidence.lost_batches),))
     if found.batch is not None:
         found = replace(found, table_version=evidence.versions.get(found.batch))
-    if evidence.written is None:
+    if evidence.written is None or not definition.is_whole:
         return found
     written = evidence.written.get(SEPARATOR.join(found.key), 0)
     if found.verdict in (Verdict.COUNTED, Verdict.KEPT, Verdict.WRITTEN) and not written:
@@ -131,10 +161,12 @@ def _reached(decided: _Decided, place: int) -> bool:
 
 
 def _plain(decided: _Decided, place: int) -> RowFate:
-    return row_fate(decided.definition.inputs[0], decided.rows, decided.fates, place)
+    return row_fate(decided.given, decided.rows, decided.fates, place)
 
 
 def _written(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    if decided.definition.beyond:
+        return [_taken(decided, place, Fate.REACHED, "was read") for place in places]
     return [_taken(decided, place, Fate.WRITTEN, "was written") for place in places]
 
 
@@ -144,7 +176,7 @@ def _taken(decided: _Decided, place: int, fate: Fate, did: str) -> RowFate:
     if not _reached(decided, place):
         return found
     batch = read_in(decided.rows, place)
-    what = describe(decided.definition.inputs[0], decided.rows, place)
+    what = describe(decided.given, decided.rows, place)
     text = f"{what} {did}" + (f" in batch {batch}" if batch is not None else ", in a batch no longer known")
     return replace(found, fate=fate, text=text, batch=batch, watermark=None)
 
@@ -167,11 +199,12 @@ def _windowed(decided: _Decided, place: int, session: tuple[int, int, int] | Non
     until_ms = int(needs_ms[place])
     if session is not None:
         first, last, until_ms = session
-    what = describe(decided.definition.inputs[0], decided.rows, place)
+    what = describe(decided.given, decided.rows, place)
     window = _window_text(decided, place)
-    until = moment(until_ms)
+    until = moment(until_ms - decided.given.passed_by_ms)
+    reaches = "passes" if decided.given.passed_by_ms else "reaches"
     if first >= NOT_READ:
-        text = f"{what} is counted{window}, and that is written when the watermark reaches {time_text(until)}"
+        text = f"{what} is counted{window}, and that is written when the watermark {reaches} {time_text(until)}"
         return replace(found, fate=Fate.PENDING, text=text, batch=None, watermark=until)
     if first != last:
         text = f"{what} is counted{window}, which was written in a batch no longer known"
@@ -220,40 +253,21 @@ def _removal(decided: _Decided, end_us: int) -> tuple[int, int]:
 
 
 def _deduplicated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
-    rows, identity = decided.rows, decided.rows.identity
-    assert identity is not None
-    first: dict[str, int] = {}
-    found: dict[int, RowFate] = {}
-    for place in sorted(places, key=lambda p: (int(rows.last[p]), str(rows.file[p]), p)):
-        if not _reached(decided, place):
-            found[place] = _plain(decided, place)
-            continue
-        same = str(identity[place])
-        earlier = first.get(same)
-        gone = earlier is not None and int(decided.fates.removed_last[earlier]) < int(rows.first[place])
-        if earlier is None or (decided.definition.expires and gone):
-            first[same] = place
-            found[place] = _taken(decided, place, Fate.KEPT, "was the first of its key, and was kept")
-        else:
-            found[place] = _duplicate(decided, place, earlier)
-    return [found[place] for place in places]
+    return [_kept_or_not(decided, place) for place in places]
 
 
-def _duplicate(decided: _Decided, place: int, earlier: int) -> RowFate:
-    rows, definition = decided.rows, decided.definition
-    found = _plain(decided, place)
-    if definition.expires and int(decided.fates.removed_first[earlier]) < int(rows.last[place]):
+def _kept_or_not(decided: _Decided, place: int) -> RowFate:
+    duplicates = decided.duplicates
+    assert duplicates is not None
+    if not _reached(decided, place):
+        return _plain(decided, place)
+    if duplicates.unsure[place]:
         text = "whether the first row of the key was still known when this one came cannot be told"
-        return replace(found, fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
-    what, kept = (describe(definition.inputs[0], rows, one) for one in (place, earlier))
-    batch, before = read_in(rows, place), read_in(rows, earlier)
-    text = f"{what} has the key of {kept}"
-    if batch is not None and batch == before:
-        text += f", which came in the same batch {batch}: one of them was kept"
-    else:
-        text += f", which batch {before} had kept" if before is not None else ", which had been kept before"
-    where = str(rows.file[earlier])
-    return replace(found, fate=Fate.DUPLICATE_OF, text=text, batch=batch, watermark=None, duplicate_of=where)
+        return replace(_plain(decided, place), fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
+    earlier = int(duplicates.of[place])
+    if earlier < 0:
+        return _taken(decided, place, Fate.KEPT, "was the first of its key, and was kept")
+    return duplicate_of(decided.given, decided.rows, place, earlier)
 
 
 _JUDGES: dict[str, Callable[[_Decided, Sequence[int]], list[RowFate]]] = {

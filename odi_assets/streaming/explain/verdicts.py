@@ -25,6 +25,8 @@ class Fate(StrEnum):
     KEPT = "KEPT"
     DUPLICATE_OF = "DUPLICATE_OF"
     WRITTEN = "WRITTEN"
+    REACHED = "REACHED"
+    """It came as far as the query can be followed."""
     UNDECIDABLE = "UNDECIDABLE"
 
 
@@ -42,6 +44,7 @@ class Verdict(StrEnum):
     KEPT = "KEPT"
     DUPLICATE_OF = "DUPLICATE_OF"
     WRITTEN = "WRITTEN"
+    REACHED = "REACHED"
     DROPPED_LATE = "DROPPED_LATE"
     FILTERED = "FILTERED"
     NULL_KEY = "NULL_KEY"
@@ -112,6 +115,11 @@ class KeyExplanation:
     similar: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     disagreements: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The key as one text."""
+        return SEPARATOR.join(self.key)
 
     @property
     def shown_key(self) -> str:

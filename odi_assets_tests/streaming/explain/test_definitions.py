@@ -148,7 +148,7 @@ def test_the_outline_of_any_query(spark: SparkSession) -> None:
         SELECT o.order_id AS id, customer, sum(amount) OVER (PARTITION BY customer) AS total,
                row_number() OVER (PARTITION BY customer ORDER BY amount) AS place
         FROM orders o LEFT SEMI JOIN payments p ON p.order_id = o.order_id WHERE status = 'new') WHERE place = 1"""
-    found = read_outline(spark, schemas, sql(spark, text), "p.n")
+    found = read_outline(spark, schemas, sql(spark, text))
     assert found.columns == {"id": (("orders", "order_id"),), "customer": (("orders", "customer"),), "total": ()}
     assert "orders.status = 'new'" in {condition.text for condition in found.conditions["orders"]}
     assert [(one.views, one.other("orders"), one.other("payments")) for one in found.equalities] == [

@@ -1,0 +1,87 @@
+"""What became of the rows of a key behind the operator that decides about it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from odi_assets.streaming.explain.definition import Definition
+from odi_assets.streaming.explain.evidence import Evidence
+from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
+
+_ORDER = (
+    *(Verdict.MATCHED, Verdict.COUNTED, Verdict.KEPT, Verdict.REACHED, Verdict.PENDING, Verdict.UNDECIDABLE),
+    *(Verdict.COUNTERPART_NOT_READ, Verdict.DUPLICATE_OF, Verdict.COUNTERPART_LATE, Verdict.DROPPED_LATE),
+    *(Verdict.COUNTERPART_FILTERED, Verdict.FILTERED, Verdict.NULL_KEY, Verdict.OUT_OF_WINDOW, Verdict.NO_COUNTERPART),
+)
+"""Of several pairs with one key, the verdict that comes first is the answer."""
+
+_WRITTEN = frozenset({Verdict.MATCHED, Verdict.COUNTED, Verdict.KEPT, Verdict.WRITTEN})
+_PASSED_ON = _WRITTEN | {Verdict.REACHED}
+
+
+def followed(
+    definition: Definition,
+    evidence: Evidence,
+    answers: Iterable[KeyExplanation],
+    behind: Sequence[Mapping[str, KeyExplanation]],
+) -> Iterator[KeyExplanation]:
+    """The answers of a join, with those of the operator behind it for what was joined."""
+    for one in answers:
+        if one.verdict is not Verdict.MATCHED:
+            yield one
+            continue
+        found = [behind[turn][key] for turn, key in evidence.passed_on.get(one.text, ())]
+        yield _compared(definition, evidence, _together(one, found, one.text in evidence.unsure))
+
+
+def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: bool) -> KeyExplanation:
+    best = min(found, key=lambda one: _ORDER.index(one.verdict))
+    before = joined.sentence.split(", version ")[0].rstrip(".")
+    sentence = f"{before}. {best.sentence}"
+    if len(found) > 1:
+        sentence += f" It was joined {len(found):,} times; this came furthest."
+    verdict = best.verdict
+    if unsure and verdict not in _PASSED_ON:
+        verdict = Verdict.UNDECIDABLE
+        sentence += " Whether other rows of the key were joined cannot be told."
+    return replace(
+        best,
+        key=joined.key,
+        verdict=verdict,
+        sentence=sentence,
+        rows=(*joined.rows, *(row for one in found for row in one.rows)),
+        disagreements=(*joined.disagreements, *best.disagreements),
+    )
+
+
+def _compared(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+    """The answer, weighed against the node's table."""
+    if evidence.written is None or definition.last.withheld:
+        return found
+    if definition.last.beyond:
+        return replace(found, sentence=found.sentence + _in_table(evidence, found))
+    if found.verdict in _WRITTEN and not evidence.written.get(found.text, 0):
+        said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
+        return replace(found, disagreements=(*found.disagreements, said))
+    return found
+
+
+def not_followed(
+    definition: Definition, evidence: Evidence, answers: Iterable[KeyExplanation]
+) -> Iterator[KeyExplanation]:
+    """The answers of a query with something behind that is not followed."""
+    for one in answers:
+        if one.verdict not in _PASSED_ON:
+            yield one
+            continue
+        sentence = f"{one.sentence} What follows is not computed here: {definition.beyond}."
+        sentence += _in_table(evidence, one)
+        yield replace(one, verdict=Verdict.REACHED, sentence=sentence, table_version=None)
+
+
+def _in_table(evidence: Evidence, one: KeyExplanation) -> str:
+    if evidence.written is None:
+        return ""
+    rows = evidence.written.get(one.text, 0)
+    return f" The table has {rows:,} row{'' if rows == 1 else 's'} with this key."
