@@ -20,6 +20,7 @@ class StreamFacts:
         watermark_ms: the watermark that the batch ran with, in milliseconds since 1970, UTC; 0 before there was one.
         planned_ms: when Spark planned the batch, likewise.
         rows_dropped: rows that came too late, by stateful operator; None if that was not known at the commit.
+        token_logged: the Spark Connect server that computed the batch has its token in its log.
     """
 
     query: str
@@ -29,6 +30,7 @@ class StreamFacts:
     watermark_ms: int = 0
     planned_ms: int = 0
     rows_dropped: tuple[int, ...] | None = None
+    token_logged: bool = False
 
     def is_same_batch(self, other: StreamFacts) -> bool:
         """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after
@@ -36,7 +38,10 @@ class StreamFacts:
         return (self.query, self.batch, self.offsets) == (other.query, other.batch, other.offsets)
 
     def to_json(self) -> dict[str, Any]:
-        return vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}
+        stored = vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}
+        return (
+            stored if self.token_logged else {name: value for name, value in stored.items() if name != "token_logged"}
+        )
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> StreamFacts:

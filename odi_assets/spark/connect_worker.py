@@ -20,6 +20,8 @@ _TOKEN = re.compile(r"(?<=token=)[^;\s]+")
 class Redacted:
     """A text stream that tokens are taken out of. Everything else is that of the stream."""
 
+    hides_tokens = True
+
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
@@ -30,6 +32,18 @@ class Redacted:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
+
+
+TOKEN_REMEDY = (
+    "start the server with PYSPARK_PYTHON=odi-connect-python in its environment, take the token out of its log, and "
+    "give it another"
+)
+
+
+def token_is_logged() -> bool:
+    """Whether this process runs a function of a ``foreachBatch`` for a server whose token it has printed."""
+    has_token = "token=" in os.environ.get("SPARK_CONNECT_LOCAL_URL", "")
+    return has_token and not getattr(sys.stdout, "hides_tokens", False)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from odi_assets.errors import CheckpointError, FencedError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.spark.connect_worker import token_is_logged
 from odi_assets.streaming.query.inputs import StreamedInput, StreamedTable
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.embedded import write_computed_once
@@ -138,7 +139,9 @@ class BatchCommitter:
             self.app_id,
             handle.transaction_number(self.app_id) + 1,
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
-            late_facts=lambda: {"stream": replace(facts, rows_dropped=self._dropped()).to_json()},
+            late_facts=lambda: {
+                "stream": replace(facts, rows_dropped=self._dropped(), token_logged=token_is_logged()).to_json()
+            },
         )
         write_computed_once(rows, handle, spec, stamp, is_small=self._is_small(facts))
 

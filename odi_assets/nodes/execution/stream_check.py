@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
+from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     """Compare the query with its checkpoint if the node's definition is not that of its last batch; what the checkpoint
     overrides, and what holds for new rows alone, is logged.
 
-    A checkpoint that is not on this machine is left to Spark.
+    With Spark Connect, a checkpoint in a store is left to Spark: its server does not see the copy that is compared.
 
     Raises:
         CheckpointError: the query would fail in its first batch.
@@ -32,10 +35,11 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     stamp, settings = plan.marks.stamp, plan.node.config.stream
     if stamp is None or settings is None or CommitFacts.of(stamp).code_version == run.code_version:
         return
-    # A full refresh has a checkpoint of its own, which is not there yet.
-    if not plan.checkpoint.is_local or not (Path(plan.checkpoint.uri) / "offsets").is_dir():
-        return
-    for one in check_against(plan.checkpoint.uri, rows, query_conf(settings), output_mode=settings.output_mode):
+    with _readable(plan, rows) as checkpoint:
+        if checkpoint is None:
+            return
+        found = check_against(checkpoint, rows, query_conf(settings), output_mode=settings.output_mode)
+    for one in found:
         if one.effect is Effect.FAILS:
             raise CheckpointError(
                 f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
@@ -45,3 +49,20 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
                 node=str(plan.node),
             )
         _log.warning("%s: its definition changed: %s", plan.node, one)
+
+
+@contextmanager
+def _readable(plan: StreamPlan, rows: DataFrame) -> Iterator[Path | None]:
+    """The checkpoint, or a copy of its logs; None if there is nothing to compare with."""
+    from odi_assets.streaming.checkpoints import local_copy
+
+    place = plan.checkpoint
+    if place.is_local:
+        # A full refresh has a checkpoint of its own, which is not there yet.
+        path = Path(place.uri)
+        yield path if (path / "offsets").is_dir() else None
+    elif hasattr(rows, "_jdf") and ProgressLog(place).query() is not None:
+        with local_copy(place.uri, place.fsspec_options, logs_only=True) as copy:
+            yield copy
+    else:
+        yield None

@@ -22,8 +22,10 @@ from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.planning.stream_marks import stream_stamps
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.errors import read_errors_named
+from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
 from odi_assets.state.records import RunStatus
@@ -156,8 +158,16 @@ class StreamRun:
                     written = time.monotonic()
         finally:
             _record(ledger, log.query())
+        self._warn_of_token()
         if commit.kept is not None and commit.kept.unmatched is not None:
             self._keep_unmatched(commit.kept, log)
+
+    def _warn_of_token(self) -> None:
+        plan = self.plan
+        target = TableHandle.open(plan.target.location)
+        _, last = next(stream_stamps(target, plan.write.app_id) if target.exists else iter(()), (None, None))
+        if last is not None and last.token_logged:
+            _log.warning("%s: the Spark Connect server has its token in its log: %s", plan.node, TOKEN_REMEDY)
 
     def _keep_unmatched(self, kept: KeptRows, log: ProgressLog) -> None:
         """Keep the unmatched rows of the batches since that was last done, if any of them took rows out of the state:

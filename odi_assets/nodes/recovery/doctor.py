@@ -41,6 +41,7 @@ class Kind(StrEnum):
     WAITS = "stream of a cursor document went back or is gone"
     STREAM_APART = "checkpoint and table apart"
     BATCH_IN_FLIGHT = "batch not finished"
+    TOKEN_LOGGED = "token in a log"
     UNREADABLE = "cannot be looked at"
 
 
@@ -117,6 +118,7 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What does not belong together of a stream's checkpoint and its table."""
     from odi_assets.nodes.planning.stream import require_own_stream
     from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
+    from odi_assets.spark.connect_worker import TOKEN_REMEDY
 
     try:
         require_own_stream(node, target)
@@ -131,6 +133,9 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     elif not marks.match.can_go_on:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
+    if marks.last is not None and marks.last.token_logged:
+        text = f"batch {marks.last.batch} was computed by a Spark Connect server that has its token in its log"
+        yield Disagreement(node.key, Kind.TOKEN_LOGGED, text, TOKEN_REMEDY)
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:

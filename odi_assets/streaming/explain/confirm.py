@@ -123,11 +123,13 @@ def _expired(
     if removed is None:
         return
     first = min(batch for _, batch in removed)
-    stored = [row for row in rows if row.fate is Fate.EXPIRED and row.batch != row.read_in]
-    expected = Counter(row.batch for row in stored if row.batch is not None and row.batch >= first)
+    gone = [(row.batch, row.read_in) for row in rows if row.fate is Fate.EXPIRED and row.batch is not None]
+    expected = Counter(batch for batch, read_in in gone if batch >= first and batch != read_in)
+    # Of a row that the batch which read it removes at once, a query of several operators has changes, one of one not.
+    passing = Counter(batch for batch, read_in in gone if batch == read_in)
     for batch in {*expected, *(number for one, number in removed if one == key)}:
         found = removed.get((key, batch), 0)
-        if found != expected[batch]:
+        if not expected[batch] <= found <= expected[batch] + passing[batch]:
             yield f"the change feed says that batch {batch} removed {found} rows of {view}, not {expected[batch]}"
 
 

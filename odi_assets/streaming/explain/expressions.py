@@ -97,7 +97,8 @@ class Expressions:
         if kind in ("Project", "Aggregate"):
             for item in each(node.projectList() if kind == "Project" else node.aggregateExpressions()):
                 if class_of(item) == "Alias":
-                    self.made_of[item.exprId().id()] = [item.child()]
+                    # The column of a union is that of its first branch.
+                    self.made_of[item.exprId().id()] = [item.child(), *self.made_of.get(item.exprId().id(), ())]
         elif kind == "Expand":
             for place, item in enumerate(each(node.output())):
                 self._choose(item, [each(one)[place] for one in each(node.projections())])

@@ -60,7 +60,7 @@ def _compared(definition: Definition, evidence: Evidence, found: KeyExplanation)
     if evidence.written is None or definition.last.withheld:
         return found
     if definition.last.beyond:
-        return replace(found, sentence=found.sentence + _in_table(evidence, found))
+        return replace(found, sentence=found.sentence + _in_table(definition, evidence, found))
     if found.verdict in _WRITTEN and not evidence.written.get(found.text, 0):
         said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
         return replace(found, disagreements=(*found.disagreements, said))
@@ -76,12 +76,13 @@ def not_followed(
             yield one
             continue
         sentence = f"{one.sentence} What follows is not computed here: {definition.beyond}."
-        sentence += _in_table(evidence, one)
+        sentence += _in_table(definition, evidence, one)
         yield replace(one, verdict=Verdict.REACHED, sentence=sentence, table_version=None)
 
 
-def _in_table(evidence: Evidence, one: KeyExplanation) -> str:
+def _in_table(definition: Definition, evidence: Evidence, one: KeyExplanation) -> str:
     if evidence.written is None:
         return ""
     rows = evidence.written.get(one.text, 0)
-    return f" The table has {rows:,} row{'' if rows == 1 else 's'} with this key."
+    key = ", ".join(f"{name} = {part}" for name, part in zip(definition.output_key, one.key, strict=False))
+    return f" The table has {rows:,} row{'' if rows == 1 else 's'} with {key}."

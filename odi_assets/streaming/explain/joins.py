@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from odi_assets.streaming.explain.definition import SEPARATOR, Definition
-from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Pairs, Rows
+from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Lost, Pairs, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
 from odi_assets.streaming.explain.rows_text import describe, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
@@ -40,6 +40,12 @@ _VERDICTS = {
     _Pair.DUPLICATE: Verdict.DUPLICATE_OF,
     _Pair.OUT_OF_WINDOW: Verdict.OUT_OF_WINDOW,
 }
+
+
+_NOT_WRITTEN = Lost(
+    "Spark does not write down which of the rows of one batch that are the same to a deduplication it keeps",
+    "a deduplication by all columns that matter later leaves no choice",
+)
 
 
 @dataclass(frozen=True)
@@ -192,8 +198,7 @@ def _with_pair(
     elif end is _Pair.NOT_READ:
         sentence = _told(definition, sides, places, (Fate.NOT_READ,))
     else:
-        sentence = "Whether these rows were joined cannot be told: " + _lost_batches(evidence)
-        facts = {"lost": (str(evidence.lost_batches),) if evidence.lost_batches else ()}
+        sentence, facts = _unknown(definition, evidence, sides, places)
     return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
 
 
@@ -234,8 +239,15 @@ def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates:
     return capital(", and ".join(told)) + (f". So the row of {others[0]} was not joined to it" if others else "")
 
 
-def _lost_batches(evidence: Evidence) -> str:
-    return str(evidence.lost_batches) if evidence.lost_batches else "the watermarks of their batches are not known"
+def _unknown(
+    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+) -> tuple[str, dict[str, object]]:
+    found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
+    not_known = capital(", and ".join(row.text for row in found if row.fate is Fate.UNDECIDABLE))
+    one_of = any(sides.fates[side].one_of[places[side]] for side in (0, 1))
+    lost = _NOT_WRITTEN if one_of else evidence.lost_batches
+    sentence = not_known if one_of or not lost else f"Whether these rows were joined cannot be told: {lost}"
+    return sentence, {"lost": (str(lost),) if lost else ()}
 
 
 def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:

@@ -83,19 +83,30 @@ class Operators:
         Raises:
             ConfigError: nothing can be told of its rows.
         """
-        found = self._followed(self._plan)
+        found = self._followed(self._plan) or self._branches(self._plan)
+        if found.last.beyond:
+            found = replace(found, output_key=self._by_name(found))
         used = {pair for one in _chain(found) for given in one.inputs for pair in _uses(given)}
         return _with_columns(found, used)
 
-    def _followed(self, plan: Any) -> Definition:
+    def _by_name(self, found: Definition) -> tuple[str | None, ...]:
+        """The columns of the result that have the key, or at least the name of its parts."""
+        names = {str(item.name()) for item in each(self._plan.output())}
+        own = found.output_key or tuple(None for _ in found.key_names)
+        return tuple(one or (name if name in names else None) for one, name in zip(own, found.key_names, strict=True))
+
+    def _followed(self, plan: Any) -> Definition | None:
+        """What the query up to ``plan`` does with a row, as far as operators in a row can be followed; None if even the
+        first cannot."""
         found = self._understood(plan)
         if found is not None:
             return found
         top = _operator(plan)
         below = [child for child in each(top.children()) if any(_streams(child))]
-        if len(below) == 1 and _operator(below[0]) is not None:
-            return self._followed(below[0]).not_followed(_in_words(top))
-        return self._branches(plan)
+        if len(below) != 1 or _operator(below[0]) is None:
+            return None
+        found = self._followed(below[0])
+        return found and found.not_followed(_in_words(top))
 
     def _understood(self, plan: Any) -> Definition | None:
         """What the query up to ``plan`` does with a row; None if its first operator cannot be followed."""

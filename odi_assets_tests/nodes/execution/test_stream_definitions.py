@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import logging
+import sys
+from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.connect_worker import Redacted
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.execution.test_streams import event
 from odi_assets_tests.nodes.support import Sandbox
@@ -34,6 +42,34 @@ def changed(root: Path, spark: SparkSession, columns: str, delay: str = "1h", pa
     return Sandbox(root, spark, DISTINCT.format(columns=columns, delay=delay, partitions=partitions))
 
 
+def in_store(checkpoint: Path) -> Location:
+    """A copy of a checkpoint in a store of fsspec."""
+    fsspec.filesystem("memory").put(str(checkpoint), "/checkpoints/events", recursive=True)
+    return Location("memory:///checkpoints/events")
+
+
+def test_a_server_that_logs_its_token_is_told(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = changed(tmp_path, spark, "id, at")
+    box.land("events/1.json", [event("a", 0)])
+    monkeypatch.setenv("SPARK_CONNECT_LOCAL_URL", "sc://localhost:1/;token=secret")
+    with caplog.at_level(logging.WARNING):
+        run(box, "first")
+    assert "PYSPARK_PYTHON=odi-connect-python" in caplog.text
+    assert "secret" not in caplog.text
+    (found,) = [
+        one for one in examine(box.project, box.state, [NodeKey("p", "events")]) if one.kind is Kind.TOKEN_LOGGED
+    ]
+    assert "odi-connect-python" in found.remedy
+    # Behind the server's Python that takes tokens out, nothing is said.
+    monkeypatch.setattr("sys.stdout", Redacted(sys.stdout))
+    box.land("events/2.json", [event("b", 0)])
+    caplog.clear()
+    run(box, "first")
+    assert caplog.text == ""
+
+
 def test_what_fails_is_an_error_and_what_changes_less_is_logged(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -45,6 +81,11 @@ def test_what_fails_is_an_error_and_what_changes_less_is_logged(
     other = changed(tmp_path, spark, "DISTINCT id, at")
     with pytest.raises(CheckpointError, match=r"operator 0, default: key: (.|\n)*--full-refresh"):
         run(other, "second")
+    plan = other.plan("events")
+    assert isinstance(plan, StreamPlan)
+    stored = replace(plan, checkpoint=in_store(tmp_path / "lake/events/_odi_stream"))
+    with pytest.raises(CheckpointError, match="operator 0, default: key: "):
+        commit(compute(stored, spark), other.state, RunInfo("run", code_version="second"))
     assert box.table("events").version == version
     with caplog.at_level(logging.WARNING):
         again = run(changed(tmp_path, spark, "DISTINCT id, at, n", "2h", partitions=3), "third")

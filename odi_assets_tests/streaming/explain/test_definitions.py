@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from odi_assets.errors import ConfigError
 from odi_assets.streaming.explain.definition import Definition
 from odi_assets.streaming.explain.plan import InputShape, read_definition, read_outline
 
@@ -126,20 +125,94 @@ def test_conditions_behind_an_aggregation_or_a_deduplication(spark: SparkSession
     assert read(spark, sql(spark, f"SELECT * FROM {first} WHERE customer = 'ann'"), "update").withheld == ()
 
 
+JOINED = (
+    "orders o JOIN payments p ON o.order_id = p.order_id "
+    "AND paid_at BETWEEN ordered_at AND ordered_at + INTERVAL 1 HOUR"
+)
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "kind", "beyond"),
     [
-        "SELECT customer, count(*) FROM orders GROUP BY customer, window(ordered_at, '2 hours', '1 hour') "
-        "HAVING count(*) > 1",
-        "SELECT customer, count(*) FROM orders GROUP BY customer, session_window(ordered_at, '1 hour') "
-        "HAVING count(*) > 1",
-        "SELECT o.order_id FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id AND paid_at BETWEEN "
-        "ordered_at AND ordered_at + INTERVAL 1 HOUR WHERE p.payment_id IS NULL",
+        (
+            "SELECT customer, count(*) FROM orders GROUP BY customer, window(ordered_at, '2 hours', '1 hour') "
+            "HAVING count(*) > 1",
+            "aggregation",
+            "the condition `COUNT(1) > 1`",
+        ),
+        (
+            "SELECT customer, count(*) FROM orders GROUP BY customer, session_window(ordered_at, '1 hour') "
+            "HAVING count(*) > 1",
+            "aggregation",
+            "the condition `COUNT(1) > 1`",
+        ),
+        (
+            "SELECT o.order_id FROM orders o LEFT JOIN payments p ON o.order_id = p.order_id AND paid_at BETWEEN "
+            "ordered_at AND ordered_at + INTERVAL 1 HOUR WHERE p.payment_id IS NULL",
+            "join",
+            "the condition `payments.payment_id IS NULL`",
+        ),
+        (
+            "SELECT window(window_time(w), '1 hour') AS h, count(*) FROM (SELECT customer, window(ordered_at, "
+            "'5 minutes') AS w FROM orders GROUP BY 1, 2) GROUP BY 1",
+            "aggregation",
+            "an aggregation",
+        ),
+        (
+            f"SELECT customer, count(*) FROM {JOINED} GROUP BY customer, session_window(ordered_at, '1 hour')",
+            "join",
+            "an aggregation",
+        ),
+        (
+            "SELECT order_id, count(*) FROM (SELECT order_id, ordered_at FROM orders UNION ALL "
+            "SELECT order_id, paid_at FROM payments) GROUP BY order_id, window(ordered_at, '1 hour')",
+            "rows",
+            "a union, an aggregation",
+        ),
     ],
 )
-def test_conditions_that_are_not_of_one_group_are_not_explained(spark: SparkSession, text: str) -> None:
-    with pytest.raises(ConfigError, match=r"a condition follows its (aggregate|join)"):
-        read(spark, sql(spark, text))
+def test_what_cannot_be_followed_is_told_in_words(spark: SparkSession, text: str, kind: str, beyond: str) -> None:
+    found = read(spark, sql(spark, text))
+    assert (found.kind, found.beyond) == (kind, beyond)
+
+
+def test_a_union_has_the_key_of_what_follows_it(spark: SparkSession) -> None:
+    text = """SELECT id, count(*) FROM (SELECT order_id AS id, ordered_at AS at FROM orders WHERE customer = 'ann'
+        UNION ALL SELECT order_id, paid_at FROM payments) GROUP BY id, window(at, '1 hour')"""
+    orders, payments = read(spark, sql(spark, text)).inputs
+    assert (orders.key, payments.key) == (("orders.order_id",), ("payments.order_id",))
+    assert "orders.customer = 'ann'" in {condition.text for condition in orders.conditions}
+    assert payments.late_time is not None
+    assert "payments.paid_at" in payments.late_time
+
+
+def test_operators_in_a_row(spark: SparkSession) -> None:
+    ships = f"""SELECT a.order_id, ship.payment_id FROM (SELECT o.order_id, payment_id, paid_at FROM {JOINED}) a
+        JOIN payments ship ON a.payment_id = ship.payment_id
+        AND ship.paid_at BETWEEN a.paid_at AND a.paid_at + INTERVAL 10 MINUTES"""
+    found = read(spark, sql(spark, ships))
+    assert (found.kind, found.key_names, found.beyond) == ("join", ("order_id",), "")
+    assert found.then is not None
+    pairs, other = found.then.inputs
+    # Behind a join that waits an hour and a millisecond for payments, the watermark is as far behind.
+    assert (pairs.source, pairs.shift_ms, other.shift_ms) == ("", 3_600_001, 3_600_001)
+    assert (found.then.key_names, found.then.output_key) == (("payment_id",), ("payment_id",))
+    assert "payment_id" in found.inputs[1].columns
+
+    counted = f"SELECT customer, count(*) FROM {JOINED} GROUP BY customer, window(ordered_at, '5 minutes')"
+    found = read(spark, sql(spark, counted))
+    assert found.then is not None
+    assert (found.then.kind, found.then.inputs[0].shift_ms, len(found.then.windows)) == ("aggregation", 3_600_001, 1)
+
+    def once(frames: Mapping[str, DataFrame]) -> DataFrame:
+        return (
+            frames["orders"].dropDuplicatesWithinWatermark(["order_id"]).where("amount > 3").groupBy("customer").count()
+        )
+
+    found = read(spark, once, "update")
+    assert found.inputs[0].once is not None
+    assert found.inputs[0].once.identity == ("orders.order_id",)
+    assert [one.text for one in found.inputs[0].once.conditions] == ["orders.amount > 3.00"]
 
 
 def test_the_outline_of_any_query(spark: SparkSession) -> None:
