@@ -58,13 +58,14 @@ def serve(
     try:
         plan = plan_node(project, state, key, request)
         assert isinstance(plan, StreamPlan)
-        session = open_session(project.config.spark, app_name=f"odi stream run {key}")
-        try:
-            stream = StreamRun(plan, session.spark, run, interval, on_batch)
-            with _signals_to(stream.stop_after_batch):
+        with _stop_signals() as handled_by:
+            session = open_session(project.config.spark, app_name=f"odi stream run {key}")
+            try:
+                stream = StreamRun(plan, session.spark, run, interval, on_batch)
+                handled_by(stream.stop_after_batch)
                 result = stream.execute()
-        finally:
-            session.stop()
+            finally:
+                session.stop()
     except BaseException as error:
         attempts.record(project, state, failure(plan or key, run, error), run)
         raise
@@ -73,22 +74,37 @@ def serve(
 
 
 @contextmanager
-def _signals_to(stop: Callable[[], None]) -> Iterator[None]:
-    """Let SIGTERM and SIGINT call ``stop``, once; a second one interrupts as usual."""
+def _stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Let SIGTERM and SIGINT call what the block names, once; a second one interrupts as usual.
+
+    Until the block has named it, SIGTERM waits. The JVM that the block starts ignores SIGTERM: who stops a service
+    sends it to all processes of it, and Spark has to live until the batch is committed. It ends with this process.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda _: None
         return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        del frame
-        _log.info("signal %s: stopping after the batch that runs", number)
-        for one, before in previous.items():
-            signal.signal(one, before)
-        stop()
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
+    def as_before() -> None:
         for number, before in previous.items():
             signal.signal(number, before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    def handled_by(stop: Callable[[], None]) -> None:
+        def handle(number: int, frame: FrameType | None) -> None:
+            del frame
+            _log.info("signal %s: stopping after the batch that runs", number)
+            as_before()
+            stop()
+
+        for number in previous:
+            signal.signal(number, handle)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    # One that is blocked waits, even if it is ignored; a process that is started ignores it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield handled_by
+    finally:
+        as_before()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.state.rewind import NodeArgument
+from odi_assets.cli.explain.node import NodeArgument, node_named
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 from odi_assets.errors import ConfigError
@@ -27,13 +27,11 @@ def run(
     """Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes."""
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.cli.run.progress import outcome
-    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.stream_service import serve
     from odi_assets.spark.java import require_java
 
     project = settings.project()
-    key = NodeKey.parse(node)
-    project.graph.node(key)
+    key = node_named(project, node)
     interval = _interval(every)
     if not project.config.spark.remote:
         require_java()
