@@ -7,7 +7,7 @@ batch that gave it up, the watermark that decided it, and the row itself as JSON
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -50,6 +50,8 @@ class KeptRows:
         facts: what each commit says of the run.
         late, unmatched: the tables; None where the node keeps none.
         retained: how many batches the checkpoint keeps.
+        late_times: by input, SQL of what Spark compares with the watermark (microseconds; columns are
+            ``input.column``); of others it is the watermark's column.
         unmatched_upto: the last batch of the query whose unmatched rows are kept; found when it is first asked for.
     """
 
@@ -57,6 +59,7 @@ class KeptRows:
     late: Location | None
     unmatched: Location | None
     retained: int
+    late_times: Mapping[str, str] = field(default_factory=dict)
     unmatched_upto: int | None = field(default=None, init=False)
 
     def keep(
@@ -90,7 +93,7 @@ class KeptRows:
         handle = TableHandle.open(table)
         if _kept_upto(handle, kept_app_id(self.facts.node, LATE), facts.query) >= facts.batch:
             return
-        rows = _union(_late_rows(spark, facts, inputs, log))
+        rows = _union(_late_rows(spark, facts, inputs, log, self.late_times))
         if rows is not None:
             self._commit(rows, handle, LATE, facts)
 
@@ -152,9 +155,14 @@ def _kept_upto(handle: TableHandle, fence: str, query: str) -> int:
 
 
 def _late_rows(
-    spark: SparkSession, facts: StreamFacts, inputs: Sequence[StreamedInput], log: ProgressLog
+    spark: SparkSession,
+    facts: StreamFacts,
+    inputs: Sequence[StreamedInput],
+    log: ProgressLog,
+    times: Mapping[str, str],
 ) -> Iterator[DataFrame]:
-    """The rows of a batch that are not after the watermark of the batch before: Spark drops these as late."""
+    """The rows of a batch whose time, or the end of whose window, is not after the watermark of the batch before: Spark
+    drops these as late."""
     from pyspark.sql import functions as F
 
     before = log.batch(facts.batch - 1) if facts.batch else None
@@ -168,7 +176,10 @@ def _late_rows(
         if rows is None or watermark is None:
             continue
         time = F.col(quoted(watermark.column)).cast("timestamp")
-        late = rows.where(time <= moment(before.watermark_ms))
+        if one.name in times:
+            late = rows.alias(one.name).where(f"{times[one.name]} <= {before.watermark_ms * 1000}")
+        else:
+            late = rows.where(time <= moment(before.watermark_ms))
         row = F.to_json(F.struct(*[F.col(quoted(column)) for column in rows.columns]))
         yield late.select(
             F.lit(one.name).alias("input"),

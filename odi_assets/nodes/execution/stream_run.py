@@ -18,6 +18,7 @@ from odi_assets.nodes.execution.kept_rows import KeptRows
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
 from odi_assets.nodes.execution.stream_check import require_fits_checkpoint
+from odi_assets.nodes.execution.stream_definition import late_times
 from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.planning.plan import NodePlan
@@ -133,10 +134,14 @@ class StreamRun:
     def _run(self, settings: StreamSettings, ledger: StreamLedger) -> None:
         plan, spark = self.plan, self.spark
         node, log = plan.node, ProgressLog(plan.checkpoint)
+        # With Spark Connect, another process would have to read the plan.
+        late = late_times(node, spark) if settings.late_rows and hasattr(spark, "_jsparkSession") else {}
         sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
         require_fits_checkpoint(plan, rows, self.run)
         commit = committer(plan, self.run)
+        if commit.kept is not None:
+            commit.kept.late_times = late
         # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
         is_classic = hasattr(rows, "_jdf")
         commit.dropped = self._rows_dropped if is_classic else None

@@ -19,18 +19,16 @@ from urllib.parse import unquote
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TransformError
-from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.execution.stream_definition import stream_definition
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream import stream_inputs
 from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
-from odi_assets.spark.own_session import OwnSession
 from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows, key_sql
 from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
 from odi_assets.streaming.explain.evidence import Lost, Watermarks
 from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
 from odi_assets.streaming.explain.fates import row_fates
-from odi_assets.streaming.explain.plan import InputShape, read_definition
 from odi_assets.streaming.explain.rows_text import row_fate
 from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
 from odi_assets.streaming.explain.words import capital
@@ -274,19 +272,7 @@ def definition_of(node: Node, spark: SparkSession) -> Definition:
     """
     if not hasattr(spark, "_jsparkSession"):
         return _from_another_process(node)
-    stream = node.config.stream
-    assert stream is not None
-    shapes = {}
-    for one in stream_inputs(node):
-        watermark = one.settings.watermark
-        delay = None if watermark is None else (watermark.column, watermark.spark_delay)
-        shapes[one.name] = InputShape(one.schema(spark), one.settings.where, delay)
-
-    def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
-        return transformed(spark, node.config, node.project.root, frames, str(node))
-
-    with OwnSession(spark):
-        return read_definition(spark, shapes, transform, stream.output_mode, str(node))
+    return stream_definition(node, spark)
 
 
 def _from_another_process(node: Node) -> Definition:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.explain.stream import StreamExplainer
 from odi_assets.streaming.explain.verdicts import KeyExplanation
+from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
 
 NODE = """\
@@ -24,7 +29,11 @@ NODE = """\
 """
 COUNT = "count(*) AS n FROM df GROUP BY customer"
 NODES = {
-    "windows": ("", f"sql: \"SELECT customer, window.start, {COUNT}, window(at, '5 minutes')\"", "mode: append"),
+    "windows": (
+        "late_rows: windows_late",
+        f"sql: \"SELECT customer, window.start, {COUNT}, window(at, '5 minutes')\"",
+        "mode: append",
+    ),
     "sessions": (
         "",
         f"sql: \"SELECT customer, session_window.start, {COUNT}, session_window(at, '5 minutes')\"",
@@ -90,7 +99,8 @@ def sandbox(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sa
     made.land("events/0.json", [event("a", "ann", "10:00:10"), event("b", "bob", "10:01:00", 3)])
     made.land("events/1.json", [cem, event("a", "ann", "10:00:10"), event("x", "xi", "10:10:00", 0)])
     made.land("events/2.json", [event("d", "ann", "10:04:00")])
-    made.land("events/3.json", [event("b", "bob", "10:20:00"), event("e", "eve", "10:03:00"), cem])
+    late = [event("e", "eve", "10:03:00"), event("f", "fay", "10:08:00")]
+    made.land("events/3.json", [event("b", "bob", "10:20:00"), *late, cem])
     for name in NODES:
         made.run(name)
     return made
@@ -124,7 +134,14 @@ def test_rows_of_windows_are_counted_pending_or_late(sandbox: Sandbox) -> None:
     assert fates(found["cem"]) == [("COUNTED", 1, 4), ("COUNTED", 3, 4)]
     assert found["Ann"].similar[0] == "df has 'ann' in events/0.json (other capitals)"
     rows = {row[0]: row[2] for row in sandbox.rows("windows")}
-    assert rows == {"ann": 3, "bob": 1, "cem": 2}
+    assert rows == {"ann": 3, "bob": 1, "cem": 2, "fay": 1}
+
+
+def test_late_rows_are_those_whose_window_was_closed(sandbox: Sandbox) -> None:
+    """And not all that came after the watermark: a window that is open counts them."""
+    assert ask(sandbox, "windows", "fay")["fay"].rows[0].fate == "COUNTED"
+    kept = read_table(sandbox.spark, TableHandle.open(Location(str(sandbox.root / "lake" / "windows_late")))).collect()
+    assert [json.loads(row["row"])["customer"] for row in kept] == ["eve"]
 
 
 def test_a_group_that_does_not_meet_what_follows_is_counted_and_not_written(sandbox: Sandbox) -> None:
@@ -147,7 +164,7 @@ def test_groups_without_a_window_are_counted_at_once(sandbox: Sandbox) -> None:
     found = ask(sandbox, "totals", "ann", "eve")
     assert fates(found["ann"]) == [("COUNTED", 0, 0), ("COUNTED", 1, 1), ("COUNTED", 2, 2)]
     assert fates(found["eve"]) == [("COUNTED", 3, 3)]
-    assert {row[0]: row[1] for row in sandbox.rows("totals")} == {"ann": 3, "bob": 2, "cem": 2, "eve": 1}
+    assert {row[0]: row[1] for row in sandbox.rows("totals")} == {"ann": 3, "bob": 2, "cem": 2, "eve": 1, "fay": 1}
 
 
 def test_duplicates_name_the_row_that_was_kept(sandbox: Sandbox) -> None:
