@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import uuid
@@ -84,27 +85,55 @@ def _stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
         yield lambda _: None
         return
     previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    waiting = threading.Event()
+    stops: list[Callable[[], None]] = []
 
     def as_before() -> None:
         for number, before in previous.items():
             signal.signal(number, before)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        _log.info("signal %s: stopping after the batch that runs", number)
+        waiting.set()
+        if stops:
+            as_before()
+            stops[0]()
 
     def handled_by(stop: Callable[[], None]) -> None:
-        def handle(number: int, frame: FrameType | None) -> None:
-            del frame
-            _log.info("signal %s: stopping after the batch that runs", number)
-            as_before()
-            stop()
+        stops.append(stop)
+        signal.signal(signal.SIGINT, handle)
+        if waiting.is_set():
+            handle(signal.SIGTERM, None)
 
-        for number in previous:
-            signal.signal(number, handle)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-
-    # One that is blocked waits, even if it is ignored; a process that is started ignores it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, handle)
+    _children.ignore_sigterm()
     try:
         yield handled_by
     finally:
+        _children.may_be_ended()
         as_before()
+
+
+class _Children:
+    """Whether processes that are forked from this one ignore SIGTERM, and so what they execute does."""
+
+    def __init__(self) -> None:
+        self._ignore = False
+        self._hooked = False
+
+    def ignore_sigterm(self) -> None:
+        self._ignore = True
+        if not self._hooked:
+            self._hooked = True
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def may_be_ended(self) -> None:
+        self._ignore = False
+
+    def _in_child(self) -> None:
+        if self._ignore:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+_children = _Children()
