@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import StreamSettings
@@ -104,6 +104,7 @@ class StreamRun:
     _query: RunningQuery | None = None
     _stopping: bool = False
     _counts: BatchCounts = BatchCounts()
+    _late_times: Mapping[str, str] = field(default_factory=dict)
 
     def stop_after_batch(self) -> None:
         """End the run once the batch that it computes is committed. May be called in a signal handler."""
@@ -122,6 +123,9 @@ class StreamRun:
         assert settings is not None
         ledger = StreamLedger(node)
         ledger.write()
+        # Before the query's settings are those of the session, and not with Spark Connect, which gives no plans.
+        if settings.late_rows and hasattr(self.spark, "_jsparkSession"):
+            self._late_times = late_times(node, self.spark)
         own = OwnSession(self.spark)
         try:
             with own, _errors_named(self.plan):
@@ -134,14 +138,12 @@ class StreamRun:
     def _run(self, settings: StreamSettings, ledger: StreamLedger) -> None:
         plan, spark = self.plan, self.spark
         node, log = plan.node, ProgressLog(plan.checkpoint)
-        # With Spark Connect, another process would have to read the plan.
-        late = late_times(node, spark) if settings.late_rows and hasattr(spark, "_jsparkSession") else {}
         sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
         require_fits_checkpoint(plan, rows, self.run)
         commit = committer(plan, self.run)
         if commit.kept is not None:
-            commit.kept.late_times = late
+            commit.kept.late_times = self._late_times
         # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
         is_classic = hasattr(rows, "_jdf")
         commit.dropped = self._rows_dropped if is_classic else None

@@ -94,6 +94,8 @@ def _evidence(
     if definition.then is None or evidence.pairs is None:
         return evidence
     joined, unsure = joined_pairs(definition, evidence)
+    if not joined.any():
+        return evidence
     on = pass_on(definition, found, evidence.pairs, joined)
     then, passed_on = _behind(spark, definition.then, on, sources, past)
     left = evidence.rows[0].key[evidence.pairs.left[unsure]]

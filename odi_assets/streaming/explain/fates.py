@@ -28,7 +28,7 @@ class RowFates:
         not_read: its file has not been read.
         late: it was dropped.
         unknown: it cannot be told whether it was dropped.
-        duplicate: a deduplication before the operator had its like.
+        duplicate: a deduplication before the operator had kept its like.
         accepted: it reached the operator.
         before_ms: the watermark of the batch before the one that read it, as far as it is known.
         needs_ms: the watermark that removes it from the state; None if nothing does.
@@ -77,22 +77,21 @@ def row_fates(given: Input, rows: Rows, watermarks: Watermarks) -> RowFates:
     filtered = (before | after) & ~null_key
     accepted = in_time & ~duplicate & ~unknown & ~after
     needs, first, last = _removal(given, rows, watermarks)
-    at_ms, met_ms = watermarks.at_least(first), watermarks.at_most(rows.last - 1)
     return RowFates(
-        filtered,
-        null_key,
-        not_read,
-        late,
-        unknown,
-        duplicate,
-        accepted,
-        met_ms,
-        needs,
-        first,
-        last,
-        at_ms,
-        once,
-        unsure,
+        filtered=filtered,
+        null_key=null_key,
+        not_read=not_read,
+        late=late,
+        unknown=unknown,
+        duplicate=duplicate,
+        accepted=accepted,
+        before_ms=watermarks.at_most(rows.last - 1),
+        needs_ms=needs,
+        removed_first=first,
+        removed_last=last,
+        removed_at_ms=watermarks.at_least(first),
+        once=once,
+        one_of=unsure,
     )
 
 

@@ -32,7 +32,8 @@ def followed(
             yield one
             continue
         found = [behind[turn][key] for turn, key in evidence.passed_on.get(one.text, ())]
-        yield _compared(definition, evidence, _together(one, found, one.text in evidence.unsure))
+        unsure = one.text in evidence.unsure or any(evidence.lost_rows)
+        yield _compared(definition, evidence, _together(one, found, unsure))
 
 
 def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: bool) -> KeyExplanation:
