@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROWS = 1_000_000
 PARTS = 4
-ROUNDS = 3
+ROUNDS = 7
 LIMIT = 1.1
 FOUR_COMMITS = 2.0
 """Each commit takes a part of a second, whatever is in it."""
@@ -110,7 +110,7 @@ def _on(name: str, spark: SparkSession, options: Options) -> list[Row]:
             fill(on)
             options.say(f"{ROUNDS} rounds of {ROWS:,} rows of {name}")
             ours = {one: partial(_ours, spark, on, target, one) for one in SETTINGS}
-            took = alternate({"plain": partial(_plain, spark, on, target), **ours}, ROUNDS)
+            took = alternate({"plain": partial(_plain, spark, on, target), **ours}, ROUNDS, warm=2)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     against = f"spark.read.jdbc of {PARTS} partitions, df.write.parquet, pyspark {pyspark.__version__}"

@@ -18,7 +18,7 @@ class Sizes:
 
     rows: int = 1_000_000
     rounds: int = 7
-    warm: int = 2
+    warm: int = 4
     increment: int = 10_000
     batches: int = 30
     warm_batches: int = 10

@@ -460,6 +460,22 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
         ((1, 67, "streams[0].state", "error", "is not a MySQL binary log position: that is a fi"),),
     ),
     (
+        ONE % '{"binlog_file":"b.000001","binlog_position":-4,"server_id":-1}',
+        None,
+        (
+            (1, 67, "streams[0].state", "error", "is not a MySQL binary log position: that is a fi"),
+            (1, 126, "streams[0].state.server_id", "error", "must be a whole number of 1 to 4294967295, but i"),
+        ),
+    ),
+    (
+        G % '{"state":{"state":{"position":{"Name":"b","Pos":4}}},"streams":[]}',
+        None,
+        (
+            (1, 36, "global.state.server_id", "error", "is missing, and without it OLake stops: “invalid"),
+            (1, 57, "global.state.state.position", "error", "is not a MySQL binary log position: that is a fi"),
+        ),
+    ),
+    (
         ONE % '{"binlog_file":"b.000001"}',
         None,
         ((1, 67, "streams[0].state", "error", "is not a MySQL binary log position: that is a fi"),),

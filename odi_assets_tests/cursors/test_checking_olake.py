@@ -40,7 +40,7 @@ def the_error(text: str) -> CursorDocumentError:
         ('{"type":"GLOBAL","global":{"streams":"a.b"}}', "global.streams"),
         ('{"type":"GLOBAL","global":{"streams":["a.b",null]}}', "global.streams[1]"),
         (
-            '{"type":"GLOBAL","global":{"state":{"state":{"position":{"Name":"x","Pos":1}}}}}',
+            '{"type":"GLOBAL","global":{"state":{"server_id":1,"state":{"position":{"Name":"x","Pos":1}}}}}',
             "global.state.state.position",
         ),
         ('{"type":"STREAM","streams":[{"namespace":"n","state":{}}]}', "streams[0].stream"),

@@ -14,12 +14,12 @@ from benchmarks.change_sweep.sweep import sweep
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning import identity
 
-STEPS = 300
+STEPS = 200
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def test_in_300_steps_no_row_is_lost_or_repeated_in_silence_and_every_stop_leads_on(tmp_path: Path) -> None:
+def test_in_many_steps_no_row_is_lost_or_repeated_in_silence_and_every_stop_leads_on(tmp_path: Path) -> None:
     tally = sweep(STEPS, tmp_path, print)
     assert tally.violations == []
     assert tally.steps >= STEPS

@@ -16,7 +16,7 @@ WHOLE_SHARE = 0.04
 NAIVE_KILLS = 24
 
 
-def test_after_each_of_100_kills_no_row_is_lost_or_repeated_and_history_is_whole(tmp_path: Path) -> None:
+def test_after_each_of_many_kills_no_row_is_lost_or_repeated_and_history_is_whole(tmp_path: Path) -> None:
     tally = sweep(KILLS, tmp_path, print, whole_share=WHOLE_SHARE)
     assert tally.verdict.others == []
     assert (tally.verdict.losses, tally.verdict.duplicates) == (0, 0)

@@ -207,7 +207,7 @@ def _read_shared_binlog(
                 found = _read_binlog(position, names, *given, position_at, findings)
     if found is None:
         return UnknownPosition(write({key: value for key, value in shared.items() if key != "streams"}, sort=True))
-    if isinstance(found, BinlogPosition) and server_id is None:
+    if server_id is None:
         findings.add(
             given[1],
             "is missing, and without it OLake stops: “invalid global state; server_id is missing”",
@@ -233,20 +233,27 @@ def _binlog(
     match = _BINLOG_FILE.fullmatch(file) if isinstance(file, str) else None
     is_offset = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
     if match is None or not is_offset:
+        wrong = [
+            f"the {what} is {write(value) if isinstance(value, str | int) else kind_of(value)}"
+            for what, value, is_right in (("file", file, match is not None), ("byte", offset, is_offset))
+            if not is_right
+        ]
         findings.add(
             at,
-            "is not a MySQL binary log position: that is a file name ending in a number and a byte, 0 or more",
+            "is not a MySQL binary log position: that is a file name ending in a number and a byte, 0 or more; "
+            + ", ".join(wrong),
             "take both from `SHOW BINARY LOG STATUS` on the server, such as mysql-bin.000003 and 1027",
         )
-        return UnknownPosition("null")
     is_number = isinstance(server_id, int) and not isinstance(server_id, bool)
-    if server_id is not None and not (is_number and 1 <= server_id <= _MOST_SERVER_ID):
+    is_server = server_id is None or (is_number and 1 <= server_id <= _MOST_SERVER_ID)
+    if not is_server:
         what = str(server_id) if is_number else kind_of(server_id)
         findings.add(
             server_at,
             f"must be a whole number of 1 to {_MOST_SERVER_ID}, but is {what}",
             "write the number under which OLake read the log",
         )
+    if match is None or not is_offset or not is_server:
         return UnknownPosition("null")
     return BinlogPosition(match[1], int(match[2]), offset, file, server_id)
 

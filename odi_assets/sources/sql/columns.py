@@ -44,18 +44,20 @@ class SqlColumn:
 
         from odi_assets.tables.columns import quoted
 
-        column = F.col(quoted(self.name))
+        kind = _spark_type(self.type)
         if not self.comes_as_text:
             # A cast, even to the same type, leaves behind the notes of the driver, which Delta would keep.
-            return column.cast(_spark_type(self.type)).alias(self.name)
+            return F.expr(f"CAST({quoted(self.name)} AS {kind.simpleString()}) AS {quoted(self.name)}")
+        column = F.col(quoted(self.name))
         # An instant is asked for in UTC; nothing that the session is set to may change it.
         text = F.concat(column, F.lit("Z")) if self.type == "timestamp" else column
-        value = text.try_cast(_spark_type(self.type))
-        message = F.concat(F.lit(f"column `{self.name}` holds "), column, F.lit(f", which is no {self.type}"))
         begin, end = VALUE.split("{}")
-        error = F.raise_error(F.concat(F.lit(begin), message, F.lit(end))).cast(_spark_type(self.type))
-        wrong = value.isNull() | column.rlike(self._lost_digits) if self._lost_digits else value.isNull()
-        return F.when(column.isNotNull() & wrong, error).otherwise(value).alias(self.name)
+        before, after = f"{begin}column `{self.name}` holds ", f", which is no {self.type}{end}"
+        error = F.raise_error(F.concat(F.lit(before), column, F.lit(after))).cast(kind)
+        value = F.coalesce(text.try_cast(kind), F.when(column.isNotNull(), error))
+        if self._lost_digits:
+            value = F.when(column.rlike(self._lost_digits), error).otherwise(value)
+        return value.alias(self.name)
 
     @property
     def _lost_digits(self) -> str | None:
