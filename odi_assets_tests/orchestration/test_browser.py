@@ -283,7 +283,7 @@ def test_that_launch_took_in_all_that_was_new_and_the_next_run_repeats_nothing(f
     assert isinstance(tick, dg.SkipReason)
 
 
-ALL_ONCE = {
+ALL_ONCE: dict[str, list[tuple[object, ...]]] = {
     "raw_sales": [(sale,) for sale in range(1, 7)],
     "sales": [(sale,) for sale in range(1, 7)],
     "sales_by_day": [
@@ -328,7 +328,7 @@ def test_what_is_new_in_all_nodes_is_taken_in_by_the_launchpad_of_the_job(
     _click(browser, "Confirm")
     for node in nodes:
         _await_history(folder, node, *before[node], "SUCCESS", pipeline="shop")
-    new = {
+    new: dict[str, tuple[object, ...]] = {
         "raw_sales": (7,),
         "sales": (7,),
         "sales_by_day": ("2024-01-04", "Oslo", 1.0),
