@@ -1,4 +1,4 @@
-# Everything starts here: `make run` needs Python 3.11 to 3.14, Java 17 or later, and nothing else.
+# Everything starts here: `make run` needs Python 3.11 to 3.14, Java 17 to 25, and nothing else.
 # What is installed goes to .venv, in the versions of constraints.txt; nothing is downloaded after that.
 
 SHELL := /bin/bash

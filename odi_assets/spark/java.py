@@ -1,4 +1,5 @@
-"""Finds the Java that Spark will start. If there is none, or it is too old, one message says what to do.
+"""Finds the Java that Spark will start. If there is none, or it is too old or too new, one message says what to
+do.
 
 ``python -m odi_assets.spark.java`` checks and exits 0 or 1.
 """
@@ -14,11 +15,13 @@ from pathlib import Path
 
 from odi_assets.errors import JavaError
 
-MINIMUM_JAVA = 17
-"""Spark 4 runs on Java 17 and later (https://spark.apache.org/docs/latest/)."""
+MINIMUM_JAVA, MAXIMUM_JAVA = 17, 25
+"""Spark 4.2 was run on Java 17, 21 and 25. On Java 26 it does not start: it asks for a class that the JDK has no more
+(`NoClassDefFoundError: … org.apache.spark.unsafe.array.ByteArrayMethods`)."""
+_NEEDED = f"Spark needs Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
 
 _GET_JAVA = (
-    f"install Java {MINIMUM_JAVA} or later and run the command again:\n"
+    f"install Java {MINIMUM_JAVA} to {MAXIMUM_JAVA} and run the command again:\n"
     "      Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless\n"
     "      macOS            brew install openjdk@17\n"
     "      conda            conda install -c conda-forge openjdk=17\n"
@@ -38,13 +41,14 @@ def require_java() -> str:
     It is ``$JAVA_HOME/bin/java`` if JAVA_HOME is set, else that on PATH.
 
     Raises:
-        JavaError: none was found, it cannot be run or tells no version, or it is older than :data:`MINIMUM_JAVA`.
+        JavaError: none was found, it cannot be run or tells no version, or it is older than :data:`MINIMUM_JAVA`, or
+            newer than :data:`MAXIMUM_JAVA`.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no java on PATH"
-        raise JavaError(f"Spark needs Java {MINIMUM_JAVA} or later, and none was found: {where}.", fix=_GET_JAVA)
+        raise JavaError(f"{_NEEDED}, and none was found: {where}.", fix=_GET_JAVA)
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -54,10 +58,8 @@ def require_java() -> str:
     if not match:
         raise JavaError(f"{java} does not say which version it is (exit code {done.returncode}).", fix=_GET_JAVA)
     version = match[1]
-    if major_version(version) < MINIMUM_JAVA:
-        raise JavaError(
-            f"Spark needs Java {MINIMUM_JAVA} or later; {java} is Java {version}.", fix=_GET_JAVA, version=version
-        )
+    if not MINIMUM_JAVA <= major_version(version) <= MAXIMUM_JAVA:
+        raise JavaError(f"{_NEEDED}; {java} is Java {version}.", fix=_GET_JAVA, version=version)
     return version
 
 

@@ -25,7 +25,9 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from odi_assets.nodes.project import Project
@@ -281,7 +283,7 @@ def test_that_launch_took_in_all_that_was_new_and_the_next_run_repeats_nothing(f
     assert isinstance(tick, dg.SkipReason)
 
 
-ALL_ONCE = {
+ALL_ONCE: dict[str, list[tuple[object, ...]]] = {
     "raw_sales": [(sale,) for sale in range(1, 7)],
     "sales": [(sale,) for sale in range(1, 7)],
     "sales_by_day": [
@@ -308,6 +310,31 @@ def _tables(folder: Path) -> dict[str, list[tuple[object, ...]]]:
         rows = pa.RecordBatchReader.from_stream(table.execute(f"SELECT {wanted} FROM t")).read_all().to_pylist()
         found[name] = sorted(tuple(row.values()) for row in rows)
     return found
+
+
+def test_what_is_new_in_all_nodes_is_taken_in_by_the_launchpad_of_the_job(
+    browser: webdriver.Chrome, address: str, folder: Path
+) -> None:
+    nodes = ("raw_sales", "sales", "sales_by_day", "revenue")
+    before = {node: _history(folder, node, "shop") for node in nodes}
+    (folder / "landing" / "sales" / "more.csv").write_text("id,day,shop,amount\n7,2024-01-04,north,1.0\n")
+    browser.get(f"{address}/locations/odi_assets.definitions/jobs/shop")
+    _await_text(browser, "Materialize all…")
+    button = next(b for b in browser.find_elements(By.TAG_NAME, "button") if b.text.strip() == "Materialize all…")
+    ActionChains(browser).key_down(Keys.SHIFT).click(button).key_up(Keys.SHIFT).perform()
+    _await_text(browser, "No errors", "No missing config")
+    _click(browser, "Materialize")
+    _await_text(browser, "without a partition specified")
+    _click(browser, "Confirm")
+    for node in nodes:
+        _await_history(folder, node, *before[node], "SUCCESS", pipeline="shop")
+    new: dict[str, tuple[object, ...]] = {
+        "raw_sales": (7,),
+        "sales": (7,),
+        "sales_by_day": ("2024-01-04", "Oslo", 1.0),
+        "revenue": ("2024-01-04", 1.0),
+    }
+    assert _tables(folder) == {name: [*rows, new[name]] for name, rows in ALL_ONCE.items()}
 
 
 def test_the_sensor_takes_in_files_that_arrive(browser: webdriver.Chrome, address: str, folder: Path) -> None:

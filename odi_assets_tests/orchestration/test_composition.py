@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,25 @@ def test_two_projects_with_the_same_names_are_merged_under_different_prefixes(
         (request,) = sensor.evaluate_tick(context).run_requests or ()
     assert {key.path[0] for key in request.asset_selection or ()} == {"east"}
     dg.Definitions.validate_loadable(merged)
+
+
+def test_the_example_of_the_documentation_is_a_module_that_dagster_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("sales", "stock"):
+        make_project(tmp_path / folder, "2024-01-01")
+    text = (REPOSITORY / "docs" / "dagster.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n((?:(?!```).)*?Definitions\.merge.*?)```", text, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    module: dict[str, object] = {}
+    exec(example, module)
+    found = [name for name, value in module.items() if isinstance(value, dg.Definitions)]
+    assert found == ["defs"], "Dagster refuses a module with several"
+    defs = module["defs"]
+    assert isinstance(defs, dg.Definitions)
+    dg.Definitions.validate_loadable(defs)
+    assert defs.executor is dg.in_process_executor
+    assert {job.name for job in defs.get_repository_def().get_all_jobs()} >= {"shop", "stock_shop"}
 
 
 def test_definitions_with_a_spark_resource_and_an_executor_are_merged(project: Project) -> None:

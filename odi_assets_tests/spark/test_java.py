@@ -1,7 +1,8 @@
-"""Finding Java: one clear message, and no stack trace, on a machine that has none or one too old."""
+"""Finding Java: one clear message, and no stack trace, on a machine that has none, or one too old or too new."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,11 +34,21 @@ def test_versions_are_counted_as_java_counts_them(version: str, major: int) -> N
     assert major_version(version) == major
 
 
-def test_a_java_that_is_too_old_is_named_with_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_java(tmp_path, 'openjdk version "1.8.0_402"')
+@pytest.mark.parametrize("version", ["1.8.0_402", "16.0.2", "26", "26.0.2.1"])
+def test_a_java_that_spark_does_not_take_is_named_with_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    fake_java(tmp_path, f'openjdk version "{version}"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError, match=r"Java 1\.8\.0_402"):
+    with pytest.raises(JavaError, match=rf"needs Java 17 to 25; .* is Java {re.escape(version)}\."):
         require_java()
+
+
+@pytest.mark.parametrize("version", ["17", "21.0.2", "25.0.1"])
+def test_a_java_that_spark_takes_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    fake_java(tmp_path, f'openjdk version "{version}"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert require_java() == version
 
 
 def test_options_that_java_repeats_before_its_version_do_not_hide_it(

@@ -42,13 +42,17 @@ def ls(settings: Settings, pipeline: PipelineArgument = None, as_json: JsonOptio
 
 def _row(project: Project, key: NodeKey) -> dict[str, Any]:
     node = project.graph.node(key)
-    reads = [f"{node.read.connection}:{node.read.shown}"] if node.read is not None else []
-    followed = {name: increment.mode for name, increment in node.increments.items() if increment is not None}
+    reads = [f"{read.connection}:{read.shown}" for read in node.reads.values()]
+    followed = [
+        *(increment.mode for increment in node.increments.values()),
+        *(["stream"] if node.stream is not None else []),
+        *(["cursor document"] if node.cursor is not None else []),
+    ]
     return {
         "pipeline": key.pipeline,
         "node": key.node,
         "reads": [*reads, *(_name(other, key) for other in project.graph.upstream(key))],
-        "incremental": ", ".join(dict.fromkeys(followed.values())),
+        "incremental": ", ".join(dict.fromkeys(followed)),
         "mode": node.write.mode.value,
         "uri": project.target(key).uri,
         "tags": list(dict.fromkeys([*project.pipelines[key.pipeline].tags, *node.tags])),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,7 +66,17 @@ def _json(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
-    return value if isinstance(value, str | int | float | bool | None) else json.loads(json.dumps(value, default=_json))
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no such numbers; Spark writes them so as well.
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value if isinstance(value, str | int | float | bool | None) else _parts(value)
+
+
+def _parts(value: Any) -> Any:
+    """A struct, a list or a map; maps come as pairs."""
+    if isinstance(value, dict):
+        return {name: _json(one) for name, one in value.items()}
+    return [_json(one) for one in value] if isinstance(value, list | tuple) else str(value)
 
 
 def _text(value: Any) -> str:

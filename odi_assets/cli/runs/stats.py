@@ -36,7 +36,7 @@ def stats(
     since: SinceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Success rates and durations of each node. Nodes that a run skipped, and cancelled ones, do not count."""
+    """Success rates and durations of each node. Nodes that a run skipped, cancelled ones and rewinds do not count."""
     rows = statistics_of(chosen_runs(settings.project(), pipeline, node, None, since))
     if as_json:
         data_json(rows)
@@ -50,7 +50,8 @@ def statistics_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """Figures of each node that ``records``, newest first, hold; in order of their names."""
     by_node: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
     for record in records:
-        by_node[record.pipeline_name, record.node_name].append(record)
+        if record.trigger != "rewind":
+            by_node[record.pipeline_name, record.node_name].append(record)
     return [_figures(*key, by_node[key]) for key in sorted(by_node)]
 
 
@@ -67,10 +68,15 @@ def _figures(pipeline: str, node: str, records: Sequence[RunRecord]) -> dict[str
         "failed": len(ran) - len(good),
         "rows": sum(record.rows_processed or 0 for record in good),
         "median_seconds": round(median(seconds), 3) if seconds else None,
-        "p95_seconds": round(quantiles(seconds, n=20)[-1] if len(seconds) > 1 else seconds[0], 3) if seconds else None,
+        "p95_seconds": round(_p95(seconds), 3) if seconds else None,
         "last_status": records[0].status.value,
         "last_ended": moment(records[0].timestamp),
     }
+
+
+def _p95(seconds: Sequence[float]) -> float:
+    # "inclusive": of few runs, the other way gives more than the longest took.
+    return quantiles(seconds, n=20, method="inclusive")[-1] if len(seconds) > 1 else seconds[0]
 
 
 def _seconds(value: float | None) -> str:

@@ -71,7 +71,7 @@ def _description(project: Project, pipeline: PipelineConfig) -> str:
     text = pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}."
     if any(node.partition for node in pipeline.nodes):
         text += (
-            "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition. With "
+            "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition, *Confirm*. With "
             "partitions, those are computed again and the high-water marks stay as they are."
         )
     return (
