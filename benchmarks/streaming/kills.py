@@ -60,7 +60,9 @@ def kills(options: Options) -> list[Row]:
     count = max(4, options.kills // _PER_SWEEP)
     for store in ("rocksdb", "hdfs"):
         with tempfile.TemporaryDirectory(prefix="odi-benchmark-") as folder:
-            places = {name: make_project(Path(folder) / name, store) for name in ("undisturbed", "disturbed")}
+            # A kill takes the stream on by one or two batches: there have to be enough of them.
+            files = max(_FILES, 2 * count)
+            places = {name: make_project(Path(folder) / name, store, files) for name in ("undisturbed", "disturbed")}
             _require_done(_run(places["undisturbed"], None))
             made = _disturb(places["disturbed"], count, options)
             found = {name: outcome(place) for name, place in places.items()}
