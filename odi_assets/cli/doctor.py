@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.state.rewind import NodeArgument
+from odi_assets.cli.explain.node import NodeArgument, node_named
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
@@ -143,7 +143,6 @@ def accept(
     yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
-    from odi_assets.config.graph import NodeKey
     from odi_assets.delta.maintenance.restore import missing_files
     from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.node import Node
@@ -152,7 +151,7 @@ def accept(
     from odi_assets.sources.marks import hwm_text
 
     project = settings.project()
-    key = NodeKey.parse(node)
+    key = node_named(project, node)
     own, state = Node.of(project, key), project.open_state()
     target = TableHandle.open(own.target.location)
     hwm = start_of(own, state.get_entry(own.state_key, deleted=True), target).hwm

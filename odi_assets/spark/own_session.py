@@ -58,15 +58,28 @@ class OwnSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        if self._client is None and error is not None and not isinstance(error, Exception):
-            from odi_assets.spark.gateway import drop_connection
-
-            drop_connection(self._spark)
+        interrupted = self._client is None and error is not None and not isinstance(error, Exception)
         self._inside = dict(vars(self._spark))
         try:
-            self._exchange(self._outside)
+            if interrupted:
+                self._go_back_interrupted()
+            else:
+                self._exchange(self._outside)
         finally:
             self._lock.release()
+
+    def _go_back_interrupted(self) -> None:
+        from py4j.protocol import Py4JNetworkError
+
+        from odi_assets.spark.gateway import drop_connection
+
+        drop_connection(self._spark)
+        try:
+            self._exchange(self._outside)
+        except Py4JNetworkError:
+            # py4j has the JVM close the connection of a call that was interrupted. One that is opened at that moment
+            # may be closed too.
+            self._exchange(self._outside)
 
     @contextmanager
     def until_written(self, rows: DataFrame) -> Iterator[None]:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INTERRUPTED = """
 import signal
@@ -37,3 +43,29 @@ def test_an_interrupt_in_the_middle_of_a_call_to_the_jvm_stays_one_and_later_cal
     )
     assert ended.stdout.split("\n")[:2] == ["KeyboardInterrupt() [0, 1, 2]", "5"], ended.stderr
     assert ended.returncode == 0, ended.stderr
+
+
+def test_an_interrupt_stays_one_where_the_jvm_closes_the_next_connection_as_well(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    from odi_assets.spark.own_session import OwnSession
+
+    own, session_class, failed = OwnSession(spark), spark._get_j_spark_session_class, []
+
+    def closed_once(jvm: Any) -> Any:
+        if not failed:
+            failed.append(jvm)
+            raise Py4JNetworkError("Answer from Java side is empty")
+        return session_class(jvm)
+
+    def interrupted() -> None:
+        with own:
+            monkeypatch.setattr(type(spark), "_get_j_spark_session_class", staticmethod(closed_once))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert failed
+    assert spark.range(3).count() == 3

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odi_assets.cli.explain.node import NodeArgument, node_named
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
@@ -36,8 +37,6 @@ _REWINDS = (
 _POINTS = "--to-version, --to-batch, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
 """The name of a commit of ours that no run made."""
-
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE.")]
 
 
 def rewind(
@@ -69,13 +68,11 @@ def rewind(
     as_json: JsonOption = False,
 ) -> None:
     """Put a node's table and its HWM back together, in one commit, as a new version."""
-    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery import rewind as rewinds
     from odi_assets.nodes.recovery import table_versions
 
     project = settings.project()
-    key = NodeKey.parse(node)
-    project.graph.node(key)
+    key = node_named(project, node)
     state = project.open_state()
     if list_versions:
         _list(project, key, as_json)

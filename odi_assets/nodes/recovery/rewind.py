@@ -165,7 +165,14 @@ def _follow(
         left[key] = "read nothing of what is undone"
     elif version is None:
         reached[key] = -1
-        left[key] = "all of its versions read what is undone; its next run reads its inputs whole"
+        node = Node.of(project, key)
+        # A stream never takes rows back that it has read.
+        then = (
+            "its next run reads its inputs whole"
+            if node.config.stream is None
+            else f"begin it anew: odi run {node.command} --full-refresh"
+        )
+        left[key] = f"all of its versions read what is undone; {then}"
     else:
         reached[key] = version
         rewinds.append(_rewind(project, state, key, handle, version))

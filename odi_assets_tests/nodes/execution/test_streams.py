@@ -60,6 +60,12 @@ PLAIN = f"""
     stream: {{inputs: {{df: {{where: "n > 0", max_files_per_batch: 1}}}}}}
     write: {{connection: lake, path: events, mode: append}}
 """
+CHAIN = f"""{PLAIN.rstrip()}
+  - name: below
+    inputs: {{events: events}}
+    stream: {{}}
+    write: {{connection: lake, path: below, mode: append}}
+"""
 MATCHED = """
 - pipeline: p
   nodes:
@@ -630,6 +636,36 @@ def test_a_stream_goes_back_and_forward_again(plain: Sandbox, tmp_path: Path) ->
     plain.run("events")
     assert ids(plain, "events") == ["a", "b", "c", "d"]
     assert [one.batch for one in plain.project.open_batches().of_node("p.events")] == [0, 1, 2]
+
+
+def test_a_stream_of_a_stream_goes_back_with_it(tmp_path: Path, spark: SparkSession) -> None:
+    box, names = Sandbox(tmp_path, spark, CHAIN), ("events", "below")
+    for number, name in enumerate("ab"):
+        box.land(f"events/{number}.json", [event(name, number)])
+        for node in names:
+            box.run(node)
+    rewind(box, "events", 0)
+    assert [ids(box, node) for node in names] == [["a"], ["a"]]
+    box.land("events/9.json", [event("c", 3)])
+    for node in names:
+        box.run(node)
+    assert [ids(box, node) for node in names] == [["a", "b", "c"], ["a", "b", "c"]]
+
+
+def test_a_stream_of_which_nothing_is_left_says_that_it_begins_anew(tmp_path: Path, spark: SparkSession) -> None:
+    box, key = Sandbox(tmp_path, spark, CHAIN), NodeKey("p", "events")
+    for number, name in enumerate("ab"):
+        box.land(f"events/{number}.json", [event(name, number)])
+    box.run("events")
+    box.run("below")
+    back = plan_rewind(box.project, box.state, key, at_batch(Node.of(box.project, key), 0), cascade=True)
+    assert back.left[NodeKey("p", "below")].endswith("begin it anew: odi run p --node below --full-refresh")
+    apply_rewind(box.project, box.state, back)
+    with pytest.raises(SourceError, match="changed or removed rows"):
+        box.plan("below")
+    box.run("events")
+    box.run("below", full_refresh=True)
+    assert ids(box, "below") == ["a", "b"]
 
 
 # -- kills -------------------------------------------------------------------------------------------------------------
