@@ -69,7 +69,7 @@ class OwnSession:
             self._lock.release()
 
     def _go_back_interrupted(self) -> None:
-        from py4j.protocol import Py4JNetworkError
+        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
         from odi_assets.spark.gateway import drop_connection
 
