@@ -48,9 +48,11 @@ def stats(
 
 def statistics_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """Figures of each node that ``records``, newest first, hold; in order of their names."""
+    from odi_assets.nodes.result import REWIND
+
     by_node: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
     for record in records:
-        if record.trigger != "rewind":
+        if record.trigger != REWIND:
             by_node[record.pipeline_name, record.node_name].append(record)
     return [_figures(*key, by_node[key]) for key in sorted(by_node)]
 

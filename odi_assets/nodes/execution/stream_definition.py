@@ -10,8 +10,8 @@ from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream import stream_inputs
 from odi_assets.spark.own_session import OwnSession
-from odi_assets.streaming.explain.definition import Definition, Input
-from odi_assets.streaming.explain.plan import InputShape, read_definition
+from odi_assets.streaming.explain.query.definition import Definition, Input
+from odi_assets.streaming.explain.query.plan import InputShape, read_definition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.sources.reads import NothingNew, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.streaming.explain.collect import key_sql, only_asked
-from odi_assets.streaming.explain.definition import Condition
+from odi_assets.streaming.explain.query.definition import Condition
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import read_table
 

@@ -25,10 +25,10 @@ from odi_assets.nodes.planning.stream import stream_inputs
 from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows, key_sql
-from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
 from odi_assets.streaming.explain.evidence import Lost, Watermarks
 from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
 from odi_assets.streaming.explain.fates import row_fates
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
 from odi_assets.streaming.explain.rows_text import row_fate
 from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
 from odi_assets.streaming.explain.words import capital

@@ -12,7 +12,7 @@ from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.source import Source
-from odi_assets.streaming.explain.plan import Outline, read_outline
+from odi_assets.streaming.explain.query.plan import Outline, read_outline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

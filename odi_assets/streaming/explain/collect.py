@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odi_assets.streaming.explain.definition import JOINED, SEPARATOR, Condition, Definition, Input
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows, objects
+from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Definition, Input
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
 

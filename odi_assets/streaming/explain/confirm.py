@@ -14,7 +14,7 @@ from odi_assets.streaming.checkpoints.files import first_changes
 from odi_assets.streaming.checkpoints.inspect import Operator, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.streaming.explain.collect import key_sql, only_asked
-from odi_assets.streaming.explain.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate
 from odi_assets.tables.columns import quoted
 

@@ -17,11 +17,11 @@ from odi_assets.streaming.explain.collect import (
     failing_groups,
     pass_on,
 )
-from odi_assets.streaming.explain.definition import JOINED, Definition
 from odi_assets.streaming.explain.evidence import Evidence, Lost, Watermarks, objects
 from odi_assets.streaming.explain.fates import row_fates
 from odi_assets.streaming.explain.following import followed, not_followed
 from odi_assets.streaming.explain.joins import explain_join, joined_pairs
+from odi_assets.streaming.explain.query.definition import JOINED, Definition
 from odi_assets.streaming.explain.single import explain_single
 from odi_assets.streaming.explain.verdicts import KeyExplanation
 

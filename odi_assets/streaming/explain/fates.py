@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from odi_assets.streaming.explain.definition import Input
 from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates, one_of
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Rows, Watermarks
+from odi_assets.streaming.explain.query.definition import Input
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from odi_assets.streaming.explain.definition import Definition
 from odi_assets.streaming.explain.evidence import Evidence
+from odi_assets.streaming.explain.query.definition import Definition
 from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
 
 _ORDER = (

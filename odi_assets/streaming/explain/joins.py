@@ -10,9 +10,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from odi_assets.streaming.explain.definition import SEPARATOR, Definition
 from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Lost, Pairs, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition
 from odi_assets.streaming.explain.rows_text import describe, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from odi_assets.streaming.explain.definition import Input
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Rows
 from odi_assets.streaming.explain.fates import RowFates
+from odi_assets.streaming.explain.query.definition import Input
 from odi_assets.streaming.explain.verdicts import Fate, RowFate, moment
 from odi_assets.streaming.explain.words import distance, time_text, watermark_text
 

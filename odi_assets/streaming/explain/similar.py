@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odi_assets.streaming.explain.definition import SEPARATOR
+from odi_assets.streaming.explain.query.definition import SEPARATOR
 
 _LEFT_OUT = " \t\r\n\u00a0\u2007\u202f\u200b\ufeff-_./#"
 """Characters that make no difference to :func:`normalized`."""

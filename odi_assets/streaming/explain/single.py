@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from odi_assets.streaming.explain.definition import SEPARATOR, Definition, Input
 from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
 from odi_assets.streaming.explain.rows_text import describe, duplicate_of, read_in, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts, moment

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from odi_assets.streaming.explain.definition import SEPARATOR
+from odi_assets.streaming.explain.query.definition import SEPARATOR
 
 
 class Fate(StrEnum):

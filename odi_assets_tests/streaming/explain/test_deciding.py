@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from odi_assets.streaming.explain.definition import Condition, Definition, Input
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Lost, Pairs, Rows, Watermarks
 from odi_assets.streaming.explain.explain import decide
+from odi_assets.streaming.explain.query.definition import Condition, Definition, Input
+from odi_assets.streaming.explain.query.sql_text import readable_sql
 from odi_assets.streaming.explain.similar import normalized
-from odi_assets.streaming.explain.sql_text import readable_sql
 from odi_assets.streaming.explain.verdicts import KeyExplanation
 from odi_assets.streaming.explain.words import distance
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from odi_assets.streaming.explain.definition import Definition
-from odi_assets.streaming.explain.plan import InputShape, read_definition, read_outline
+from odi_assets.streaming.explain.query.definition import Definition
+from odi_assets.streaming.explain.query.plan import InputShape, read_definition, read_outline
 
 ORDERS = "order_id STRING, customer STRING, amount DECIMAL(10,2), ordered_at TIMESTAMP, status STRING"
 PAYMENTS = "payment_id STRING, order_id STRING, paid_at TIMESTAMP"

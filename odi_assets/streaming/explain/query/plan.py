@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.streaming.explain.definition import Condition, Definition
-from odi_assets.streaming.explain.expressions import Expressions, below, class_of, conjuncts, each, equality
-from odi_assets.streaming.explain.operators import Operators
-from odi_assets.streaming.explain.sql_text import readable_sql
+from odi_assets.streaming.explain.query.definition import Condition, Definition
+from odi_assets.streaming.explain.query.expressions import Expressions, below, class_of, conjuncts, each, equality
+from odi_assets.streaming.explain.query.operators import Operators
+from odi_assets.streaming.explain.query.sql_text import readable_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from odi_assets.streaming.explain.definition import Condition
-from odi_assets.streaming.explain.sql_text import readable_sql
+from odi_assets.streaming.explain.query.definition import Condition
+from odi_assets.streaming.explain.query.sql_text import readable_sql
 
 _DELAY = "spark.watermarkDelayMs"
 _FAR = 10**12

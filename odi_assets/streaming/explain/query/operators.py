@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.errors import ConfigError
-from odi_assets.streaming.explain.definition import JOINED, Condition, Definition, Input, Once
-from odi_assets.streaming.explain.expressions import (
+from odi_assets.streaming.explain.query.definition import JOINED, Condition, Definition, Input, Once
+from odi_assets.streaming.explain.query.expressions import (
     Expressions,
     class_of,
     conjuncts,
@@ -23,7 +23,7 @@ from odi_assets.streaming.explain.expressions import (
     equality,
     is_named,
 )
-from odi_assets.streaming.explain.sql_text import readable_sql
+from odi_assets.streaming.explain.query.sql_text import readable_sql
 
 _SESSION = "spark.sessionWindow"
 _WINDOWS = ("spark.timeWindow", _SESSION)
