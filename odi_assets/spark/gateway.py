@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
-_INCUBATOR = b"Using incubator modules: jdk.incubator.vector"
+_OF_SPARKS_OPTIONS = (b"Using incubator modules: jdk.incubator.vector", b"package sun.security.action not in java.base")
+"""What the JVM warns of as it starts, because of options that Spark gives it; the second one since Java 24."""
+
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
 
@@ -48,7 +51,7 @@ def quiet_query_errors() -> None:
 def start_jvm(conf: Mapping[str, str]) -> None:
     """Start a JVM, and a Spark context with ``conf`` in it; do nothing if this process has a JVM already.
 
-    The JVM's first line, a warning that Spark itself causes, is dropped; everything else goes to stderr as it is.
+    The JVM's first lines, warnings that Spark itself causes, are dropped; everything else goes to stderr as it is.
 
     Raises:
         Exception: whatever PySpark raises when the JVM or the context does not start.
@@ -91,18 +94,27 @@ def drop_connection(spark: Any) -> None:
 
 
 def _forward(source: int) -> None:
-    """Copy the JVM's stderr to ours, without its first line if that is the incubator warning."""
+    """Copy the JVM's stderr to ours, without the warnings that it begins with."""
     with open(source, "rb", buffering=0) as stream:
-        head = b""
-        while b"\n" not in head and (chunk := stream.read(_CHUNK)):
-            head += chunk
-        first, _, rest = head.partition(b"\n")
-        pending = rest if _INCUBATOR in first else head
+        pending = _after_warnings(stream)
         alive = True
         while pending or (pending := stream.read(_CHUNK)):
             # Reading goes on when our stderr is closed: a full pipe would stop the JVM.
             alive = alive and _written(pending)
             pending = b""
+
+
+def _after_warnings(stream: RawIOBase) -> bytes:
+    """What comes first after the lines that warn of Spark's options, read to the end of a line."""
+    head = b""
+    while chunk := stream.read(_CHUNK):
+        head += chunk
+        while b"\n" in head:
+            line, _, rest = head.partition(b"\n")
+            if not any(warning in line for warning in _OF_SPARKS_OPTIONS):
+                return head
+            head = rest
+    return head
 
 
 def _written(data: bytes) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -56,3 +58,33 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "-Xmxplenty" in done.stderr
     assert "Spark did not start" in done.stderr
+
+
+@pytest.mark.usefixtures("jvm")
+def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_path: Path) -> None:
+    """As Java 24 and later do, which need not be here: the warning comes from a program that runs this Java."""
+    real = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else shutil.which("java")
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    warning = "WARNING: package sun.security.action not in java.base"
+    java.write_text(f'#!/bin/sh\necho "{warning}" >&2\nexec "{real}" "$@"\n', encoding="utf-8")
+    java.chmod(0o755)
+    script = (
+        "import sys\n"
+        "from odi_assets.config.models import SparkConfig\n"
+        "from odi_assets.spark.session import open_session\n"
+        "handle = open_session(SparkConfig(master='local[1]'))\n"
+        "handle.spark._jvm.java.lang.System.err.println('said later')\n"
+        "handle.stop()\n"
+    )
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "said later\n")
