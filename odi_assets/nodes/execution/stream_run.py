@@ -129,7 +129,8 @@ class StreamRun:
         own = OwnSession(self.spark)
         try:
             with own, _errors_named(self.plan):
-                apply_conf(self.spark, query_conf(settings))
+                # Spark reaches the checkpoint by settings of the session: a query has no options for that.
+                apply_conf(self.spark, query_conf(settings) | self.plan.checkpoint.reader_options)
                 self._run(settings, ledger)
         finally:
             own.close()

@@ -97,6 +97,7 @@ class StreamExplainer:
         Raises:
             CheckpointError: the state cannot be read.
         """
+        from odi_assets.streaming.checkpoints.copies import copy_of_remote
         from odi_assets.streaming.checkpoints.reader import CheckpointReader
         from odi_assets.streaming.explain.confirm import confirmed
 
@@ -105,9 +106,11 @@ class StreamExplainer:
         if self.definition.kind == "rows" or not committed or committed[-1] != last:
             # Before Spark has committed the last batch, there is no state after it.
             return found
-        reader = CheckpointReader(self.log.location.spark_path, self.spark)
-        with reader.errors():
-            return confirmed(reader, self.definition, found, last)
+        place = self.log.location
+        with copy_of_remote(place) as copy:
+            reader = CheckpointReader(place.uri, self.spark, copy=copy, settings=place.reader_options)
+            with reader.errors():
+                return confirmed(reader, self.definition, found, last)
 
     def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
         """The keys of the rows of any input whose ``column`` is ``value``; and the answers for those of them that have
@@ -259,4 +262,3 @@ def explain(project: Project, node: NodeKey | str, keys: Sequence[str], spark: S
 def key_text(parts: Sequence[str]) -> str:
     """A key of several columns as one text."""
     return SEPARATOR.join(parts)
-
