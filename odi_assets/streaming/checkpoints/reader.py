@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import quote
 
 from odi_assets.errors import CheckpointError
 from odi_assets.spark.session import apply_conf
@@ -90,7 +92,7 @@ class CheckpointReader:
     @property
     def spark(self) -> SparkSession:
         """The session that reads."""
-        from odi_assets.spark.session import apply_conf, open_session
+        from odi_assets.spark.session import open_session
 
         if self._spark is None:
             self._started = open_session(app_name="odi_checkpoint")
@@ -286,7 +288,7 @@ class CheckpointReader:
         return self.inspect() if self._copy or local_path(self.path) else None
 
     def _load(self, source: str, known: Checkpoint | None, options: Mapping[str, Any]) -> DataFrame:
-        location = self.path if self._copy else str(known.path.resolve()) if known else self._remote()
+        location = self.path if self._copy else spark_path(known.path) if known else self._remote()
         form = checkpoint_format(known) if known else None
         spark = self._session(form)
         with self.errors(), _reading(spark, form):
@@ -390,6 +392,21 @@ class CheckpointReader:
 
     def _error(self, fault: str, fix: str) -> CheckpointError:
         return CheckpointError(f"{self.path}: {fault}.", fix=fix, path=self.path)
+
+
+_links: dict[Path, TemporaryDirectory[str]] = {}
+
+
+def spark_path(checkpoint: Path) -> str:
+    """A path under which Spark reads the state in a folder: a link to it if its name has characters that a URI escapes,
+    for Spark escapes these twice (4.2, ``StateSourceOptions``). It is there until this process ends."""
+    place = checkpoint.resolve()
+    if quote(str(place), safe="/:@=+,") == str(place):
+        return str(place)
+    if place not in _links:
+        _links[place] = TemporaryDirectory(prefix="odi-checkpoint-")
+        Path(_links[place].name, "link").symlink_to(place, target_is_directory=True)
+    return f"{_links[place].name}/link"
 
 
 def _stores(store: str | None, side: str | None) -> tuple[str, ...]:

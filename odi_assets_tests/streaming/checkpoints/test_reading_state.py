@@ -50,6 +50,16 @@ def test_the_state_of_an_earlier_batch_can_be_read(join: CheckpointReader) -> No
     assert ids(join.read(side="left", batch=1), "id") == [1, 2]
 
 
+def test_a_checkpoint_in_a_folder_whose_name_a_uri_escapes(
+    spark: SparkSession, join_checkpoint: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(join_checkpoint, tmp_path / "of a süß 100%" / "checkpoint")
+    reader = CheckpointReader(copy, spark)
+    assert ids(reader.read(side="left"), "id") == [7, 8, 9]
+    assert reader.metadata().count() == 4
+    assert reader.changes(side="left").count() > 0
+
+
 def test_of_a_checkpoint_in_a_store_a_copy_of_its_logs_tells_what_there_is(
     spark: SparkSession, join_checkpoint: Path
 ) -> None:
