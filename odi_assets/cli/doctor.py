@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.explain.node import NodeArgument, node_named
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.exit_codes import FAILED
-from odi_assets.cli.terminal.options import DryRunOption, JsonOption, NodeOption, PipelineArgument, Settings, YesOption
+from odi_assets.cli.terminal.options import (
+    DryRunOption,
+    JsonOption,
+    NodeArgument,
+    NodeOption,
+    PipelineArgument,
+    Settings,
+    YesOption,
+)
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, note
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.util.words import counted
@@ -40,7 +47,8 @@ _RECOVERIES = (
 )
 
 NodesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[NODE]...", help="PIPELINE.NODE; all nodes unless some are named.")
+    list[str] | None,
+    typer.Argument(metavar="[NODE]...", help="NODE or PIPELINE.NODE; all nodes unless some are named."),
 ]
 
 
@@ -79,11 +87,10 @@ def recover(
     as_json: JsonOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
-    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
 
     project = settings.project()
-    keys = [NodeKey.parse(name) for name in nodes] if nodes else list(project.graph.order())
+    keys = [project.node_named(name) for name in nodes] if nodes else list(project.graph.order())
     state = project.open_state()
     found: list[Recovery] = []
     unreadable: dict[NodeKey, TableError] = {}
@@ -151,7 +158,7 @@ def accept(
     from odi_assets.sources.marks import hwm_text
 
     project = settings.project()
-    key = node_named(project, node)
+    key = project.node_named(node)
     own, state = Node.of(project, key), project.open_state()
     target = TableHandle.open(own.target.location)
     hwm = start_of(own, state.get_entry(own.state_key, deleted=True), target).hwm

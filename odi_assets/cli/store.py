@@ -50,7 +50,9 @@ _DAMAGED = (
 
 PathArgument = Annotated[
     str,
-    typer.Argument(metavar="PATH", help="A store's folder, CONNECTION:PATH, or PIPELINE.NODE for the store of a node."),
+    typer.Argument(
+        metavar="PATH", help="A store's folder, CONNECTION:PATH, or a node that has a store: NODE or PIPELINE.NODE."
+    ),
 ]
 VersionOption = Annotated[
     int | None, typer.Option("--version", "-v", metavar="N", min=0, help="A version; the latest unless given.")
@@ -270,10 +272,9 @@ def _location(settings: Settings, path: str) -> Location:
     connection, colon, below = path.partition(":")
     if project is not None and colon and connection in project.config.connections:
         return project.location(connection, below)
-    if project is not None:
-        for key in project.graph.nodes:
-            if str(key) == path:
-                return project.store(key)
+    node = None if project is None else project.find_node(path)
+    if project is not None and node is not None:
+        return project.store(node)
     return Location(str(Path(path).absolute()))
 
 

@@ -122,6 +122,29 @@ class Project:
                 raise _unknown(f"node{where}", name, [key.node if pipeline else str(key) for key in order])
         return tuple(key for key in order if key.node in nodes or str(key) in nodes)
 
+    def find_node(self, name: str) -> NodeKey | None:
+        """The node that ``name`` means: `PIPELINE.NODE`, or `NODE` if one pipeline alone has it; None if there is none.
+
+        Raises:
+            ConfigError: several pipelines have one.
+        """
+        found = [key for key in self.graph.nodes if name in (key.node, str(key))]
+        if len(found) > 1:
+            names = ", ".join(map(str, found))
+            raise ConfigError(f"several pipelines have a node `{name}`", fix=f"name one of {names}")
+        return found[0] if found else None
+
+    def node_named(self, name: str) -> NodeKey:
+        """The node that ``name`` means, as `find_node`.
+
+        Raises:
+            ConfigError: there is none, or several pipelines have one.
+        """
+        found = self.find_node(name)
+        if found is None:
+            raise _unknown("node", name, [str(key) for key in self.graph.nodes])
+        return found
+
     def target(self, key: NodeKey) -> Location:
         """The node's Delta table."""
         if key not in self._targets:

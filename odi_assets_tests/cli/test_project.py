@@ -205,3 +205,37 @@ def test_tables_are_counted_and_measured(shop: Path, odi: Odi) -> None:
         None,
         0,
     )
+
+
+NAMESAKE = """\
+  - pipeline: other
+    nodes:
+      - name: spending
+        inputs: {orders: {node: shop.orders, incremental: version}}
+        write: {connection: lake, path: other, mode: append}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "tells"),
+    [
+        (("show",), 1, "shop.orders has no table yet"),
+        (("state", "recover"), 0, "State has what the tables' logs say"),
+        (("explain", "--key", "7"), 2, "shop.orders has no table yet"),
+        (("state", "rewind", "--list"), 0, "shop.orders"),
+        (("state", "accept", "--yes"), 2, "shop.orders has no high-water mark"),
+        (("store", "versions"), 2, "shop.orders"),
+        (("checkpoint", "metadata"), 2, "shop.orders has run no batch as a stream"),
+        (("cursors", "export", "-", "--node"), 2, "shop.orders"),
+    ],
+)
+def test_a_node_may_be_named_without_its_pipeline_if_one_alone_has_it(
+    command: tuple[str, ...], code: int, tells: str, shop: Path, odi: Odi
+) -> None:
+    (shop / "odibi.yaml").write_text(PROJECT + NAMESAKE, encoding="utf-8")
+    answer = odi(*command, "orders")
+    assert (answer.code, tells in answer.out + answer.err) == (code, True), answer
+    several = odi(*command, "spending")
+    assert several.code == 2, several
+    assert "several pipelines have a node `spending`" in several.err
+    assert "other.spending" in several.err

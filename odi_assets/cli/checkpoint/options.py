@@ -10,7 +10,7 @@ PathArgument = Annotated[
     str,
     typer.Argument(
         metavar="PATH",
-        help="A query's checkpointLocation: a folder, a URI, CONNECTION:PATH; or PIPELINE.NODE of a stream node.",
+        help="A query's checkpointLocation: a folder, a URI, CONNECTION:PATH; or a stream node: NODE or PIPELINE.NODE.",
     ),
 ]
 OperatorOption = Annotated[

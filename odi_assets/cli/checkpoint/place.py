@@ -18,6 +18,7 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from odi_assets.config.graph import NodeKey
     from odi_assets.config.models.stream import HealthLimits
     from odi_assets.nodes.project import Project
     from odi_assets.state.delta.batches import BatchRecord
@@ -30,7 +31,7 @@ class Place:
 
     location: Location
     project: Project | None = None
-    node: str | None = None
+    node: NodeKey | None = None
 
     @property
     def path(self) -> str:
@@ -56,15 +57,13 @@ class Place:
         """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""
         if self.project is None or self.node is None:
             return ()
-        return self.project.open_batches().of_node(self.node)
+        return self.project.open_batches().of_node(str(self.node))
 
     def limits(self) -> HealthLimits | None:
         """The limits that the node's `stream.health` sets."""
         if self.project is None or self.node is None:
             return None
-        from odi_assets.config.graph import NodeKey
-
-        stream = self.project.graph.node(NodeKey.parse(self.node)).stream
+        stream = self.project.graph.node(self.node).stream
         return stream.health if stream else None
 
 
@@ -87,24 +86,22 @@ def find_place(settings: Settings, path: str) -> Place:
     connection, colon, below = path.partition(":")
     if colon and connection in project.config.connections:
         return Place(project.location(connection, below), project)
-    if any(str(key) == path for key in project.graph.nodes):
-        return _of_node(project, path)
-    return Place(Location(path), project)
+    node = project.find_node(path)
+    return _of_node(project, node) if node else Place(Location(path), project)
 
 
-def _of_node(project: Project, name: str) -> Place:
-    from odi_assets.config.graph import NodeKey
+def _of_node(project: Project, key: NodeKey) -> Place:
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.planning.stream_marks import checkpoint_of
 
-    found = checkpoint_of(Node.of(project, NodeKey.parse(name)), project.open_batches().of_node(name))
+    found = checkpoint_of(Node.of(project, key), project.open_batches().of_node(str(key)))
     if found is None:
         raise ConfigError(
-            f"{name} has run no batch as a stream, so it has no checkpoint",
+            f"{key} has run no batch as a stream, so it has no checkpoint",
             fix="name a stream node that has run, or the folder of a checkpoint",
-            node=name,
+            node=str(key),
         )
-    return Place(found, project, name)
+    return Place(found, project, key)
 
 
 @contextmanager

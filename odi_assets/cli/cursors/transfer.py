@@ -24,10 +24,10 @@ NameOption = Annotated[
     ),
 ]
 NodeOption = Annotated[
-    str | None, typer.Option("--node", metavar="NODE", help="PIPELINE.NODE that follows the table by cursors.")
+    str | None, typer.Option("--node", metavar="NODE", help="NODE or PIPELINE.NODE that follows the table by cursors.")
 ]
 NodesOption = Annotated[
-    list[str] | None, typer.Option("--node", metavar="NODE", help="PIPELINE.NODE; may be given more than once.")
+    list[str] | None, typer.Option("--node", metavar="NODE", help="NODE or PIPELINE.NODE; may be given more than once.")
 ]
 
 
@@ -107,12 +107,11 @@ def import_to_node(
     project: Project, document: CursorDocument, node: str, stream: str | None, *, force: bool, dry_run: bool
 ) -> None:
     """Let ``node`` go on where OLake stopped, and say where that is."""
-    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.olake import take_over
     from odi_assets.sources.marks import hwm_text
 
     state = project.open_state()
-    key = NodeKey.parse(node)
+    key = project.node_named(node)
     mark, before = take_over(project, state, key, document, stream=stream, force=force, dry_run=dry_run)
     then = hwm_text(before.value) if before else None
     note(f"{key}: {then or 'not set'} → {hwm_text(mark.value)}{': nothing was written' if dry_run else ''}")
@@ -120,9 +119,8 @@ def import_to_node(
 
 def export_nodes(project: Project, file: str, nodes: list[str], *, force: bool) -> None:
     """Write where ``nodes`` are as OLake's state, into the document in ``file`` if it holds one."""
-    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.olake import given_out
 
     present = document_of(file, None) if file != STREAM and Path(file).exists() else None
-    document = given_out(project, project.open_state(), [NodeKey.parse(node) for node in nodes], present)
+    document = given_out(project, project.open_state(), [project.node_named(node) for node in nodes], present)
     write(document, file, force=force)

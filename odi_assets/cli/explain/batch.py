@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odi_assets.cli.explain.node import KeysFromOption, KeysOption, NodeArgument, node_named
-from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.explain.options import KeysFromOption, KeysOption
+from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
 from odi_assets.errors import ConfigError
 
@@ -41,7 +41,7 @@ def explain(
     from odi_assets.spark.session import open_session
 
     project = settings.project()
-    named = node_named(project, node)
+    named = project.node_named(node)
     if project.graph.node(named).stream is not None:
         stream.explain(settings, node, key, keys_from, as_json=as_json)
         return

@@ -97,7 +97,7 @@ def _keys_from(project: Project, place: str, names: Sequence[str]) -> list[tuple
     path = Path(place)
     if not path.is_file():
         raise ConfigError(
-            f"there is no file and no table {place}", fix="name a file, a folder, CONNECTION:PATH or PIPELINE.NODE"
+            f"there is no file and no table {place}", fix="name a file, a folder, CONNECTION:PATH or a node"
         )
     try:
         return _lines(path.read_text(encoding="utf-8-sig"), names)
@@ -127,9 +127,9 @@ def _table(project: Project, place: str) -> Location | None:
     connection, colon, below = place.partition(":")
     if colon and connection in project.config.connections:
         return project.location(connection, below)
-    for key in project.graph.nodes:
-        if str(key) == place:
-            return project.target(key)
+    node = project.find_node(place)
+    if node is not None:
+        return project.target(node)
     return Location(str(Path(place).absolute())) if Path(place).is_dir() else None
 
 

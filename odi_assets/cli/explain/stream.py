@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.explain.node import KeysFromOption, KeysOption, NodeArgument, node_named
-from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.explain.options import KeysFromOption, KeysOption
+from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note, stdout_kept_for_data
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def explain(
 
     quiet_libraries()
     project = settings.project()
-    named = node_named(project, node)
+    named = project.node_named(node)
     with stdout_kept_for_data():
         handle = open_session(project.config.spark)
         try:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
-from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def show(
     settings: Settings,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="NODE, or PIPELINE.NODE.")],
+    node: NodeArgument,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many rows.")] = 10,
     version: Annotated[int | None, typer.Option("--version", min=0, help="An earlier version of the table.")] = None,
     as_json: JsonOption = False,
@@ -30,12 +29,10 @@ def show(
     from odi_assets.delta.table import TableHandle
 
     project = settings.project()
-    found = project.pipeline_nodes(None, (node,))
-    if len(found) > 1:
-        raise ConfigError(f"there are several nodes `{node}`", fix=f"name one of {', '.join(map(str, found))}")
-    handle = TableHandle.open(project.target(found[0]), version)
+    key = project.node_named(node)
+    handle = TableHandle.open(project.target(key), version)
     if not handle.exists:
-        note(f"{found[0]} has no table yet: run it with odi run {found[0].pipeline} --node {found[0].node}")
+        note(f"{key} has no table yet: run it with odi run {key.pipeline} --node {key.node}")
         raise typer.Exit(1)
     rows = _rows(handle, limit)
     if as_json:

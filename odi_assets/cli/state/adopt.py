@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,14 +31,14 @@ def adopt(
     """Go on with a table whose node, project or source was renamed or is followed in another way: its rows are the
     same."""
     from odi_assets.cli.run.command import quiet_libraries
-    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
     from odi_assets.sources.marks import hwm_text
     from odi_assets.spark.session import open_session
 
     project = settings.project()
     state = project.open_state()
-    keys = [key for name in nodes for key in ([NodeKey.parse(name)] if "." in name else project.pipeline_nodes(name))]
+    named = ([project.node_named(name)] if "." in name else project.pipeline_nodes(name) for name in nodes)
+    keys = list(chain.from_iterable(named))
     with stdout_kept_for_data(), ExitStack() as opened:
 
         @cache

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odi_assets.cli.explain.node import NodeArgument, node_named
 from odi_assets.cli.terminal.confirm import require_consent
-from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, NodeArgument, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
 from odi_assets.errors import ConfigError
 
@@ -72,7 +71,7 @@ def rewind(
     from odi_assets.nodes.recovery import table_versions
 
     project = settings.project()
-    key = node_named(project, node)
+    key = project.node_named(node)
     state = project.open_state()
     if list_versions:
         _list(project, key, as_json)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.explain.node import NodeArgument, node_named
-from odi_assets.cli.terminal.options import JsonOption, Settings
+from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
@@ -31,7 +30,7 @@ def run(
     from odi_assets.spark.java import require_java
 
     project = settings.project()
-    key = node_named(project, node)
+    key = project.node_named(node)
     interval = _interval(every)
     if not project.config.spark.remote:
         require_java()

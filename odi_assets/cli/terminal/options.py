@@ -59,6 +59,7 @@ ToOption = Annotated[
 DownstreamOption = Annotated[
     bool, typer.Option("--downstream", help="Every node below those as well, in other pipelines too.")
 ]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE, or NODE if one pipeline has it.")]
 PipelineArgument = Annotated[
     str | None, typer.Argument(metavar="[PIPELINE]", help="All pipelines, in order, unless one is named.")
 ]
