@@ -54,6 +54,7 @@ def node(
     inputs: Mapping[str, Any] | Sequence[str] | None = None,
     depends_on: Sequence[str] | None = None,
     partition: Mapping[str, Any] | None = None,
+    stream: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     description: str | None = None,
     owner: str | None = None,
@@ -62,7 +63,8 @@ def node(
     """Make a node of a function that takes Spark DataFrames and returns one.
 
     Its parameters are named after the node's inputs, ``df`` for its ``read``, ``spark``, ``store`` or ``params``. An
-    input with ``incremental`` is what the input gained since the last run; another one is the whole table.
+    input with ``incremental`` is what the input gained since the last run; another one is the whole table. With
+    ``stream``, all of them are streams.
 
     Args:
         pipeline: the pipeline that the node belongs to. One that the project file does not have is added.
@@ -83,6 +85,7 @@ def node(
             "inputs": inputs,
             "depends_on": list(depends_on) if depends_on else None,
             "partition": partition,
+            "stream": stream,
             "write": write,
             "params": params,
         }

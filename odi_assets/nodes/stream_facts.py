@@ -21,6 +21,8 @@ class StreamFacts:
         planned_ms: when Spark planned the batch, likewise.
         rows_dropped: rows that came too late, by stateful operator; None if that was not known at the commit.
         token_logged: the Spark Connect server that computed the batch has its token in its log.
+        late_times: by input, SQL of the time that decides whether a row is late, for the next run of the same
+            definition; None if nobody asked.
     """
 
     query: str
@@ -31,6 +33,7 @@ class StreamFacts:
     planned_ms: int = 0
     rows_dropped: tuple[int, ...] | None = None
     token_logged: bool = False
+    late_times: Mapping[str, str] | None = None
 
     def is_same_batch(self, other: StreamFacts) -> bool:
         """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after
@@ -39,9 +42,7 @@ class StreamFacts:
 
     def to_json(self) -> dict[str, Any]:
         stored = vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}
-        return (
-            stored if self.token_logged else {name: value for name, value in stored.items() if name != "token_logged"}
-        )
+        return {name: value for name, value in stored.items() if value or name not in ("token_logged", "late_times")}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> StreamFacts:

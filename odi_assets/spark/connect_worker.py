@@ -17,6 +17,11 @@ _WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _TOKEN = re.compile(r"(?<=token=)[^;\s]+")
 
 
+def without_tokens(text: str) -> str:
+    """``text`` with three dots in the place of each token of an address."""
+    return _TOKEN.sub("…", text)
+
+
 class Redacted:
     """A text stream that tokens are taken out of. Everything else is that of the stream."""
 
@@ -27,7 +32,7 @@ class Redacted:
 
     def write(self, text: str) -> int:
         """Write ``text``, with three dots in the place of each token."""
-        self._stream.write(_TOKEN.sub("…", text))
+        self._stream.write(without_tokens(text))
         return len(text)
 
     def __getattr__(self, name: str) -> object:

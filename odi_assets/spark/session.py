@@ -141,6 +141,7 @@ def classic_defaults(master: str) -> dict[str, str]:
 def _connect(config: SparkConfig, app_name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    from odi_assets.spark.connect_worker import without_tokens
     from odi_assets.spark.progress import watch_remote
 
     builder: Any = SparkSession.builder.appName(app_name)
@@ -148,10 +149,11 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
         session: SparkSession = builder.remote(config.remote).getOrCreate()
         session.version  # noqa: B018  the first call that goes to the server
     except Exception as error:
+        address = without_tokens(str(config.remote))
         raise OdiError(
-            f"the Spark Connect server at {config.remote} does not answer: {error}",
+            f"the Spark Connect server at {address} does not answer: {without_tokens(str(error))}",
             fix="check `spark.remote` in the project file, or remove it to run Spark in this process",
-            remote=config.remote,
+            remote=address,
         ) from error
     watch_remote(cast(Any, session).client)
     _tell_of_missing_packages(session, config)

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
+from odi_assets.errors import OdiError
 from odi_assets.spark.session import REQUIRED_CONF, classic_defaults, open_session, packages_conf
 
 
@@ -21,6 +22,13 @@ def test_a_session_that_somebody_else_started_is_used_and_not_stopped(spark: Spa
     assert not handle.started_here
     handle.stop()
     assert spark.range(3).count() == 3
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(OdiError, match="sc://host:1/;token=…;") as raised:
+        open_session(SparkConfig(remote="sc://host:1/;token=hidden;not_a_pair"))
+    assert "hidden" not in f"{raised.value} {raised.value.fields}"
 
 
 def test_only_a_local_master_has_its_driver_listen_on_this_machine_alone() -> None:

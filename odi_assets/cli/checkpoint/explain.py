@@ -44,7 +44,7 @@ def explain(
     from odi_assets.cli.checkpoint.place import find_place, open_reader
     from odi_assets.streaming.checkpoints import explain_key
 
-    with find_place(settings, path).on_this_machine() as place, open_reader(place) as reader:
+    with open_reader(find_place(settings, path)) as reader:
         found = explain_key(reader, _named(key), operator=operator, since_batch=since)
     if as_json:
         report: dict[str, Any] = asdict(found)

@@ -17,7 +17,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, moment
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import Health, StoreHealth
+    from odi_assets.streaming.checkpoints import CheckpointReader, Health, StoreHealth
 
 _BATCHES = (
     Column("batch", lambda row: str(row["batch"]), "right"),
@@ -71,8 +71,10 @@ def health(
 
     place = find_place(settings, path)
     with ExitStack() as opened:
-        here = opened.enter_context(place.on_this_machine())
-        source = here.path if files_only else opened.enter_context(open_reader(here))
+        if files_only:
+            source: CheckpointReader | str = opened.enter_context(place.on_this_machine()).path
+        else:
+            source = opened.enter_context(open_reader(place, logs_only=False))
         found = measure(source, read_state=not files_only, records=place.records(), most_batches=batches)
     if picture is not None:
         from odi_assets.streaming.checkpoints.picture import save_picture

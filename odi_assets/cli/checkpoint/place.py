@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note, stdout_kept_for_data
+from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a checkpoint is, the project that was read to find it, the node whose it is, and the options of fsspec that
-    it is reached with."""
+    """Where a checkpoint is, the project that was read to find it, and the node whose it is."""
 
-    path: str
+    location: Location
     project: Project | None = None
     node: NodeKey | None = None
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def path(self) -> str:
+        """The folder, or the URI."""
+        return self.location.uri
 
     @contextmanager
     def on_this_machine(self, *, logs_only: bool = False) -> Iterator[Place]:
@@ -41,13 +45,13 @@ class Place:
         Raises:
             CheckpointError: the store has none, or cannot be read.
         """
+        from odi_assets.streaming.checkpoints import local_copy
+
         if "://" not in self.path or self.path.startswith("file:"):
             yield self
             return
-        from odi_assets.streaming.checkpoints import local_copy
-
-        with local_copy(self.path, self.options, logs_only=logs_only) as copy:
-            yield replace(self, path=str(copy))
+        with local_copy(self.path, self.location.fsspec_options, logs_only=logs_only) as copy:
+            yield replace(self, location=Location(str(copy)))
 
     def records(self) -> Sequence[BatchRecord]:
         """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""
@@ -70,7 +74,7 @@ def find_place(settings: Settings, path: str) -> Place:
         ConfigError: it is nothing of what it may be, or the node has run no batch.
     """
     if "://" in path or Path(path).exists():
-        return Place(path)
+        return Place(Location(path))
     try:
         named = settings.project_file
     except ConfigError:
@@ -78,13 +82,12 @@ def find_place(settings: Settings, path: str) -> Place:
         named = None
     project = None if named is None else settings.project()
     if project is None:
-        return Place(path)
+        return Place(Location(path))
     connection, colon, below = path.partition(":")
     if colon and connection in project.config.connections:
-        found = project.location(connection, below)
-        return Place(found.uri, project, options=found.fsspec_options)
+        return Place(project.location(connection, below), project)
     node = project.find_node(path)
-    return _of_node(project, node) if node else Place(path, project)
+    return _of_node(project, node) if node else Place(Location(path), project)
 
 
 def _of_node(project: Project, key: NodeKey) -> Place:
@@ -98,25 +101,27 @@ def _of_node(project: Project, key: NodeKey) -> Place:
             fix="name a stream node that has run, or the folder of a checkpoint",
             node=str(key),
         )
-    return Place(found.uri, project, key, found.fsspec_options)
+    return Place(found, project, key)
 
 
 @contextmanager
-def open_reader(place: Place) -> Iterator[CheckpointReader]:
+def open_reader(place: Place, *, logs_only: bool = True) -> Iterator[CheckpointReader]:
     """The reader of a checkpoint, with a Spark session as the project has it. What Spark prints goes to stderr.
 
+    Args:
+        logs_only: what is asked for of a checkpoint in a store is checked against its logs, not against all its files.
+
     Raises:
-        CheckpointError: there is no checkpoint on this machine; that is told before Spark starts.
+        CheckpointError: there is no checkpoint; that is told before Spark starts.
     """
     from odi_assets.spark.session import open_session
-    from odi_assets.streaming.checkpoints import CheckpointReader, inspect
+    from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
 
-    if "://" not in place.path:
-        inspect(place.path)
-    with stdout_kept_for_data():
+    found = place.location
+    with stdout_kept_for_data(), copy_of_remote(found, logs_only=logs_only) as copy:
         handle = open_session(place.project.config.spark if place.project else None, app_name="odi checkpoint")
         try:
-            yield CheckpointReader(place.path, handle.spark)
+            yield CheckpointReader(found.uri, handle.spark, copy=copy, settings=found.reader_options)
         finally:
             handle.stop()
 

@@ -51,7 +51,7 @@ class KeptRows:
         late, unmatched: the tables; None where the node keeps none.
         retained: how many batches the checkpoint keeps.
         late_times: by input, SQL of what Spark compares with the watermark (microseconds; columns are
-            ``input.column``); of others it is the watermark's column.
+            ``input.column``), empty where it drops no row; of others it is the watermark's column.
         unmatched_upto: the last batch of the query whose unmatched rows are kept; found when it is first asked for.
     """
 
@@ -165,6 +165,7 @@ def _late_rows(
     drops these as late."""
     from pyspark.sql import functions as F
 
+    inputs = [one for one in inputs if times.get(one.name) != ""]
     before = log.batch(facts.batch - 1) if facts.batch else None
     if before is None:
         return

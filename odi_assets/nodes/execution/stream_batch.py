@@ -139,11 +139,14 @@ class BatchCommitter:
             self.app_id,
             handle.transaction_number(self.app_id) + 1,
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
-            late_facts=lambda: {
-                "stream": replace(facts, rows_dropped=self._dropped(), token_logged=token_is_logged()).to_json()
-            },
+            late_facts=lambda: {"stream": self._known_late(facts).to_json()},
         )
         write_computed_once(rows, handle, spec, stamp, is_small=self._is_small(facts))
+
+    def _known_late(self, facts: StreamFacts) -> StreamFacts:
+        """The facts of a batch, with those that are known once it is computed."""
+        late_times = self.kept.late_times if self.kept is not None else None
+        return replace(facts, rows_dropped=self._dropped(), token_logged=token_is_logged(), late_times=late_times)
 
     def _is_small(self, facts: StreamFacts) -> bool:
         """Whether this process may hold the rows of a batch, judged by the files that it reads."""

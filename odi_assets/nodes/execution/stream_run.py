@@ -123,17 +123,26 @@ class StreamRun:
         assert settings is not None
         ledger = StreamLedger(node)
         ledger.write()
-        # Before the query's settings are those of the session, and not with Spark Connect, which gives no plans.
-        if settings.late_rows and hasattr(self.spark, "_jsparkSession"):
-            self._late_times = late_times(node, self.spark)
+        # Before the query's settings are those of the session.
+        if settings.late_rows:
+            self._late_times = self._times_known() or late_times(node, self.spark)
         own = OwnSession(self.spark)
         try:
             with own, _errors_named(self.plan):
-                apply_conf(self.spark, query_conf(settings))
+                # Spark reaches the checkpoint by settings of the session: a query has no options for that.
+                apply_conf(self.spark, query_conf(settings) | self.plan.checkpoint.reader_options)
                 self._run(settings, ledger)
         finally:
             own.close()
         return self._result()
+
+    def _times_known(self) -> Mapping[str, str] | None:
+        """What the last batch says of the times of late rows, if the node's definition is still that of this batch."""
+        stamp = self.plan.marks.stamp
+        facts = None if stamp is None else CommitFacts.of(stamp)
+        if facts is None or facts.stream is None or facts.code_version != self.run.code_version:
+            return None
+        return facts.stream.late_times
 
     def _run(self, settings: StreamSettings, ledger: StreamLedger) -> None:
         plan, spark = self.plan, self.spark

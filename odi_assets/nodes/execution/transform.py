@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import NodeConfig, TransformConfig
@@ -75,6 +76,7 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
     from odi_assets.config.python_nodes import decorated
 
     if (made := decorated(reference)) is not None:
+        _send_by_value(sys.modules.get(made.__module__), root)
         return made
     module_name, _, name = reference.partition(":")
     if str(root) not in sys.path:
@@ -91,6 +93,7 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
         ) from error
     except Exception as error:
         raise TransformError(f"{label}: importing {module_name} failed: {error}", node=label) from error
+    _send_by_value(module, root)
     function = getattr(module, name, None)
     if not callable(function):
         known = [n for n, value in vars(module).items() if inspect.isfunction(value) and not n.startswith("_")]
@@ -100,6 +103,18 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
             node=label,
         )
     return function  # type: ignore[no-any-return]
+
+
+def _send_by_value(module: ModuleType | None, root: Path) -> None:
+    """Executors, and servers of Spark Connect, do not have what is beside the project file: functions and classes of
+    such a module go to them as code, not by their names."""
+    file, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
+    if module is None or file is None or name.partition(".")[0] == "odi_assets":
+        return
+    if Path(file).resolve().is_relative_to(root.resolve()) and "site-packages" not in Path(file).parts:
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _call(

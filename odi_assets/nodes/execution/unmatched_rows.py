@@ -8,9 +8,11 @@ So the rows of each index that a batch changed are compared before and after: th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.nodes.execution.kept_rows import moment
+from odi_assets.streaming.checkpoints.reader import spark_path
 from odi_assets.streaming.query.inputs import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
@@ -30,7 +32,7 @@ def unmatched_rows(
     Args:
         after: -1 for a query's first batches; else the checkpoint has to hold this batch.
     """
-    path = log.location.uri
+    path = spark_path(Path(log.location.uri)) if log.location.is_local else log.location.uri
     described = spark.read.format("state-metadata").load(path).where(f"operatorName = '{_JOIN}'")
     operators = sorted(row[0] for row in described.select("operatorId").distinct().collect())
     watermarks = {number: log.watermark_ms(number) for number in range(after + 1, upto + 1)}

@@ -6,10 +6,6 @@ checkpoint) and the node's own definition. The table confirms the answers, and s
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +14,7 @@ from urllib.parse import unquote
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, TransformError
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.stream_definition import stream_definition
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream import stream_inputs
@@ -81,7 +77,7 @@ class StreamExplainer:
             )
         inputs = {one.name: one for one in stream_inputs(node)}
         target = TableHandle.open(node.target.location)
-        return cls(spark, node, definition_of(node, spark), inputs, stream_marks(node, target).log, target)
+        return cls(spark, node, stream_definition(node, spark), inputs, stream_marks(node, target).log, target)
 
     def explain(self, keys: Sequence[str]) -> Iterator[KeyExplanation]:
         """The answers, in the order of the keys.
@@ -101,6 +97,7 @@ class StreamExplainer:
         Raises:
             CheckpointError: the state cannot be read.
         """
+        from odi_assets.streaming.checkpoints.copies import copy_of_remote
         from odi_assets.streaming.checkpoints.reader import CheckpointReader
         from odi_assets.streaming.explain.confirm import confirmed
 
@@ -109,9 +106,11 @@ class StreamExplainer:
         if self.definition.kind == "rows" or not committed or committed[-1] != last:
             # Before Spark has committed the last batch, there is no state after it.
             return found
-        reader = CheckpointReader(self.log.location.spark_path, self.spark)
-        with reader.errors():
-            return confirmed(reader, self.definition, found, last)
+        place = self.log.location
+        with copy_of_remote(place) as copy:
+            reader = CheckpointReader(place.uri, self.spark, copy=copy, settings=place.reader_options)
+            with reader.errors():
+                return confirmed(reader, self.definition, found, last)
 
     def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
         """The keys of the rows of any input whose ``column`` is ``value``; and the answers for those of them that have
@@ -260,51 +259,6 @@ def explain(project: Project, node: NodeKey | str, keys: Sequence[str], spark: S
     return explainer.to_dataframe(explainer.explain(keys))
 
 
-# -- the definition ----------------------------------------------------------------------------------------------------
-
-
-def definition_of(node: Node, spark: SparkSession) -> Definition:
-    """What the query of a stream node does with a row.
-
-    Raises:
-        ConfigError: it is none that can be explained.
-        TransformError: the node's SQL or function is not right.
-    """
-    if not hasattr(spark, "_jsparkSession"):
-        return _from_another_process(node)
-    return stream_definition(node, spark)
-
-
-def _from_another_process(node: Node) -> Definition:
-    """The definition as a process with a Spark of its own reads it: Spark Connect gives no plans."""
-    without = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
-    command = [sys.executable, "-m", __name__, str(node.project.path), str(node.key)]
-    done = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TransformError(
-            f"{node}: its query cannot be examined: {done.stderr.strip()[-500:] or 'the process ended'}",
-            fix="a Spark on this machine looks at the query: see that it can",
-            node=str(node),
-        )
-    return Definition.from_json(json.loads(done.stdout.splitlines()[-1]))
-
-
-def _tell_definition(project_file: str, key: str) -> None:
-    from odi_assets.config.models import SparkConfig
-    from odi_assets.spark.session import open_session
-
-    handle = open_session(SparkConfig(master="local[1]"), app_name="odi_assets definition")
-    try:
-        node = Node.of(Project.load(project_file), NodeKey.parse(key))
-        print(json.dumps(definition_of(node, handle.spark).to_json()))
-    finally:
-        handle.stop()
-
-
 def key_text(parts: Sequence[str]) -> str:
     """A key of several columns as one text."""
     return SEPARATOR.join(parts)
-
-
-if __name__ == "__main__":
-    _tell_definition(*sys.argv[1:])

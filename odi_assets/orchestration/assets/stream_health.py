@@ -14,7 +14,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import checkpoint_of
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import Names
-from odi_assets.streaming.checkpoints import CheckpointReader, Health, excesses, measure
+from odi_assets.streaming.checkpoints import CheckpointReader, Health, copy_of_remote, excesses, measure
 
 CHECK = "stream_health"
 _ROWS = 20
@@ -40,7 +40,10 @@ def health_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
         checkpoint = checkpoint_of(Node.of(project, key), records)
         if checkpoint is None:
             return dg.AssetCheckResult(passed=True, description="The stream has run no batch yet.")
-        with CheckpointReader(checkpoint.uri) as reader:
+        with (
+            copy_of_remote(checkpoint, logs_only=False) as copy,
+            CheckpointReader(checkpoint.uri, copy=copy, settings=checkpoint.reader_options) as reader,
+        ):
             health = measure(reader, read_state=limits.max_skew is not None, records=records, most_batches=1)
         beyond = excesses(health, limits)
         return dg.AssetCheckResult(

@@ -13,7 +13,7 @@ from odi_assets.streaming.checkpoints.inspect import Batch, Checkpoint, Operator
 
 if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.compare import Difference, Effect, check_against
-    from odi_assets.streaming.checkpoints.copies import local_copy
+    from odi_assets.streaming.checkpoints.copies import copy_of_remote, local_copy
     from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
     from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
     from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "compare": ("Difference", "Effect", "check_against"),
-    "copies": ("local_copy",),
+    "copies": ("copy_of_remote", "local_copy"),
     "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
     "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
     "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
@@ -54,6 +54,7 @@ __all__ = [
     "StoreVersions",
     "check_against",
     "check_files",
+    "copy_of_remote",
     "excesses",
     "explain_key",
     "inspect",

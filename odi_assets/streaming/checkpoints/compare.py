@@ -13,13 +13,14 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from odi_assets.streaming.checkpoints.copies import ABANDONED, local_copy, scratch_in_store, scratch_prefix
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, Operator, inspect
 from odi_assets.streaming.checkpoints.log_files import read_json
 from odi_assets.streaming.checkpoints.reader import gist
@@ -27,9 +28,6 @@ from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_del
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_ABANDONED = 3600
-"""Seconds after which nobody plans into a scratch checkpoint any more."""
 
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -77,6 +75,7 @@ def check_against(
     settings: Mapping[str, str] | None = None,
     *,
     output_mode: str = "append",
+    store: tuple[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Difference, ...]:
     """Compare a query that is about to start with the checkpoint it goes on from; what fails comes first.
 
@@ -88,9 +87,11 @@ def check_against(
         frame: the streaming DataFrame, as it would be written.
         settings: Spark's settings that the query is to run with.
         output_mode: as it would be started.
+        store: of a copy, the URI of the checkpoint and the options of fsspec's file system: the query is planned there.
+            Needed with Spark Connect, whose server does not see files of this machine.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
+        CheckpointError: there is no checkpoint, or it is damaged, or the store cannot be reached.
     """
     known = checkpoint if isinstance(checkpoint, Checkpoint) else inspect(checkpoint)
     if not known.batches:
@@ -99,7 +100,7 @@ def check_against(
         Difference(Effect.IGNORED, name, stored, wanted, _KEEPS)
         for name, (wanted, stored) in known.overrides(settings or {}).items()
     ]
-    with _planned(frame, known.path, output_mode) as (planned, failure):
+    with _planned(frame, known.path, store, output_mode) as (planned, failure):
         if failure is not None:
             refused = Difference(Effect.FAILS, "the query", "", failure, "Spark refuses it: change the query")
             return (refused, *ignored)
@@ -108,44 +109,58 @@ def check_against(
 
 
 @contextmanager
-def _planned(frame: DataFrame, beside: Path, output_mode: str) -> Iterator[tuple[Checkpoint, str | None]]:
+def _planned(
+    frame: DataFrame, beside: Path, store: tuple[str, Mapping[str, Any]] | None, output_mode: str
+) -> Iterator[tuple[Checkpoint, str | None]]:
     """A checkpoint in which Spark has planned the first batch, and why it refused the query if it did.
 
     It stands beside the real one, for that is where all machines of a cluster reach it.
     """
-    # Absolute: a JVM need not have this process's current folder.
-    place = beside.resolve()
-    scratch = place.parent / f"{_scratch_prefix(place)}{uuid4().hex}"
-    _remove_left_behind(place)
+    with ExitStack() as stack:
+        if store is None:
+            place = stack.enter_context(_scratch_folder(beside))
+            failure = _plan(frame, str(place), output_mode)
+        else:
+            uri, options = stack.enter_context(scratch_in_store(*store)), store[1]
+            failure = _plan(frame, uri, output_mode)
+            place = beside if failure else stack.enter_context(local_copy(uri, options, logs_only=True))
+        yield _content(place), failure
+
+
+def _plan(frame: DataFrame, checkpoint: str, output_mode: str) -> str | None:
+    """Have Spark plan the first batch, and none of its rows computed. Returns why it refused the query, if it did."""
 
     def stop(*_: object) -> None:
         raise RuntimeError(_PLANNED)
 
-    failure = None
+    with _silent(frame):
+        try:
+            writer = frame.writeStream.foreachBatch(stop).outputMode(output_mode)
+            writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+        # What Spark raises depends on the kind of session, and on where in the plan it finds the fault.
+        except Exception as error:  # noqa: BLE001
+            return None if _PLANNED in str(error) else gist(error)
+    return None
+
+
+@contextmanager
+def _scratch_folder(checkpoint: Path) -> Iterator[Path]:
+    # Absolute: a JVM need not have this process's current folder.
+    place = checkpoint.resolve()
+    scratch = place.parent / f"{scratch_prefix(place.name)}{uuid4().hex}"
+    _remove_left_behind(place)
     try:
-        with _silent(frame):
-            try:
-                writer = frame.writeStream.foreachBatch(stop).outputMode(output_mode)
-                query = writer.option("checkpointLocation", str(scratch)).trigger(availableNow=True).start()
-                query.awaitTermination()
-            # What Spark raises depends on the kind of session, and on where in the plan it finds the fault.
-            except Exception as error:  # noqa: BLE001
-                failure = None if _PLANNED in str(error) else gist(error)
-        yield _content(scratch), failure
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _scratch_prefix(checkpoint: Path) -> str:
-    return f".{checkpoint.name}-"
-
-
 def _remove_left_behind(checkpoint: Path) -> None:
     """Remove what processes that were killed while they compared have left beside the checkpoint."""
-    for folder in checkpoint.parent.glob(f"{glob.escape(_scratch_prefix(checkpoint))}{'[0-9a-f]' * 32}"):
+    for folder in checkpoint.parent.glob(f"{glob.escape(scratch_prefix(checkpoint.name))}{'[0-9a-f]' * 32}"):
         # Another comparison may take it away at the same time.
         with suppress(FileNotFoundError):
-            if time.time() - folder.stat().st_mtime > _ABANDONED:
+            if time.time() - folder.stat().st_mtime > ABANDONED:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

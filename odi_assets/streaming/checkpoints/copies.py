@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
+from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
+from odi_assets.streaming.checkpoints.inspect import inspect, local_path
 
 _CHANGED = ("mtime", "LastModified", "last_modified", "updated", "created")
 """What the file systems of fsspec call the time of a file's last change."""
+
+ABANDONED = 3600
+"""Seconds after which nobody plans into a scratch checkpoint any more."""
 
 _DESCRIPTIONS = ("_metadata", "_stateSchema")
 """Folders below ``state/`` that describe the state and hold none of it."""
@@ -26,7 +34,8 @@ def local_copy(uri: str, options: Mapping[str, Any] | None = None, *, logs_only:
     Args:
         uri: of any store that fsspec knows: ``s3://…``, ``abfss://…``, ``gs://…``, ``memory://…``.
         options: of fsspec's file system; what the environment says if None.
-        logs_only: leave out the state and the logs of sources: enough for ``inspect`` and ``read_schemas``.
+        logs_only: leave out the logs of sources, and of the files of the state all but their names: enough for
+            ``inspect`` and ``read_schemas``, and to know which changes are kept.
 
     Raises:
         CheckpointError: there is no checkpoint, or the store cannot be read.
@@ -41,10 +50,68 @@ def local_copy(uri: str, options: Mapping[str, Any] | None = None, *, logs_only:
             raise _named(error, copy, uri.rstrip("/")) from error
 
 
+@contextmanager
+def copy_of_remote(location: Location, *, logs_only: bool = True) -> Iterator[Path | None]:
+    """A :func:`local_copy` of a checkpoint in a store; None for one on this machine.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged, or the store cannot be read.
+    """
+    here = local_path(location.uri)
+    if here is not None:
+        inspect(here)
+        yield None
+        return
+    with local_copy(location.uri, location.fsspec_options, logs_only=logs_only) as copy:
+        yield copy
+
+
+@contextmanager
+def scratch_in_store(uri: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """The URI of a folder beside the checkpoint at ``uri`` that is not there yet, and is removed after the block.
+
+    Raises:
+        CheckpointError: the store cannot be read, or nothing be removed from it.
+    """
+    import fsspec
+
+    parent, _, name = uri.rstrip("/").rpartition("/")
+    with _errors_named(parent):
+        filesystem, folder = fsspec.core.url_to_fs(parent, **options)
+        _remove_left_behind(filesystem, folder, scratch_prefix(name))
+    scratch = f"{scratch_prefix(name)}{uuid4().hex}"
+    try:
+        yield f"{parent}/{scratch}"
+    finally:
+        with _errors_named(f"{parent}/{scratch}"):
+            _remove(filesystem, f"{folder}/{scratch}")
+
+
+def scratch_prefix(checkpoint: str) -> str:
+    """What the names of scratch checkpoints beside a checkpoint begin with. Vacuum and readers pass over them."""
+    return f".{checkpoint}-"
+
+
+def _remove_left_behind(filesystem: Any, folder: str, prefix: str) -> None:
+    """Remove what processes that were killed while they compared have left beside the checkpoint."""
+    filesystem.invalidate_cache()
+    for path in filesystem.ls(folder, detail=False):
+        if re.fullmatch(rf"{re.escape(prefix)}[0-9a-f]{{32}}", path.rstrip("/").rpartition("/")[2]):
+            times = [_changed(file) for file in filesystem.find(path, detail=True).values()]
+            if all(seconds is not None and time.time() - seconds > ABANDONED for seconds in times):
+                _remove(filesystem, path)
+
+
+def _remove(filesystem: Any, path: str) -> None:
+    filesystem.invalidate_cache()
+    if filesystem.exists(path):
+        filesystem.rm(path, recursive=True)
+
+
 def _fetch(uri: str, options: Mapping[str, Any], copy: Path, logs_only: bool) -> None:
     import fsspec
 
-    try:
+    with _errors_named(uri):
         filesystem, root = fsspec.core.url_to_fs(uri, **options)
         filesystem.invalidate_cache()
         root = root.rstrip("/")
@@ -53,9 +120,22 @@ def _fetch(uri: str, options: Mapping[str, Any], copy: Path, logs_only: bool) ->
         found = filesystem.find(root, detail=True)
         names = {path: path.removeprefix(root).lstrip("/") for path in found}
         wanted = {path: copy / name for path, name in names.items() if not logs_only or _is_log(name)}
-        for place in wanted.values():
+        empty = [copy / name for path, name in names.items() if path not in wanted and name.startswith("state/")]
+        for place in (*wanted.values(), *empty):
             place.parent.mkdir(parents=True, exist_ok=True)
+        for place in empty:
+            place.touch()
         filesystem.get(list(wanted), list(map(str, wanted.values())))
+    for path, place in wanted.items():
+        seconds = _changed(found[path])
+        if seconds is not None:
+            os.utime(place, (seconds, seconds))
+
+
+@contextmanager
+def _errors_named(uri: str) -> Iterator[None]:
+    try:
+        yield
     except (CheckpointError, KeyboardInterrupt):
         raise
     # Each store has errors of its own, and of the libraries that it is reached with.
@@ -66,11 +146,12 @@ def _fetch(uri: str, options: Mapping[str, Any], copy: Path, logs_only: bool) ->
             "or name it as CONNECTION:PATH, with a connection of the project file",
             path=uri,
         ) from error
-    for path, place in wanted.items():
-        changed = next((found[path][name] for name in _CHANGED if found[path].get(name)), None)
-        if changed is not None:
-            seconds = changed.timestamp() if isinstance(changed, datetime) else float(changed)
-            os.utime(place, (seconds, seconds))
+
+
+def _changed(file: Mapping[str, Any]) -> float | None:
+    """When a file was changed last, in seconds since 1970; None if its store does not tell."""
+    changed = next((file[name] for name in _CHANGED if file.get(name)), None)
+    return changed.timestamp() if isinstance(changed, datetime) else None if changed is None else float(changed)
 
 
 def _is_log(name: str) -> bool:

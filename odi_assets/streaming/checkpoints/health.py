@@ -184,14 +184,13 @@ def measure(
     Raises:
         CheckpointError: there is no checkpoint, or its logs are damaged.
     """
-    path = checkpoint.path if isinstance(checkpoint, CheckpointReader) else checkpoint
-    known = inspect(path)
+    known = checkpoint.inspect() if isinstance(checkpoint, CheckpointReader) else inspect(checkpoint)
     files = check_files(known)
     batches = {batch.batch_id: _of_files(batch, known, files) for batch in known.batches}
     stores = [StoreHealth(one.operator_id, one.name or "?", name) for one in known.operators for name in _parts(one)]
     reader = checkpoint if isinstance(checkpoint, CheckpointReader) else None
     if read_state and files.readable:
-        reader = reader or CheckpointReader(path)
+        reader = reader or CheckpointReader(known.path)
         stores = _read_stores(reader, known, files, stores, batches, most_batches)
         settings = settings if settings is not None else _session_settings(reader, known)
     for record in records:

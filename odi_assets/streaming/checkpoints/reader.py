@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import quote
 
 from odi_assets.errors import CheckpointError
 from odi_assets.spark.session import apply_conf
@@ -48,15 +50,26 @@ class CheckpointReader:
 
     Args:
         path: the query's ``checkpointLocation``: a folder, or any URI that Spark can read. Of a URI that is not on this
-            machine, what is asked for is checked by Spark alone.
+            machine, what is asked for is checked by Spark alone unless there is a ``copy``.
         spark: the session to read with; it need not have run a streaming query. If None, the active one, else a new one
             that :meth:`close` stops. Through Spark Connect, state of checkpoint format 2 is read in a clone of the
             session unless that has the format too; its DataFrames do not join those of the session.
+        copy: of a checkpoint that is not on this machine, a folder with its logs, as ``copy_of_remote`` makes it.
+        settings: of the session, by which Spark reaches the store.
     """
 
-    def __init__(self, path: str | Path, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        spark: SparkSession | None = None,
+        *,
+        copy: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = str(path).rstrip("/") or "/"
         self._spark = spark
+        self._copy = copy
+        self._settings = dict(settings or {})
         self._started: SessionHandle | None = None
         self._clone: Any = None
 
@@ -79,11 +92,14 @@ class CheckpointReader:
     @property
     def spark(self) -> SparkSession:
         """The session that reads."""
-        if self._spark is None:
-            from odi_assets.spark.session import open_session
+        from odi_assets.spark.session import open_session
 
+        if self._spark is None:
             self._started = open_session(app_name="odi_checkpoint")
             self._spark = self._started.spark
+        if self._settings:
+            apply_conf(self._spark, self._settings)
+            self._settings = {}
         return self._spark
 
     def inspect(self) -> Checkpoint:
@@ -92,7 +108,7 @@ class CheckpointReader:
         Raises:
             CheckpointError: there is no checkpoint on this machine, or it is damaged.
         """
-        return inspect(self.path)
+        return inspect(self._copy or self.path)
 
     def metadata(self, batch: int | None = None) -> DataFrame:
         """A row for each state store of each stateful operator, as Spark's source ``state-metadata`` gives it.
@@ -149,7 +165,8 @@ class CheckpointReader:
             at = known.committed_batch(batch)
             if snapshot_batch is not None or snapshot_partition is not None:
                 self._check_snapshot(known, found, store, side, snapshot_batch, snapshot_partition, at)
-            require_state(known, found, _stores(store, side), at)
+            if self._copy is None:
+                require_state(known, found, _stores(store, side), at)
         options = {
             "operatorId": operator,
             "batchId": batch,
@@ -197,7 +214,8 @@ class CheckpointReader:
             start = first_changes(known, found, stores) if first is None else known.committed_batch(first)
             if end < start:
                 raise self._error(f"batch {end} comes before batch {start}", "give the earlier batch first")
-            require_changes(known, found, stores, start, end)
+            if self._copy is None:
+                require_changes(known, found, stores, start, end)
             first = start
         return self._load(
             "statestore",
@@ -224,7 +242,9 @@ class CheckpointReader:
             self._require_variables(found, "timers")
             if found.time_mode in (None, "None", "NoTime"):
                 raise self._error(f"operator {operator} has no timers: its time mode is None", "read its variables")
-            require_state(known, found, ("default",), known.committed_batch(batch))
+            at = known.committed_batch(batch)
+            if self._copy is None:
+                require_state(known, found, ("default",), at)
         options = {"operatorId": operator, "batchId": batch, "readRegisteredTimers": True}
         return self._load("statestore", known, options)
 
@@ -264,11 +284,11 @@ class CheckpointReader:
     # -- what they share -----------------------------------------------------------------------------------------------
 
     def _known(self) -> Checkpoint | None:
-        """The content of its logs; None for a checkpoint that is not on this machine."""
-        return inspect(self.path) if local_path(self.path) else None
+        """The content of its logs; None for a checkpoint that is not on this machine, nor a copy of it."""
+        return self.inspect() if self._copy or local_path(self.path) else None
 
     def _load(self, source: str, known: Checkpoint | None, options: Mapping[str, Any]) -> DataFrame:
-        location = str(known.path.resolve()) if known else self._remote()
+        location = self.path if self._copy else spark_path(known.path) if known else self._remote()
         form = checkpoint_format(known) if known else None
         spark = self._session(form)
         with self.errors(), _reading(spark, form):
@@ -372,6 +392,21 @@ class CheckpointReader:
 
     def _error(self, fault: str, fix: str) -> CheckpointError:
         return CheckpointError(f"{self.path}: {fault}.", fix=fix, path=self.path)
+
+
+_links: dict[Path, TemporaryDirectory[str]] = {}
+
+
+def spark_path(checkpoint: Path) -> str:
+    """A path under which Spark reads the state in a folder: a link to it if its name has characters that a URI escapes,
+    for Spark escapes these twice (4.2, ``StateSourceOptions``). It is there until this process ends."""
+    place = checkpoint.resolve()
+    if quote(str(place), safe="/:@=+,") == str(place):
+        return str(place)
+    if place not in _links:
+        _links[place] = TemporaryDirectory(prefix="odi-checkpoint-")
+        Path(_links[place].name, "link").symlink_to(place, target_is_directory=True)
+    return f"{_links[place].name}/link"
 
 
 def _stores(store: str | None, side: str | None) -> tuple[str, ...]:

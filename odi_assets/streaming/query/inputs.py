@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_GLOB = re.compile(r"[\\*?\[\]{}]")
 _FOR_EVER = "36500d"
 _FEW_FILES = 16
 """So many files of a batch are asked for their sizes."""
@@ -178,6 +180,7 @@ class StreamedFiles(StreamedInput):
         listed = list_files(self.base, self.path)
         uris = [file_uri_key(quote(self.base.child(file.path).uri, safe="/:@=")) for file in listed]
         new = [uri for uri in uris if uri not in known]
+        self._require_plain_names([unquote(uri) for uri in new])
         newest = max(listed).path if listed else None
         text = counted(len(new), "new file") if new else "no new files"
         return News(len(new), {"files": len(listed), "newest": newest}, text)
@@ -217,7 +220,18 @@ class StreamedFiles(StreamedInput):
         files = log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
         if not files:
             return None
-        return spark.read.format(self.format).schema(self.schema_ddl).options(**self._reading()).load(files)
+        reader = (
+            spark.read.format(self.format).schema(self.schema_ddl).options(**self._reading(), **self._partitions(files))
+        )
+        # The log has URIs; Spark takes paths, and globs in them.
+        return reader.load([replace(self.base, uri=unquote(uri)).spark_path for uri in files])
+
+    def _partitions(self, files: Sequence[str]) -> dict[str, str]:
+        """What makes columns of folders named ``column=value``, as in the stream: Spark looks for them below a folder,
+        not in a glob."""
+        folder = f"{file_uri_key(quote(self.base.child(self.path).uri, safe='/:@='))}/"
+        is_below = "**" not in self.path and all(file_uri_key(uri).startswith(folder) for uri in files)
+        return {"basePath": self._spark_path()} if is_below else {}
 
     def schema(self, spark: SparkSession) -> StructType:
         return spark.createDataFrame([], self.schema_ddl).schema
@@ -252,6 +266,17 @@ class StreamedFiles(StreamedInput):
             **self.base.reader_options,
             **self.options,
         }
+
+    def _require_plain_names(self, paths: Sequence[str]) -> None:
+        """A batch of several files, of which one has characters of globs in its path, gives rows of the others twice:
+        Spark takes the paths of the batch for globs, and lists what is beside them (4.2, ``FileStreamSource``)."""
+        odd = next((path for path in paths if _GLOB.search(path)), None)
+        if odd is not None and len(paths) > 1 and self.settings.max_files_per_batch != 1:
+            raise SourceError(
+                f"{self.label}: {odd} has a character of globs in its path: Spark would read rows of its batch twice",
+                fix="rename it; or read each file in a batch of its own: `max_files_per_batch: 1`",
+                path=odd,
+            )
 
     def _recursion(self) -> dict[str, str]:
         _, stars, name = self.path.partition("**")

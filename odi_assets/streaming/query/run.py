@@ -22,6 +22,7 @@ _PROVIDERS = {"rocksdb": f"{_STORES}.RocksDBStateStoreProvider", "hdfs": f"{_STO
 _LOOK = 0.5
 """Seconds between two looks at the query's progress."""
 _MOST_LINES = 12
+_USED_TWICE = "a stream can be used once: give the node a second input that reads the same, and join the two"
 _TWO_RUNS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "already active")
 
 
@@ -229,4 +230,5 @@ def known_error(error: BaseException) -> OdiError | None:
 def query_error(node: str, error: BaseException) -> TransformError:
     """What ended a query, where nothing more is known than what Spark says."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", node=node)
+    fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None
+    return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", fix=fix, node=node)

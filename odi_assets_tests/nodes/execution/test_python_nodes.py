@@ -116,6 +116,24 @@ def test_a_function_can_be_given_to_the_project_and_stays_a_function(
     assert totals.__name__ == "totals"
 
 
+def test_a_function_can_be_a_stream(tmp_path: Path) -> None:
+    @odi_assets.node(
+        pipeline="shop",
+        inputs={"sales": "sales"},
+        stream={"inputs": {"sales": {"watermark": {"column": "at", "delay": "2m"}}}, "state_store": "hdfs"},
+        write={"connection": "lake", "path": "windows", "mode": "append"},
+    )
+    def windows(sales: Any) -> Any:
+        return sales.groupBy("shop").count()
+
+    root = tmp_path / "project"
+    root.mkdir()
+    make_project(root, "2024-01-01")
+    stream = Project.load(root / "odibi.yaml", nodes=[windows]).graph.node(NodeKey("shop", "windows")).stream
+    assert stream is not None
+    assert (stream.state_store, stream.inputs["sales"].watermark.column) == ("hdfs", "at")  # type: ignore[union-attr]
+
+
 def test_mistakes_of_its_options_are_those_of_the_project_file(tmp_path: Path) -> None:
     @odi_assets.node(pipeline="shop", inputs=["nosuch"], write={"connection": "lake", "path": "x", "mode": "apend"})
     def wrong(nosuch: Any) -> Any:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
-from odi_assets.errors import CheckpointError
+from odi_assets.errors import CheckpointError, TransformError
 from odi_assets.nodes.execution.materialize import commit, compute
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.recovery.doctor import Kind, examine
@@ -93,3 +93,26 @@ def test_what_fails_is_an_error_and_what_changes_less_is_logged(
     told = [record.getMessage() for record in caplog.records if "its definition changed" in record.getMessage()]
     assert any("watermark delay: 3600000 ms in the checkpoint, 7200000 ms in the query" in one for one in told)
     assert any("spark.sql.shuffle.partitions: 1 in the checkpoint, 3 in the query (ignored)" in one for one in told)
+
+
+def test_what_a_module_beside_the_project_defines_reaches_executors(tmp_path: Path, spark: SparkSession) -> None:
+    """These are other processes, in another folder: they could not import it."""
+    (tmp_path / "shouting.py").write_text(
+        "from pyspark.sql.functions import udf\n\n\ndef shout(text):\n    return text.upper()\n\n\n"
+        'def loud(df):\n    return df.select(udf(shout)("id").alias("id"))\n',
+        encoding="utf-8",
+    )
+    definition = DISTINCT.format(columns="id", delay="1h", partitions=1)
+    box = Sandbox(tmp_path, spark, definition.replace('sql: "SELECT id FROM df"', 'function: "shouting:loud"'))
+    box.land("events/1.json", [event("a", 0)])
+    run(box, "first")
+    assert box.rows("events") == [("A",)]
+
+
+def test_a_stream_that_is_joined_with_itself_is_told_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+    both = "a.id FROM df a JOIN df b ON a.id = b.id AND a.at = b.at"
+    definition = DISTINCT.format(columns="id", delay="1h", partitions=1).replace("id FROM df", both)
+    box = Sandbox(tmp_path, spark, definition)
+    box.land("events/1.json", [event("a", 0)])
+    with pytest.raises(TransformError, match="a second input that reads the same"):
+        run(box, "first")

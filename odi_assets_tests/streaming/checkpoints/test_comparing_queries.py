@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from odi_assets.streaming.checkpoints import Effect, check_against, inspect
+from odi_assets.streaming.checkpoints import Effect, check_against, inspect, local_copy
 from odi_assets_tests.streaming.checkpoints.queries import (
     HDFS_BACKED,
     PROVIDER,
@@ -115,6 +115,27 @@ def test_what_a_killed_comparison_left_behind_is_removed(
     with settings(spark, {**STREAMING, PROVIDER: HDFS_BACKED}):
         check_against(root / "checkpoint", sales_by_hour(spark, root))
     assert [folder.exists() for folder in (abandoned, running, other)] == [False, True, True]
+
+
+def test_a_checkpoint_in_a_store_is_compared_there(spark: SparkSession, count_checkpoint: Path, tmp_path: Path) -> None:
+    """As with Spark Connect, whose server does not see the copy of the logs. Spark and fsspec both know ``file:``."""
+    root = Path(shutil.copytree(count_checkpoint.parent, tmp_path / "store"))
+    store = (f"file://{root}/checkpoint", dict[str, object]())
+    abandoned, running = (root / f".checkpoint-{digit * 32}" for digit in "01")
+    for folder in (abandoned, running):
+        folder.mkdir()
+        (folder / "metadata").touch()
+    os.utime(abandoned / "metadata", (1_700_000_000, 1_700_000_000))
+    before = sorted(root.rglob("*"))
+    with settings(spark, {**STREAMING, PROVIDER: HDFS_BACKED}), local_copy(*store, logs_only=True) as copy:
+        alone = sorted(copy.parent.rglob("*"))
+        assert check_against(copy, sales_by_hour(spark, root), store=store) == ()
+        (found,) = check_against(copy, by_hour(orders(spark, root, SCHEMA), "shop"), store=store)
+        (refused,) = check_against(copy, orders(spark, root, SCHEMA).groupBy("shop").count(), store=store)
+        assert sorted(copy.parent.rglob("*")) == alone
+    assert (found.effect, found.what) == (Effect.FAILS, "operator 0, default: key")
+    assert (refused.effect, refused.what) == (Effect.FAILS, "the query")
+    assert sorted(root.rglob("*")) == [path for path in before if abandoned not in (path, *path.parents)]
 
 
 def test_settings_that_the_checkpoint_overrides_are_told(spark: SparkSession, count_checkpoint: Path) -> None:

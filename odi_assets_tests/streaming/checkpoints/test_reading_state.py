@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints import CheckpointReader
+from odi_assets.streaming.checkpoints import CheckpointReader, local_copy
 from odi_assets_tests.streaming.checkpoints.queries import REPORT_LAG, UPLOAD_ON_LAG, settings
 
 ROWS = "left-keyWithIndexToValue"
@@ -48,6 +48,32 @@ def test_each_side_of_a_join_holds_what_still_waits(join: CheckpointReader) -> N
 
 def test_the_state_of_an_earlier_batch_can_be_read(join: CheckpointReader) -> None:
     assert ids(join.read(side="left", batch=1), "id") == [1, 2]
+
+
+def test_a_checkpoint_in_a_folder_whose_name_a_uri_escapes(
+    spark: SparkSession, join_checkpoint: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(join_checkpoint, tmp_path / "of a süß 100%" / "checkpoint")
+    reader = CheckpointReader(copy, spark)
+    assert ids(reader.read(side="left"), "id") == [7, 8, 9]
+    assert reader.metadata().count() == 4
+    assert reader.changes(side="left").count() > 0
+
+
+def test_of_a_checkpoint_in_a_store_a_copy_of_its_logs_tells_what_there_is(
+    spark: SparkSession, join_checkpoint: Path
+) -> None:
+    with local_copy(f"file://{join_checkpoint}", logs_only=True) as copy:
+        reader = CheckpointReader(f"file://{join_checkpoint}", spark, copy=copy, settings={"fs.some.key": "secret"})
+        assert ids(reader.read(side="left", batch=1), "id") == [1, 2]
+        assert {row["batch_id"] for row in reader.changes(side="left").collect()} == {0, 2, 3}
+        with pytest.raises(CheckpointError, match="has no committed batch 99"):
+            reader.read(side="left", batch=99)
+        with pytest.raises(CheckpointError, match="has no store other"):
+            reader.read("other")
+        assert spark.conf.get("fs.some.key") == "secret"
+        spark.conf.unset("fs.some.key")
+        assert sum(path.stat().st_size for path in copy.rglob("*.changelog")) == 0
 
 
 @pytest.mark.contract

@@ -1,0 +1,63 @@
+"""What a batch of landing files had is read once more as the stream read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.config.models import StreamInput, StreamSettings
+from odi_assets.connections.location import Location
+from odi_assets.errors import SourceError
+from odi_assets.streaming.query.inputs import StreamedFiles
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.streaming.query.run import query_conf
+from odi_assets_tests.streaming.checkpoints.queries import settings
+
+
+@pytest.mark.parametrize(("path", "day"), [("days", "2024 05"), ("days/day=2024 05/*.json", None)])
+def test_files_with_odd_names_and_folders_that_are_columns(
+    spark: SparkSession, tmp_path: Path, path: str, day: str | None
+) -> None:
+    root = tmp_path / "a place"
+    folder = root / "days" / "day=2024 05"
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("a b", "100%25", "+&", "süß")):
+        (folder / f"{name}.json").write_text(f'{{"id": {number}}}\n', encoding="utf-8")
+    files = files_of(root, path)
+    streamed: list[tuple[int, str | None]] = []
+    with settings(spark, query_conf(StreamSettings())):
+        writer = files.raw_stream(spark).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.foreachBatch(lambda rows, _: streamed.extend(tuple(row) for row in rows.collect()))
+        query.trigger(availableNow=True).start().awaitTermination()
+    log = ProgressLog(Location(str(tmp_path / "checkpoint")))
+    again = files.raw_batch(spark, log, None, {"logOffset": 0})
+    assert again is not None
+    assert sorted(map(tuple, again.collect())) == sorted(streamed)
+    assert sorted(streamed) == [(number, day) for number in range(4)]
+
+
+def test_names_that_make_spark_read_rows_twice_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "days" / "1"
+    folder.mkdir(parents=True)
+    (folder / "a[1].json").write_text("{}", encoding="utf-8")
+    log = ProgressLog(Location(str(tmp_path / "checkpoint")))
+    assert files_of(tmp_path, "days/*/*.json").news(log, None).files == 1
+    (folder / "b.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(SourceError, match=r"a\[1\].json has a character of globs"):
+        files_of(tmp_path, "days/*/*.json").news(log, None)
+    one_by_one = StreamInput(max_files_per_batch=1)
+    assert files_of(tmp_path, "days/*/*.json", one_by_one).news(log, None).files == 2
+
+
+def files_of(root: Path, path: str, settings: StreamInput | None = None) -> StreamedFiles:
+    return StreamedFiles(
+        name="df",
+        label="files",
+        settings=settings or StreamInput(),
+        base=Location(str(root)),
+        path=path,
+        format="json",
+        schema_ddl="id INT, day STRING",
+    )
