@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -51,6 +52,8 @@ def transformed(
         )
     if transform.function is not None:
         function = load_function(transform.function, root, label)
+        if not _workers_import_from(root, spark):
+            _send_by_value(sys.modules.get(function.__module__), root)
         known: dict[str, Any] = {**sources, "spark": spark, **transform.params}
         if open_store is not None and STORE not in known and STORE in inspect.signature(function).parameters:
             known[STORE] = open_store()
@@ -76,7 +79,6 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
     from odi_assets.config.python_nodes import decorated
 
     if (made := decorated(reference)) is not None:
-        _send_by_value(sys.modules.get(made.__module__), root)
         return made
     module_name, _, name = reference.partition(":")
     if str(root) not in sys.path:
@@ -93,7 +95,6 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
         ) from error
     except Exception as error:
         raise TransformError(f"{label}: importing {module_name} failed: {error}", node=label) from error
-    _send_by_value(module, root)
     function = getattr(module, name, None)
     if not callable(function):
         known = [n for n, value in vars(module).items() if inspect.isfunction(value) and not n.startswith("_")]
@@ -105,9 +106,18 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+def _workers_import_from(root: Path, spark: SparkSession) -> bool:
+    """Whether Spark's Python workers find the modules beside the project file: those of a session in this process look
+    where it was started, and on PYTHONPATH."""
+    if not hasattr(spark, "_jsparkSession") or not str(spark.sparkContext.master).startswith("local"):
+        return False
+    places = [Path.cwd(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+    return any(place.resolve() == root.resolve() for place in places)
+
+
 def _send_by_value(module: ModuleType | None, root: Path) -> None:
-    """Executors, and servers of Spark Connect, do not have what is beside the project file: functions and classes of
-    such a module go to them as code, not by their names."""
+    """Let functions and classes of a module beside the project file go to Spark's workers as code, where they cannot
+    be imported by their names. What such a module keeps between calls is then there once for each task."""
     file, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
     if module is None or file is None or name.partition(".")[0] == "odi_assets":
         return
