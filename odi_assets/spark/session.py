@@ -43,6 +43,9 @@ LOCAL_CONF: Mapping[str, str] = {
 }
 """More settings for a local master only: executors of a cluster could not reach such a driver."""
 
+_CONNECT_SECONDS = 60
+"""How long a server of Spark Connect may take to accept a connection."""
+
 LOCAL_MASTER = "local[*]"
 _PACKAGES = "spark.jars.packages"
 
@@ -146,6 +149,7 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
 
     builder: Any = SparkSession.builder.appName(app_name)
     try:
+        _require_channel(str(config.remote))
         session: SparkSession = builder.remote(config.remote).getOrCreate()
         session.version  # noqa: B018  the first call that goes to the server
     except Exception as error:
@@ -159,6 +163,25 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
     _tell_of_missing_packages(session, config)
     apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
     return session
+
+
+def _require_channel(remote: str) -> None:
+    """Spark's client would look for a server that is not there for ten minutes, without a word.
+
+    Raises:
+        TimeoutError: there is none within :data:`_CONNECT_SECONDS`.
+        Exception: whatever PySpark raises where the address is not right.
+    """
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    if not remote.startswith("sc://"):
+        return
+    with DefaultChannelBuilder(remote).toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            raise TimeoutError(f"no connection within {_CONNECT_SECONDS} seconds") from None
 
 
 def _is_static(spark: SparkSession, key: str) -> bool:

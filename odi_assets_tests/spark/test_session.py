@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -29,6 +31,16 @@ def test_a_server_that_does_not_answer_is_named_without_its_token(monkeypatch: p
     with pytest.raises(OdiError, match="sc://host:1/;token=…;") as raised:
         open_session(SparkConfig(remote="sc://host:1/;token=hidden;not_a_pair"))
     assert "hidden" not in f"{raised.value} {raised.value.fields}"
+
+
+def test_a_server_that_is_not_there_is_told_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr("odi_assets.spark.session._CONNECT_SECONDS", 1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(OdiError, match=f"sc://127.0.0.1:{port} does not answer: no connection within 1 seconds"):
+            open_session(SparkConfig(remote=f"sc://127.0.0.1:{port}"))
 
 
 def test_only_a_local_master_has_its_driver_listen_on_this_machine_alone() -> None:
