@@ -239,3 +239,10 @@ def test_a_node_may_be_named_without_its_pipeline_if_one_alone_has_it(
     assert several.code == 2, several
     assert "several pipelines have a node `spending`" in several.err
     assert "other.spending" in several.err
+
+
+def test_a_checkpoint_that_is_not_there_is_no_node_either(shop: Path, odi: Odi) -> None:
+    unknown = odi("checkpoint", "metadata", "shop.late")
+    assert (unknown.code, "shop.late does not exist, and no node has this name" in unknown.err) == (2, True), unknown
+    (shop / "odibi.yaml").write_text(PROJECT + MORE, encoding="utf-8")
+    assert "one of shop.late" in odi("checkpoint", "metadata", "shop.lte").err

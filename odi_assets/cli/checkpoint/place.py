@@ -87,7 +87,16 @@ def find_place(settings: Settings, path: str) -> Place:
     if colon and connection in project.config.connections:
         return Place(project.location(connection, below), project)
     node = project.find_node(path)
-    return _of_node(project, node) if node else Place(Location(path), project)
+    if node is None:
+        streams = [str(key) for key, one in project.graph.nodes.items() if one.stream is not None]
+        raise ConfigError(
+            f"{path} does not exist, and no node has this name",
+            fix=f"give a query's checkpointLocation, or one of {', '.join(streams)}"
+            if streams
+            else "give a query's checkpointLocation; the project has no stream nodes",
+            path=path,
+        )
+    return _of_node(project, node)
 
 
 def _of_node(project: Project, key: NodeKey) -> Place:
