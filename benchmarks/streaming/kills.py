@@ -128,6 +128,7 @@ def outcome(place: Path) -> dict[str, Any]:
     from deltalake import DeltaTable
 
     from odi_assets.config.graph import NodeKey
+    from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.execution.stream_ledger import records_of
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.project import Project
@@ -144,7 +145,7 @@ def outcome(place: Path) -> dict[str, Any]:
     return {
         "rows": rows("matched", ["id", "at", "paid"]),
         "late": rows("late", ["input", "batch", "row"]),
-        "watermarks": [(one.batch, one.watermark) for one in records_of(node)],
+        "watermarks": [(one.batch, one.watermark) for one in records_of(node, TableHandle.open(node.target.location))],
     }
 
 

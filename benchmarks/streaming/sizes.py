@@ -17,7 +17,7 @@ class Sizes:
     """
 
     rows: int = 1_000_000
-    rounds: int = 7
+    rounds: int = 15
     warm: int = 4
     increment: int = 10_000
     batches: int = 30

@@ -21,14 +21,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StreamLedger:
-    """The records of one node.
-
-    Args:
-        node: the node.
-    """
+    """The records of one node."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self.node = node
         self._log: BatchLog = node.project.open_batches()
         known = self._log.of_node(str(node))
         self._upto = max((record.table_version for record in known if record.table_version is not None), default=-1)
@@ -38,18 +34,20 @@ class StreamLedger:
         """Keep what Spark tells of a batch of the running query, for its record."""
         self._progress[progress.batch] = progress
 
-    def write(self, query: str | None = None) -> list[BatchRecord]:
+    def write(self, query: str | None = None, table: TableHandle | None = None) -> list[BatchRecord]:
         """Record the batches that the node's table has and ``meta_batches`` lacks; return the records, in order.
 
         Args:
             query: the query that the noted progress is of.
+            table: the node's table; opened if None.
 
         Raises:
             StateError: they could not be written.
         """
+        table = table or TableHandle.open(self.node.target.location)
         records = [
             with_progress(one, self._progress.get(one.batch)) if one.query == query else one
-            for one in records_of(self._node, self._upto)
+            for one in records_of(self.node, table, self._upto)
         ]
         self._log.record(records)
         for record in records:
@@ -58,14 +56,13 @@ class StreamLedger:
         return records
 
 
-def records_of(node: Node, after: int = -1) -> list[BatchRecord]:
+def records_of(node: Node, table: TableHandle, after: int = -1) -> list[BatchRecord]:
     """The records of the batches in a node's table that its log tells, in order: what stamps know of them.
 
     Args:
         after: only commits after this version.
     """
-    target = TableHandle.open(node.target.location)
-    stamps = takewhile(lambda stamp: stamp.version > after, target.stamps())
+    stamps = takewhile(lambda stamp: stamp.version > after, table.stamps())
     found = [
         record_of(node, stamp, facts.stream, facts)
         for stamp, facts in _in_effect(node, stamps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -121,20 +122,21 @@ class StreamRun:
         node = self.plan.node
         settings = node.config.stream
         assert settings is not None
-        ledger = StreamLedger(node)
-        ledger.write()
         # Before the query's settings are those of the session.
         if settings.late_rows:
             self._late_times = self._times_known() or late_times(node, self.spark)
         own = OwnSession(self.spark)
         try:
-            with own, _errors_named(self.plan):
+            # What earlier runs left out of meta_batches is recorded while Spark makes the query, and before it starts:
+            # its first batch may remove what the checkpoint tells of them.
+            with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
+                recorded = pool.submit(_ledger, self.plan)
                 # Spark reaches the checkpoint by settings of the session: a query has no options for that.
                 apply_conf(self.spark, query_conf(settings) | self.plan.checkpoint.reader_options)
-                self._run(settings, ledger)
+                table = self._run(settings, recorded)
         finally:
             own.close()
-        return self._result()
+        return self._result(table)
 
     def _times_known(self) -> Mapping[str, str] | None:
         """What the last batch says of the times of late rows, if the node's definition is still that of this batch."""
@@ -144,7 +146,8 @@ class StreamRun:
             return None
         return facts.stream.late_times
 
-    def _run(self, settings: StreamSettings, ledger: StreamLedger) -> None:
+    def _run(self, settings: StreamSettings, recorded: Future[StreamLedger]) -> TableHandle:
+        """Run the query, and return the node's table as it is then."""
         plan, spark = self.plan, self.spark
         node, log = plan.node, ProgressLog(plan.checkpoint)
         sources = {one.name: one.stream(spark) for one in plan.streams}
@@ -156,6 +159,7 @@ class StreamRun:
         # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
         is_classic = hasattr(rows, "_jdf")
         commit.dropped = self._rows_dropped if is_classic else None
+        ledger = recorded.result()
         query = RunningQuery(
             rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
         )
@@ -173,15 +177,15 @@ class StreamRun:
                     _record(ledger, log.query())
                     written = time.monotonic()
         finally:
-            _record(ledger, log.query())
-        self._warn_of_token()
+            table = _record(ledger, log.query())
+        self._warn_of_token(table)
         if commit.kept is not None and commit.kept.unmatched is not None:
             self._keep_unmatched(commit.kept, log)
+        return table
 
-    def _warn_of_token(self) -> None:
+    def _warn_of_token(self, table: TableHandle) -> None:
         plan = self.plan
-        target = TableHandle.open(plan.target.location)
-        _, last = next(stream_stamps(target, plan.write.app_id) if target.exists else iter(()), (None, None))
+        _, last = next(stream_stamps(table, plan.write.app_id) if table.exists else iter(()), (None, None))
         if last is not None and last.token_logged:
             _log.warning("%s: the Spark Connect server has its token in its log: %s", plan.node, TOKEN_REMEDY)
 
@@ -196,16 +200,15 @@ class StreamRun:
     def _rows_dropped(self) -> tuple[int, ...] | None:
         return self._query.rows_dropped() if self._query is not None else None
 
-    def _result(self) -> NodeResult:
+    def _result(self, table: TableHandle) -> NodeResult:
         plan, counts = self.plan, self._counts
         before = -1 if plan.target.version is None else plan.target.version
-        own = [record for record in records_of(plan.node, before) if record.run_id == self.run.run_id]
+        own = [record for record in records_of(plan.node, table, before) if record.run_id == self.run.run_id]
         if not own:
             result = nothing_new(plan, self.run, plan.start.hwm)
             earlier = committed_by_earlier_attempt(plan, self.run)
             return result if earlier is None else succeeded_before(plan, result, earlier)
         first, last = own[0], own[-1]
-        table = TableHandle.open(plan.target.location)
         batches = f"batch {last.batch}" if len(own) == 1 else f"batches {first.batch} to {last.batch}"
         return NodeResult(
             plan.node.key,
@@ -299,11 +302,20 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         raise query_error(str(plan.node), error) from error
 
 
-def _record(ledger: StreamLedger, query: str | None) -> None:
+def _ledger(plan: StreamPlan) -> StreamLedger:
+    ledger = StreamLedger(plan.node)
+    ledger.write(table=plan.target)
+    return ledger
+
+
+def _record(ledger: StreamLedger, query: str | None) -> TableHandle:
+    """Record what was committed; return the node's table, which was opened for it."""
+    table = TableHandle.open(ledger.node.target.location)
     try:
-        ledger.write(query)
+        ledger.write(query, table)
     except StateError as error:
         _log.warning("batches could not be recorded; the next run does it: %s", error.message)
+    return table
 
 
 def run_stream(rows: StreamRows, run: RunInfo) -> NodeResult:
