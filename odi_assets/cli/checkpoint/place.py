@@ -43,15 +43,12 @@ class Place:
         """The checkpoint as files of this machine: itself, or a copy of one in a store.
 
         Raises:
-            CheckpointError: the store has none, or cannot be read.
+            CheckpointError: there is none, or it is damaged, or the store cannot be read.
         """
-        from odi_assets.streaming.checkpoints import local_copy
+        from odi_assets.streaming.checkpoints import copy_of_remote
 
-        if "://" not in self.path or self.path.startswith("file:"):
-            yield self
-            return
-        with local_copy(self.path, self.location.fsspec_options, logs_only=logs_only) as copy:
-            yield replace(self, location=Location(str(copy)))
+        with copy_of_remote(self.location, logs_only=logs_only) as copy:
+            yield self if copy is None else replace(self, location=Location(str(copy)))
 
     def records(self) -> Sequence[BatchRecord]:
         """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""

@@ -127,10 +127,11 @@ def _table(project: Project, place: str) -> Location | None:
     connection, colon, below = place.partition(":")
     if colon and connection in project.config.connections:
         return project.location(connection, below)
+    # What is there is meant before a node of the same name.
+    if Path(place).exists():
+        return Location(str(Path(place).absolute())) if Path(place).is_dir() else None
     node = project.find_node(place)
-    if node is not None:
-        return project.target(node)
-    return Location(str(Path(place).absolute())) if Path(place).is_dir() else None
+    return None if node is None else project.target(node)
 
 
 def _rows(location: Location, names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -72,6 +72,7 @@ class BatchCommitter:
         state and watermark need it.
 
         Raises:
+            SourceError: Spark reads rows of the batch twice.
             FencedError: another run commits batches of this node.
             CheckpointError: the batch is not the one that follows those in the table.
             TableError: the table cannot take the rows.
@@ -91,6 +92,8 @@ class BatchCommitter:
             rows.write.format("noop").mode("overwrite").save()
         else:
             self._require_next(last, facts)
+            for one, start, end in self._ranges(facts) or ():
+                one.require_read_once(self._log, start, end)
             self._write(rows, handle, facts)
         self._begun = True
         if self.kept is not None:
@@ -148,17 +151,24 @@ class BatchCommitter:
         late_times = self.kept.late_times if self.kept is not None else None
         return replace(facts, rows_dropped=self._dropped(), token_logged=token_is_logged(), late_times=late_times)
 
+    def _ranges(self, facts: StreamFacts) -> list[tuple[StreamedInput, Any, Any]] | None:
+        """The inputs that a batch reads, with the offsets where it begins and ends; None if the log does not tell
+        where."""
+        before = self._log.batch(facts.batch - 1) if facts.batch else None
+        if facts.batch and before is None:
+            return None
+        starts = {} if before is None else before.offsets
+        ends = ((one, (facts.offsets.get(one.name) or {}).get("end")) for one in self.inputs)
+        ranges = [(one, (starts.get(one.name) or {}).get("end"), end) for one, end in ends]
+        return [(one, start, end) for one, start, end in ranges if end is not None and start != end]
+
     def _is_small(self, facts: StreamFacts) -> bool:
         """Whether this process may hold the rows of a batch, judged by the files that it reads."""
-        before = self._log.batch(facts.batch - 1) if facts.batch else None
-        if (facts.batch and before is None) or self.spec.mode.traits.increment == "table":
+        ranges = self._ranges(facts)
+        if ranges is None or self.spec.mode.traits.increment == "table":
             return False
         left = _SMALL
-        for one in self.inputs:
-            start = None if before is None else (before.offsets.get(one.name) or {}).get("end")
-            end = (facts.offsets.get(one.name) or {}).get("end")
-            if end is None or start == end:
-                continue
+        for one, start, end in ranges:
             size = one.size(self._log, start, end)
             if size is None or size > left:
                 return False

@@ -34,17 +34,16 @@ class StreamLedger:
         """Keep what Spark tells of a batch of the running query, for its record."""
         self._progress[progress.batch] = progress
 
-    def write(self, query: str | None = None, table: TableHandle | None = None) -> list[BatchRecord]:
+    def write(self, table: TableHandle, query: str | None = None) -> list[BatchRecord]:
         """Record the batches that the node's table has and ``meta_batches`` lacks; return the records, in order.
 
         Args:
+            table: the node's table, as it is now.
             query: the query that the noted progress is of.
-            table: the node's table; opened if None.
 
         Raises:
             StateError: they could not be written.
         """
-        table = table or TableHandle.open(self.node.target.location)
         records = [
             with_progress(one, self._progress.get(one.batch)) if one.query == query else one
             for one in records_of(self.node, table, self._upto)

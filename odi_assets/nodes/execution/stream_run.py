@@ -22,6 +22,7 @@ from odi_assets.nodes.execution.stream_check import require_fits_checkpoint
 from odi_assets.nodes.execution.stream_definition import late_times
 from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import stream_stamps
@@ -124,13 +125,16 @@ class StreamRun:
         assert settings is not None
         # Before the query's settings are those of the session.
         if settings.late_rows:
-            self._late_times = self._times_known() or late_times(node, self.spark)
+            # To find them through Spark Connect takes another process. Else it takes a moment, and what the node's
+            # module imports may have changed.
+            known = None if hasattr(self.spark, "_jsparkSession") else self._times_known()
+            self._late_times = known or late_times(node, self.spark)
         own = OwnSession(self.spark)
         try:
             # What earlier runs left out of meta_batches is recorded while Spark makes the query, and before it starts:
             # its first batch may remove what the checkpoint tells of them.
             with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
-                recorded = pool.submit(_ledger, self.plan)
+                recorded = pool.submit(_ledger, node)
                 # Spark reaches the checkpoint by settings of the session: a query has no options for that.
                 apply_conf(self.spark, query_conf(settings) | self.plan.checkpoint.reader_options)
                 table = self._run(settings, recorded)
@@ -302,9 +306,9 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         raise query_error(str(plan.node), error) from error
 
 
-def _ledger(plan: StreamPlan) -> StreamLedger:
-    ledger = StreamLedger(plan.node)
-    ledger.write(table=plan.target)
+def _ledger(node: Node) -> StreamLedger:
+    ledger = StreamLedger(node)
+    ledger.write(TableHandle.open(node.target.location))
     return ledger
 
 
@@ -312,7 +316,7 @@ def _record(ledger: StreamLedger, query: str | None) -> TableHandle:
     """Record what was committed; return the node's table, which was opened for it."""
     table = TableHandle.open(ledger.node.target.location)
     try:
-        ledger.write(query, table)
+        ledger.write(table, query)
     except StateError as error:
         _log.warning("batches could not be recorded; the next run does it: %s", error.message)
     return table

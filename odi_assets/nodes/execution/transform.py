@@ -53,7 +53,7 @@ def transformed(
     if transform.function is not None:
         function = load_function(transform.function, root, label)
         if not _workers_import_from(root, spark):
-            _send_by_value(sys.modules.get(function.__module__), root)
+            _send_by_value(sys.modules.get(getattr(function, "__module__", "")), root)
         known: dict[str, Any] = {**sources, "spark": spark, **transform.params}
         if open_store is not None and STORE not in known and STORE in inspect.signature(function).parameters:
             known[STORE] = open_store()
@@ -116,8 +116,8 @@ def _workers_import_from(root: Path, spark: SparkSession) -> bool:
 
 
 def _send_by_value(module: ModuleType | None, root: Path) -> None:
-    """Let functions and classes of a module beside the project file go to Spark's workers as code, where they cannot
-    be imported by their names. What such a module keeps between calls is then there once for each task."""
+    """Let functions and classes of a module beside the project file go to Spark's workers as code. What such a module
+    keeps between calls, a cache for instance, begins empty in each task."""
     file, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
     if module is None or file is None or name.partition(".")[0] == "odi_assets":
         return

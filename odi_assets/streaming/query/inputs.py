@@ -96,6 +96,15 @@ class StreamedInput(ABC):
     def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
         """Bytes of the files between two offsets; None if to find out would take long."""
 
+    def require_read_once(  # noqa: B027  most inputs have nothing that Spark reads twice
+        self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]
+    ) -> None:
+        """Make sure that Spark reads each row between two offsets once.
+
+        Raises:
+            SourceError: it reads some twice.
+        """
+
     @abstractmethod
     def raw_stream(self, spark: SparkSession) -> DataFrame:
         """All of its rows, as a stream."""
@@ -180,7 +189,8 @@ class StreamedFiles(StreamedInput):
         listed = list_files(self.base, self.path)
         uris = [file_uri_key(quote(self.base.child(file.path).uri, safe="/:@=")) for file in listed]
         new = [uri for uri in uris if uri not in known]
-        self._require_plain_names([unquote(uri) for uri in new])
+        if self.settings.max_files_per_batch != 1:
+            self._require_plain_names(new, "rename it; or give each file its own batch: `max_files_per_batch: 1`")
         newest = max(listed).path if listed else None
         text = counted(len(new), "new file") if new else "no new files"
         return News(len(new), {"files": len(listed), "newest": newest}, text)
@@ -194,7 +204,7 @@ class StreamedFiles(StreamedInput):
         return sorted(uri for uri in log.all_files(self.name) if file_uri_key(uri) not in listed)
 
     def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
-        files = log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
+        files = self._files(log, start, end)
         if len(files) > _FEW_FILES:
             return None
         found = 0
@@ -217,7 +227,7 @@ class StreamedFiles(StreamedInput):
     def raw_batch(
         self, spark: SparkSession, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]
     ) -> DataFrame | None:
-        files = log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
+        files = self._files(log, start, end)
         if not files:
             return None
         reader = (
@@ -267,16 +277,26 @@ class StreamedFiles(StreamedInput):
             **self.options,
         }
 
-    def _require_plain_names(self, paths: Sequence[str]) -> None:
+    def require_read_once(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> None:
+        # Files may have come since the run was planned.
+        self._require_plain_names(
+            self._files(log, start, end), "rename it, and begin the stream anew: odi run … --full-refresh"
+        )
+
+    def _require_plain_names(self, uris: Sequence[str], fix: str) -> None:
         """A batch of several files, of which one has characters of globs in its path, gives rows of the others twice:
         Spark takes the paths of the batch for globs, and lists what is beside them (4.2, ``FileStreamSource``)."""
-        odd = next((path for path in paths if _GLOB.search(path)), None)
-        if odd is not None and len(paths) > 1 and self.settings.max_files_per_batch != 1:
+        odd = next((path for path in map(unquote, uris) if _GLOB.search(path)), None)
+        if odd is not None and len(uris) > 1:
             raise SourceError(
                 f"{self.label}: {odd} has a character of globs in its path: Spark would read rows of its batch twice",
-                fix="rename it; or read each file in a batch of its own: `max_files_per_batch: 1`",
+                fix=fix,
                 path=odd,
             )
+
+    def _files(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> list[str]:
+        """The files between two offsets, as URIs."""
+        return log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
 
     def _recursion(self) -> dict[str, str]:
         _, stars, name = self.path.partition("**")

@@ -6,6 +6,7 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -13,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
-from odi_assets.errors import CheckpointError, TransformError
+from odi_assets.errors import CheckpointError, SourceError, TransformError
 from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.stream_definition import late_times
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -116,3 +118,29 @@ def test_a_stream_that_is_joined_with_itself_is_told_what_to_do(tmp_path: Path, 
     box.land("events/1.json", [event("a", 0)])
     with pytest.raises(TransformError, match="a second input that reads the same"):
         run(box, "first")
+
+
+def test_files_that_come_after_the_plan_and_make_spark_read_rows_twice_stop_the_batch(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = changed(tmp_path, spark, "id")
+    box.land("events/a.json", [event("a", 0)])
+    plan = box.plan("events")
+    box.land("events/b[1].json", [event("b", 0)])
+    with pytest.raises(SourceError, match=r"b\[1\].json has a character of globs(.|\n)*--full-refresh"):
+        commit(compute(plan, spark), box.state, RunInfo("run", code_version="first"))
+    assert not box.table("events").exists
+
+
+def test_without_java_a_client_of_spark_connect_is_told_that_late_rows_are_judged_by_their_own_time(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = changed(tmp_path, spark, "id")
+    box.land("events/a.json", [event("a", 0)])
+    node = box.plan("events").node
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    a_client: Any = object()
+    with caplog.at_level(logging.WARNING):
+        assert late_times(node, a_client) == {}
+    assert "judged by the row's own time" in caplog.text
+    assert "there is no bin/java in it" in caplog.text
