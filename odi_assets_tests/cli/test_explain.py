@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import re
 import shlex
 from collections.abc import Iterator
@@ -69,6 +70,11 @@ def test_keys_come_from_files_and_tables(
     assert told[0]["rows"][0]["input"] == "orders"
     answer = odi("stream", "explain", "paid_orders", "--keys-from", "lake:paid_orders", "--json", "--no-state")
     assert {one["verdict"] for one in json.loads(answer.out)} == {"MATCHED"}
+    # A file is meant before a node of the same name.
+    shutil.copy(keys, "by_customer")
+    answer = odi("stream", "explain", "paid_orders", "--keys-from", "by_customer", "--json", "--no-state")
+    Path("by_customer").unlink()
+    assert [one["key"] for one in json.loads(answer.out)] == ["ord-43", "ord-1000"]
 
 
 def test_what_cannot_be_asked_is_said_to_be_so(example: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch) -> None:
