@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SMALL = 4 * 2**20
 """Bytes of the files of a batch whose rows are written by this process: a batch of some ten thousand rows."""
 
+Ranges = list[tuple[StreamedInput, Any, Any]]
 Dropped = Callable[[], tuple[int, ...] | None]
 
 
@@ -92,9 +93,10 @@ class BatchCommitter:
             rows.write.format("noop").mode("overwrite").save()
         else:
             self._require_next(last, facts)
-            for one, start, end in self._ranges(facts) or ():
+            ranges = self._ranges(facts)
+            for one, start, end in ranges or ():
                 one.require_read_once(self._log, start, end)
-            self._write(rows, handle, facts)
+            self._write(rows, handle, facts, self._is_small(ranges))
         self._begun = True
         if self.kept is not None:
             self.kept.keep(rows.sparkSession, facts, self.inputs, self._log, self._dropped())
@@ -134,7 +136,7 @@ class BatchCommitter:
                 path=self.checkpoint.uri,
             )
 
-    def _write(self, rows: DataFrame, handle: TableHandle, facts: StreamFacts) -> None:
+    def _write(self, rows: DataFrame, handle: TableHandle, facts: StreamFacts, is_small: bool) -> None:
         spec = self.spec
         if self.replaces and facts.batch == 0 and handle.exists:
             spec = replace(spec, mode=WriteMode.OVERWRITE)
@@ -144,14 +146,14 @@ class BatchCommitter:
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
             late_facts=lambda: {"stream": self._known_late(facts).to_json()},
         )
-        write_computed_once(rows, handle, spec, stamp, is_small=self._is_small(facts))
+        write_computed_once(rows, handle, spec, stamp, is_small=is_small)
 
     def _known_late(self, facts: StreamFacts) -> StreamFacts:
         """The facts of a batch, with those that are known once it is computed."""
         late_times = self.kept.late_times if self.kept is not None else None
         return replace(facts, rows_dropped=self._dropped(), token_logged=token_is_logged(), late_times=late_times)
 
-    def _ranges(self, facts: StreamFacts) -> list[tuple[StreamedInput, Any, Any]] | None:
+    def _ranges(self, facts: StreamFacts) -> Ranges | None:
         """The inputs that a batch reads, with the offsets where it begins and ends; None if the log does not tell
         where."""
         before = self._log.batch(facts.batch - 1) if facts.batch else None
@@ -162,9 +164,8 @@ class BatchCommitter:
         ranges = [(one, (starts.get(one.name) or {}).get("end"), end) for one, end in ends]
         return [(one, start, end) for one, start, end in ranges if end is not None and start != end]
 
-    def _is_small(self, facts: StreamFacts) -> bool:
+    def _is_small(self, ranges: Ranges | None) -> bool:
         """Whether this process may hold the rows of a batch, judged by the files that it reads."""
-        ranges = self._ranges(facts)
         if ranges is None or self.spec.mode.traits.increment == "table":
             return False
         left = _SMALL
