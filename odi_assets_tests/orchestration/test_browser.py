@@ -261,11 +261,13 @@ def test_a_broken_source_leaves_the_healthy_ones_beside_it_well(
     _await_history(folder, "stations", "SUCCESS", "NO_DATA")
     browser.get(f"{address}/runs")
     _await_text(browser, "Failure")
-    for node, failed in (("wind", True), ("stations", False)):
-        browser.get(f"{address}/assets/air/{node}")
-        _await_text(browser, "Latest materialization")
-        body = str(browser.execute_script("return document.body.innerText"))
-        assert ("Failed" in body) is failed, body
+    # A page may be drawn before the run's last events reach it.
+    browser.get(f"{address}/assets/air/wind")
+    _await_text(browser, "Latest materialization", "Failed")
+    browser.get(f"{address}/assets/air/stations")
+    _await_text(browser, "Latest materialization")
+    body = str(browser.execute_script("return document.body.innerText"))
+    assert "Failed" not in body, body
 
 
 def test_that_launch_took_in_all_that_was_new_and_the_next_run_repeats_nothing(folder: Path) -> None:
