@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 
 from benchmarks.dagster import mixed
+from benchmarks.harness import in_turn
 
 PIPELINE_OF = mixed.PIPELINE_OF
 _HEAD = """\
@@ -25,16 +26,15 @@ system: {connection: lake, path: system}
 """
 
 
-def make(root: str, nodes: str, look_timeout: str = "10") -> dict[str, Any]:
+def make(root: str, nodes: str, look_timeout: str = "10", pipeline_of: str = str(mixed.PIPELINE_OF)) -> dict[str, Any]:
     """Write a project file of many nodes: of four each, one reads files and the others what the one before gained."""
     folder = Path(root)
     folder.mkdir(parents=True, exist_ok=True)
     lines = [_HEAD + f"automation: {{look_timeout: {look_timeout}s}}\npipelines:"]
     for number in range(int(nodes)):
-        place = number % PIPELINE_OF
         name = f"n{number}"
-        if place == 0:
-            lines.append(f"- pipeline: p{number // PIPELINE_OF}\n  nodes:")
+        if number % int(pipeline_of) == 0:
+            lines.append(f"- pipeline: p{number // int(pipeline_of)}\n  nodes:")
         write = f"write: {{connection: lake, path: {name}, mode: append}}"
         if number % 4 == 0:
             read = f"{{connection: landing, format: csv, path: {name}/*.csv, schema: id BIGINT, incremental: files}}"
@@ -209,44 +209,44 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
     return found, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def run(root: str, nodes: str, due: str, rounds: str) -> dict[str, Any]:
-    """Seconds of runs of a few nodes, of a pipeline of many and of a pipeline of these alone, in turn."""
+def run(many: str, few: str, due: str, rounds: str) -> dict[str, Any]:
+    """Seconds of runs of the due nodes of two project files in turn: definitions are loaded, and the JVM is warm."""
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session
 
     session = open_session(SparkConfig(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}), app_name="bench")
-    measured: dict[str, list[float]] = {"many": [], "few": []}
     try:
-        for number in range(int(rounds) + 1):
-            for kind, count in (("many", nodes), ("few", due)):
-                seconds = _run(Path(root) / kind, int(count), int(due), number)
-                if number:
-                    measured[kind].append(seconds)
+        return dict(in_turn({"many": _runs(many, due), "few": _runs(few, due)}, int(rounds), warm=2))
     finally:
         session.stop()
-    return measured
 
 
-def _run(root: Path, count: int, due: int, number: int) -> float:
+def run_once(root: str, due: str) -> dict[str, Any]:
+    """Seconds of one run of the due nodes, from the project file on."""
+    began = time.perf_counter()
+    _runs(root, due)()
+    return {"seconds": time.perf_counter() - began}
+
+
+def _runs(root: str, due: str) -> Callable[[], float]:
+    """What runs the due nodes after one more file landed, and says how many seconds that took."""
     from odi_assets.nodes.project import Project
     from odi_assets.orchestration.definitions import build_definitions
 
-    if number == 0:
-        make(str(root), str(count))
-        text = (root / "odibi.yaml").read_text(encoding="utf-8")
-        only = [line for line in text.splitlines() if not line.startswith("- pipeline: p1") and line != "  nodes:"]
-        whole = [line for line in only if not line.startswith("- pipeline")]
-        place = whole.index("pipelines:") + 1
-        whole[place:place] = ["- pipeline: p", "  nodes:"]
-        (root / "odibi.yaml").write_text("\n".join(whole) + "\n", encoding="utf-8")
-    mixed.land(root, "n0", str(number))
-    began = time.perf_counter()
-    project = Project.load(root / "odibi.yaml")
-    wanted = {dg.AssetKey(["p", f"n{place}"]) for place in range(due)}
-    with dg.DagsterInstance.ephemeral() as instance:
-        job = build_definitions(project).resolve_job_def("p").get_subset(asset_selection=wanted)
-        assert job.execute_in_process(instance=instance).success
-    return time.perf_counter() - began
+    definitions = build_definitions(Project.load(Path(root) / "odibi.yaml"))
+    wanted = {dg.AssetKey(["p0", f"n{place}"]) for place in range(int(due))}
+    job = definitions.resolve_job_def("p0").get_subset(asset_selection=wanted)
+    landing = Path(root) / "landing" / "n0"
+
+    def run() -> float:
+        landed = len(list(landing.iterdir())) if landing.is_dir() else 0
+        mixed.land(Path(root), "n0", str(landed + 1))
+        began = time.perf_counter()
+        with dg.DagsterInstance.ephemeral() as instance:
+            assert job.execute_in_process(instance=instance).success
+        return time.perf_counter() - began
+
+    return run
 
 
 def io(root: str, rounds: str) -> dict[str, Any]:
@@ -311,6 +311,7 @@ _MEASURES = {
     "load": load,
     "tick": tick,
     "run": run,
+    "run-once": run_once,
     "io": io,
 }
 
