@@ -127,11 +127,15 @@ def alternate(contenders: Mapping[str, Callable[[], object]], rounds: int, warm:
 
 
 def in_turn(contenders: Mapping[str, Callable[[], float]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
-    """What each contender measures of itself, in turn; the first ``warm`` rounds do not count."""
+    """What each contender measures of itself, in turn; the first ``warm`` rounds do not count.
+
+    Every second round goes the other way round: whoever comes next has what the one before left to the collector and
+    to the disk.
+    """
     measured: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(warm + rounds):
-        for name, contender in contenders.items():
-            value = contender()
+        for name in list(contenders) if number % 2 == 0 else list(contenders)[::-1]:
+            value = contenders[name]()
             if number >= warm:
                 measured[name].append(value)
     return measured

@@ -18,11 +18,11 @@ NODE = f"""
 
 
 def sink(lab: Lab, sizes: Sizes) -> Iterator[Row]:
-    """Both follow one landing folder; in each round files land, and they take them in turn: the whole run of a node,
+    """Each follows a landing folder; in each round files land, and they take them in turn: the whole run of a node,
     with plan, commit and records, against a query from its start to its end."""
     import pyspark
 
-    spark, ours = lab.spark, lab.pipeline(NODE)
+    spark, ours, theirs = lab.spark, lab.pipeline(NODE), lab.pipeline(NODE)
     source, target, checkpoint = lab.files(write.rows(spark, sizes.rows)), lab.root / "plain", lab.root / "checkpoint"
 
     def node() -> float:
@@ -30,7 +30,8 @@ def sink(lab: Lab, sizes: Sizes) -> Iterator[Row]:
         return ours.seconds(spark, "raw")
 
     def plain() -> float:
-        rows = spark.readStream.schema(SCHEMA).parquet(f"{ours.landing}/*/*.parquet")
+        theirs.land(source)
+        rows = spark.readStream.schema(SCHEMA).parquet(f"{theirs.landing}/*/*.parquet")
         writer = rows.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
         return seconds_of(lambda: writer.trigger(availableNow=True).start(str(target)).awaitTermination())
 

@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction, create_t
 from odi_assets.config.write_modes import ComputedFrom
 from odi_assets.delta.conflicts import is_unchanged
 from odi_assets.delta.errors import OutcomeUnknownError, StoreUnreachableError, store_options
-from odi_assets.delta.history import METADATA_KEY, CommittedStamp
+from odi_assets.delta.history import METADATA_KEY, CommittedStamp, commit_at
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.retry import MOST_RACES, Retry
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -275,6 +275,10 @@ def _same_to_remove(then: TableHandle, now: TableHandle, changes: FileChanges) -
 def _landed(handle: TableHandle, before: int | None, stamp: Stamp) -> int | None:
     """The version of our own commit, if it is among those after ``before``; None stands for no table."""
     last = -1 if before is None else before
+    # Mostly it is the next one, and to read that takes a tenth of the time that opening the table takes.
+    following = commit_at(handle.location, last + 1)
+    if following is not None and following.stamp is not None and following.stamp.write_id == stamp.write_id:
+        return following.version
     since = takewhile(lambda found: found.version > last, TableHandle.open_once(handle.location).stamps())
     return next((found.version for found in since if found.write_id == stamp.write_id), None)
 

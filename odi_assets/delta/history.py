@@ -76,6 +76,16 @@ def commits(location: Location, newest: int) -> Iterator[Commit]:
                 yield _commit(version, text)
 
 
+def commit_at(location: Location, version: int) -> Commit | None:
+    """The commit that made ``version``; None if the log has no such commit (any more).
+
+    Raises:
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
+    """
+    text = commit_text(location, version)
+    return None if text is None else _commit(version, text)
+
+
 def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | None:
     """The version that a RESTORE put back; None for other commits, and for one that names a time instead."""
     version = str(parameters.get("version"))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from deltalake import DeltaTable
@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import LocalConnection, WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta import commit as commits
+from odi_assets.delta import history
 from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
@@ -136,7 +137,7 @@ def test_a_commit_that_landed_and_whose_answer_was_lost_counts_as_done(
 def test_a_commit_that_landed_while_the_storage_went_away_is_found_by_the_next_run(
     spark: SparkSession, table: Location, begin: Callable[..., None], monkeypatch: pytest.MonkeyPatch, mode: WriteMode
 ) -> None:
-    def gone(*_: Any) -> TableHandle:
+    def gone(*_: Any) -> NoReturn:
         raise TableError("the storage does not answer")
 
     with monkeypatch.context() as patch:
@@ -144,6 +145,7 @@ def test_a_commit_that_landed_while_the_storage_went_away_is_found_by_the_next_r
         def land_and_go(commit: Commit, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
             commit(*arguments, **options)
             patch.setattr(TableHandle, "open_once", gone)
+            patch.setattr(history, "commit_text", gone)
             raise OSError("connection reset by peer")
 
         fail_once(patch, land_and_go)

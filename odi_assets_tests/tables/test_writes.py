@@ -32,6 +32,17 @@ def test_an_append_adds_rows_in_one_commit_and_counts_them(spark: SparkSession, 
     assert rows_of(spark, table, version=0) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.parametrize("partition_by", [(), ("name",)])
+def test_a_write_leaves_files_of_rows_and_of_the_log_and_no_others(
+    table: Location, write: Write, partition_by: tuple[str, ...]
+) -> None:
+    write([(1, "a"), (2, "b")], partition_by=partition_by)
+    write([(3, "a")], partition_by=partition_by)
+    left = [path for path in table.local_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in left} == {".parquet", ".json"}
+    assert not [path for path in left if path.name.startswith((".", "_"))]
+
+
 def test_other_readers_of_delta_see_the_same_rows(table: Location, write: Write) -> None:
     write([(1, "a"), (2, "b")])
     rows = DeltaTable(table.uri).scan(columns=["id", "name"]).read_all()

@@ -33,7 +33,7 @@ from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
 from odi_assets.state.records import RunStatus
 from odi_assets.streaming.query.progress_log import ProgressLog
-from odi_assets.streaming.query.run import BatchProgress, RunningQuery, query_conf, query_error
+from odi_assets.streaming.query.run import BatchProgress, RunningQuery, checkpoint_conf, query_conf, query_error
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.schema import spark_schema
 
@@ -134,9 +134,8 @@ class StreamRun:
             # What earlier runs left out of meta_batches is recorded while Spark makes the query, and before it starts:
             # its first batch may remove what the checkpoint tells of them.
             with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
-                recorded = pool.submit(_ledger, node)
-                # Spark reaches the checkpoint by settings of the session: a query has no options for that.
-                apply_conf(self.spark, query_conf(settings) | self.plan.checkpoint.reader_options)
+                recorded = pool.submit(_ledger, node, self.plan.target)
+                apply_conf(self.spark, checkpoint_conf(self.plan.checkpoint) | query_conf(settings))
                 table = self._run(settings, recorded)
         finally:
             own.close()
@@ -306,9 +305,9 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         raise query_error(str(plan.node), error) from error
 
 
-def _ledger(node: Node) -> StreamLedger:
+def _ledger(node: Node, table: TableHandle) -> StreamLedger:
     ledger = StreamLedger(node)
-    ledger.write(TableHandle.open(node.target.location))
+    ledger.write(table)
     return ledger
 
 

@@ -171,6 +171,8 @@ class ProgressLog:
     def _names(self, folder: str) -> list[str]:
         filesystem, root = self._store
         try:
+            if self.location.is_local:
+                return [path.name for path in (self.location.local_path / folder).iterdir()]
             filesystem.invalidate_cache()
             return [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(f"{root}/{folder}", detail=False)]
         except FileNotFoundError:

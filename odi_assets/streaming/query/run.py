@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import StreamSettings
+from odi_assets.connections.location import Location
 from odi_assets.errors import FencedError, OdiError, SourceError, TransformError
 from odi_assets.state.delta.batches import OperatorFigures
 
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
 
 _STORES = "org.apache.spark.sql.execution.streaming.state"
 _PROVIDERS = {"rocksdb": f"{_STORES}.RocksDBStateStoreProvider", "hdfs": f"{_STORES}.HDFSBackedStateStoreProvider"}
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _LOOK = 0.5
 """Seconds between two looks at the query's progress."""
 _MOST_LINES = 12
 _USED_TWICE = "a stream can be used once: give the node a second input that reads the same, and join the two"
 _TWO_RUNS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "already active")
+
+
+def checkpoint_conf(checkpoint: Location) -> dict[str, str]:
+    """The settings by which Spark reaches a checkpoint: a query has no options for that."""
+    if not checkpoint.is_local:
+        return dict(checkpoint.reader_options)
+    # By its default, Hadoop starts `readlink` eight times for each file that it puts there: without its native library
+    # that takes longer than many a batch. Both ways rename a finished file, and refuse a batch that is there.
+    return {"spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER}
 
 
 def query_conf(settings: StreamSettings) -> dict[str, str]:

@@ -7,6 +7,7 @@ The module of a mode has the mode's name in the project file. What is true of it
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -25,12 +26,15 @@ from odi_assets.tables.engine import WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_COMMITTER = {
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Version 2 lets each task publish its files by itself: those of an executor that dies at it would stay beside the
-    # files of the task's next attempt (SPARK-33019), and the listing takes what is there.
-    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+_COMMITTER = "mapreduce.fileoutputcommitter."
+_WITHOUT_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
 }
+"""Hadoop writes no ``.crc`` beside a local file, and starts no ``chmod`` for each of the two: pyspark has no native
+library for that. Pages of Parquet have checksums of their own."""
+_ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
+"""A Spark master with which a task that fails ends its job."""
 
 
 _DISK_FULL = "No space left on device"
@@ -119,7 +123,15 @@ class Write:
         if self.is_small and not self.spec.partition_by:
             self._write_here(df, step)
             return self.files(step)
-        writer = df.write.mode("error").options(**table.reader_options).options(**_COMMITTER)
+        # Version 2 lets each task publish its files by itself, which is faster: nothing is moved at the end of the job.
+        # But those of an executor that dies at it would stay beside the files of the task's next attempt (SPARK-33019),
+        # and the listing takes what is there. Through Spark Connect nobody tells whether there are such attempts.
+        spark = df.sparkSession
+        master = spark.sparkContext.master if hasattr(spark, "_jsparkSession") else None
+        once = master is not None and _ONE_ATTEMPT.fullmatch(master) is not None
+        writer = df.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else table.reader_options))
+        writer = writer.option(f"{_COMMITTER}algorithm.version", "2" if once else "1")
+        writer = writer.option(f"{_COMMITTER}marksuccessfuljobs", "false")
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
         try:

@@ -12,7 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import SourceError
 from odi_assets.streaming.query.inputs import StreamedFiles
 from odi_assets.streaming.query.progress_log import ProgressLog
-from odi_assets.streaming.query.run import query_conf
+from odi_assets.streaming.query.run import checkpoint_conf, query_conf
 from odi_assets_tests.streaming.checkpoints.queries import settings
 
 
@@ -36,6 +36,14 @@ def test_files_with_odd_names_and_folders_that_are_columns(
     assert again is not None
     assert sorted(map(tuple, again.collect())) == sorted(streamed)
     assert sorted(streamed) == [(number, day) for number in range(4)]
+
+
+def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:
+    # Some stores rename by the other one alone without a moment in between.
+    key = "spark.sql.streaming.checkpointFileManagerClass"
+    assert checkpoint_conf(Location(str(tmp_path)))[key].endswith(".FileSystemBasedCheckpointFileManager")
+    store = Location("abfss://lake@account.dfs.core.windows.net/raw", spark_options={"fs.azure.key": "secret"})
+    assert checkpoint_conf(store) == store.reader_options
 
 
 def test_names_that_make_spark_read_rows_twice_are_refused(tmp_path: Path) -> None:
