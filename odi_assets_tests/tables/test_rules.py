@@ -58,7 +58,7 @@ def refused(table: Location, write: Write, rows: list[tuple[Any, ...]], schema: 
 
 
 def files(table: Location) -> list[str]:
-    return sorted(str(path) for path in table.local_path.rglob("*") if path.is_file() and path.suffix != ".crc")
+    return sorted(str(path) for path in table.local_path.rglob("*") if path.is_file())
 
 
 def schema_of(table: Location) -> list[dict[str, Any]]:

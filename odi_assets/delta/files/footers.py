@@ -107,10 +107,7 @@ def _parquet_files(filesystem: fsspec.AbstractFileSystem, root: str, *, strictly
         *folders, name = path[len(root.rstrip("/")) + 1 :].split("/")
         if any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in folders):
             continue
-        if name.endswith(".crc"):
-            # Hadoop's local checksums: Delta never reads them, and vacuum leaves hidden files behind.
-            filesystem.rm_file(path)
-        elif name.endswith(".parquet") and name[0] not in "._":
+        if name.endswith(".parquet") and name[0] not in "._":
             yield path
 
 

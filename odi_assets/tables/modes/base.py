@@ -32,7 +32,7 @@ _WITHOUT_CHECKSUMS = {
     "fs.file.impl.disable.cache": "true",
 }
 """Hadoop writes no ``.crc`` beside a local file, and starts no ``chmod`` for each of the two: pyspark has no native
-library for that. Pages of Parquet have checksums of their own."""
+library for that. Pages of Parquet have checksums of their own, Delta reads no others, and vacuum passes them over."""
 _ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
 """A Spark master with which a task that fails ends its job."""
 
