@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from odi_assets.config.models import (
@@ -22,6 +22,11 @@ from odi_assets.config.models import (
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.errors import ConfigError
 
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_PACKAGES = {"s3": "s3fs", "abfs": "adlfs", "abfss": "adlfs", "gs": "gcsfs"}
+"""By the scheme of a store, the package by which fsspec reaches it."""
 _GLOB = str.maketrans({character: f"\\{character}" for character in "\\{}[]*?"})
 
 
@@ -92,6 +97,41 @@ class Location:
     def reader_options(self) -> dict[str, str]:
         """The credentials in ``spark_options`` as options of one read or write."""
         return {name.removeprefix("spark.hadoop."): value for name, value in self.spark_options.items()}
+
+    def in_store(self) -> tuple[AbstractFileSystem, str]:
+        """fsspec's file system of the store, and this location's path there.
+
+        Raises:
+            ConfigError: the package that knows such stores is not installed.
+        """
+        import fsspec
+
+        try:
+            filesystem, path = fsspec.core.url_to_fs(self.uri, **self.fsspec_options)
+        except (ImportError, ValueError) as error:
+            # Some packages tell fsspec of their schemes only once they are installed.
+            if isinstance(error, ValueError) and "Protocol not known" not in str(error):
+                raise
+            package = _PACKAGES.get(self.uri.partition("://")[0], "fsspec's package for it")
+            raise ConfigError(
+                f"{self.uri} cannot be looked at: {error}",
+                fix=f"pip install {package}, into the environment of odi",
+                uri=self.uri,
+                connection=self.connection,
+            ) from error
+        return filesystem, path
+
+    def open(self, mode: Literal["rb", "wb"]) -> IO[bytes]:
+        """Open the file that is here. A local path may hold what fsspec takes for a chain of file systems (``::``).
+
+        Raises:
+            ConfigError: the package that knows such stores is not installed.
+        """
+        if self.is_local:
+            return self.local_path.open(mode)
+        filesystem, path = self.in_store()
+        opened: IO[bytes] = filesystem.open(path, mode)
+        return opened
 
     def child(self, path: str) -> Location:
         """Return a location inside this one.

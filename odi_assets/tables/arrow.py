@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -63,7 +62,7 @@ class ArrowWrite(Write):
         if location.is_local:
             filesystem, root = LocalFileSystem(), str(location.local_path)
         else:
-            remote, root = fsspec.core.url_to_fs(location.uri, **location.fsspec_options)
+            remote, root = location.in_store()
             filesystem = PyFileSystem(FSSpecHandler(remote))
         form = ds.ParquetFileFormat()
         ds.write_dataset(

@@ -60,7 +60,7 @@ def written_files(table: Location, folder: str, always_index: Iterable[str] = ()
     Raises:
         TableError: a file is not a whole Parquet file.
     """
-    filesystem, root = fsspec.core.url_to_fs(table.child(folder).uri, **table.fsspec_options)
+    filesystem, root = table.child(folder).in_store()
     keep, now = frozenset(always_index), int(time.time() * 1000)
 
     def read(path: str) -> WrittenFile:

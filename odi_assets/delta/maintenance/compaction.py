@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -146,7 +145,7 @@ def _partition_folders(file: LiveFile) -> list[str]:
 def _merge(handle: TableHandle, files: Sequence[LiveFile], path: str) -> None:
     whole = pa.schema(handle.table.schema().to_arrow())
     stored = pa.schema([field for field in whole if field.name not in handle.partition_columns])
-    filesystem, target = fsspec.core.url_to_fs(handle.location.child(path).uri, **handle.location.fsspec_options)
+    filesystem, target = handle.location.child(path).in_store()
     filesystem.makedirs(target.rpartition("/")[0], exist_ok=True)
     with filesystem.open(target, "wb") as stream, pq.ParquetWriter(stream, stored, compression="snappy") as writer:
         for group in _row_groups(_batches(handle, files, stored)):
@@ -155,7 +154,7 @@ def _merge(handle: TableHandle, files: Sequence[LiveFile], path: str) -> None:
 
 def _batches(handle: TableHandle, files: Sequence[LiveFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
-        filesystem, path = fsspec.core.url_to_fs(handle.location.child(file.path).uri, **handle.location.fsspec_options)
+        filesystem, path = handle.location.child(file.path).in_store()
         with filesystem.open(path, "rb") as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS):
                 yield _conformed(batch, schema)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -63,9 +62,7 @@ def files_bound(bounds: ColumnBounds | None, increment: StatefulIncrement) -> Bo
 def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:
     place = base.child(path)
     try:
-        # A local path may hold what fsspec takes for a chain of file systems (`::`).
-        opened = place.local_path.open("rb") if place.is_local else fsspec.open(place.uri, "rb", **place.fsspec_options)
-        with opened as stream:
+        with place.open("rb") as stream:
             footer = pq.read_metadata(stream)
     except (OSError, pa.ArrowException):
         # Spark reads the file next and raises the error.

@@ -130,9 +130,7 @@ def keep(table: Location, cursor: DrivingCursor, text: str) -> None:
         place.local_path.parent.mkdir(parents=True, exist_ok=True)
         write_file(place.local_path, text)
         return
-    import fsspec
-
-    with fsspec.open(place.uri, "wb", **place.fsspec_options) as stream:
+    with place.open("wb") as stream:
         stream.write(text.encode("utf-8", errors="surrogatepass"))
 
 
@@ -167,13 +165,9 @@ def _inspect(raw: bytes, path: str) -> Inspection:
 
 def _bytes(place: Location, what: str) -> bytes:
     try:
-        if place.is_local:
-            return place.local_path.read_bytes()
-        import fsspec
-
-        with fsspec.open(place.uri, "rb", **place.fsspec_options) as stream:
-            return bytes(stream.read())
-    except (OSError, ValueError, ImportError) as error:
+        with place.open("rb") as stream:
+            return stream.read()
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CursorDocumentError(
             f"the {what} {place.uri} cannot be read: {reason}",

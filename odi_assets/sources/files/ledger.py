@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -93,9 +92,7 @@ def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, 
 def _read(table: Location, part: Part, label: str) -> pa.Table:
     place = table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")
     try:
-        # A local path may hold what fsspec takes for a chain of file systems (`::`).
-        opened = place.local_path.open("rb") if place.is_local else fsspec.open(place.uri, "rb", **place.fsspec_options)
-        with opened as stream:
+        with place.open("rb") as stream:
             return pq.ParquetFile(stream).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise IncrementError(
@@ -144,7 +141,7 @@ def write(table: Location, new: NewPart) -> None:
     columns = {name: [getattr(file, name) for file in new.files] for name in _SCHEMA.names}
     rows = pa.table(columns, schema=_SCHEMA)
     if not place.is_local:
-        with fsspec.open(place.uri, "wb", **place.fsspec_options) as stream:
+        with place.open("wb") as stream:
             pq.write_table(rows, stream, compression="zstd")
         return
     target = place.local_path

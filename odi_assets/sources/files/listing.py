@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fsspec
 from fsspec.utils import glob_translate
 
 from odi_assets.connections.location import Location
-from odi_assets.errors import SourceError
+from odi_assets.errors import ConfigError, SourceError
 
 _GLOB_CHARACTERS = set("*?[")
 # The rule of Spark's HadoopFSUtils.shouldFilterOutPathName (`_day=1` is a partition), and names that are no text.
@@ -130,7 +129,7 @@ def _remote_files(base: Location, below: str, depth: int | None, look: _Look) ->
     fsspec raises what the libraries of the stores raise, and passes over what it cannot list unless it is told not to.
     """
     try:
-        filesystem, root_path = fsspec.core.url_to_fs(base.uri, **base.fsspec_options)
+        filesystem, root_path = base.in_store()
         # A process that lives long, such as a sensor's, would see the files of its first look for ever.
         filesystem.invalidate_cache()
         prefix = root_path.rstrip("/") + "/"
@@ -138,7 +137,7 @@ def _remote_files(base: Location, below: str, depth: int | None, look: _Look) ->
         if not found:
             # Not even the bucket may be there, or the right to look into it.
             filesystem.ls(root_path.strip("/").partition("/")[0], detail=False)
-    except (OSError, ValueError):
+    except (OSError, ValueError, ConfigError):
         raise
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from error

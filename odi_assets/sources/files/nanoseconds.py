@@ -59,13 +59,10 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
 
 
 def _columns(files: FilesSnapshot, path: str) -> pa.Schema:
-    import fsspec
     import pyarrow.parquet as pq
 
     place = files.base.child(path)
-    if place.is_local:
-        return pq.read_metadata(place.local_path).schema.to_arrow_schema()
-    with fsspec.open(place.uri, "rb", **place.fsspec_options) as stream:
+    with place.open("rb") as stream:
         return pq.read_metadata(stream).schema.to_arrow_schema()
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import fsspec
-
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 
@@ -53,7 +51,7 @@ class ProgressLog:
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        filesystem, root = fsspec.core.url_to_fs(self.location.uri, **self.location.fsspec_options)
+        filesystem, root = self.location.in_store()
         return filesystem, root.rstrip("/")
 
     def query(self) -> str | None:

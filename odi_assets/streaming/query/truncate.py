@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-import fsspec
-
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -32,7 +30,7 @@ class CheckpointFolder:
 
     @property
     def _store(self) -> tuple[Any, str]:
-        filesystem, root = fsspec.core.url_to_fs(self.location.uri, **self.location.fsspec_options)
+        filesystem, root = self.location.in_store()
         filesystem.invalidate_cache()
         return filesystem, root.rstrip("/")
 
@@ -134,8 +132,8 @@ class CheckpointFolder:
         if source.is_local:
             shutil.copytree(source.local_path, target.local_path)
             return
-        filesystem, root = fsspec.core.url_to_fs(source.uri, **source.fsspec_options)
-        _, place = fsspec.core.url_to_fs(target.uri, **target.fsspec_options)
+        filesystem, root = source.in_store()
+        _, place = target.in_store()
         for path in filesystem.find(root):
             filesystem.cp_file(path, place.rstrip("/") + path.removeprefix(root.rstrip("/")))
 

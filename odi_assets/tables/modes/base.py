@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import fsspec
-
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, written_files
@@ -151,7 +149,7 @@ class Write:
         import pyarrow.parquet as pq
 
         rows, table = df.toArrow(), self.handle.location
-        filesystem, folder = fsspec.core.url_to_fs(table.child(self.folder(step)).uri, **table.fsspec_options)
+        filesystem, folder = table.child(self.folder(step)).in_store()
         filesystem.makedirs(folder, exist_ok=False)
         if rows.num_rows:
             with filesystem.open(f"{folder}/part-00000.snappy.parquet", "wb") as stream:
@@ -168,7 +166,7 @@ class Write:
 
     def discard(self) -> None:
         """Delete the files of all steps of this write: nothing of it is to be kept."""
-        filesystem, root = fsspec.core.url_to_fs(self.uri, **self.handle.location.fsspec_options)
+        filesystem, root = self.handle.location.in_store()
         for path in filesystem.ls(root, detail=False):
             if path.rstrip("/").rpartition("/")[2].startswith(self.folder()):
                 filesystem.rm(path, recursive=True)

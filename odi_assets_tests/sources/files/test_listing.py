@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
-from odi_assets.errors import SourceError
+from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.files.listing import list_files
 
 
@@ -30,6 +31,20 @@ def touch(folder: Path, *names: str, at: int = 1_000) -> None:
 
 def names(base: Location, pattern: str) -> list[str]:
     return [file.path for file in list_files(base, pattern)]
+
+
+@pytest.mark.parametrize(
+    ("uri", "package"), [("s3://bucket/in", "s3fs"), ("abfss://lake@account/in", "adlfs"), ("gs://bucket/in", "gcsfs")]
+)
+def test_a_store_whose_package_is_not_installed_is_told_with_the_package(
+    monkeypatch: pytest.MonkeyPatch, uri: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules["fsspec.registry"].__dict__["_registry"], uri.partition("://")[0], raising=False)
+    for look in (lambda: list_files(Location(uri), "*.csv"), lambda: Location(f"{uri}/1.csv").open("rb")):
+        with pytest.raises(ConfigError, match="cannot be looked at") as told:
+            look()
+        assert f"pip install {package}" in str(told.value.fix)
 
 
 def test_a_glob_a_folder_and_a_single_file_name_files(base: Location, tmp_path: Path) -> None:
