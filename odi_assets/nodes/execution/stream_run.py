@@ -134,7 +134,7 @@ class StreamRun:
             # What earlier runs left out of meta_batches is recorded while Spark makes the query, and before it starts:
             # its first batch may remove what the checkpoint tells of them.
             with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
-                recorded = pool.submit(_ledger, node, self.plan.target)
+                recorded = pool.submit(_ledger, node)
                 apply_conf(self.spark, checkpoint_conf(self.plan.checkpoint) | query_conf(settings))
                 table = self._run(settings, recorded)
         finally:
@@ -305,9 +305,9 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         raise query_error(str(plan.node), error) from error
 
 
-def _ledger(node: Node, table: TableHandle) -> StreamLedger:
+def _ledger(node: Node) -> StreamLedger:
     ledger = StreamLedger(node)
-    ledger.write(table)
+    ledger.write(TableHandle.open(node.target.location))
     return ledger
 
 

@@ -167,10 +167,10 @@ class ProgressLog:
         return sorted(int(name) for name in self._names(folder) if name.isascii() and name.isdecimal())
 
     def _names(self, folder: str) -> list[str]:
-        filesystem, root = self._store
         try:
             if self.location.is_local:
                 return [path.name for path in (self.location.local_path / folder).iterdir()]
+            filesystem, root = self._store
             filesystem.invalidate_cache()
             return [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(f"{root}/{folder}", detail=False)]
         except FileNotFoundError:
