@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -47,6 +48,7 @@ _CONNECT_SECONDS = 60
 """How long a server of Spark Connect may take to accept a connection."""
 
 LOCAL_MASTER = "local[*]"
+_ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
 _PACKAGES = "spark.jars.packages"
 
 
@@ -87,6 +89,12 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
     apply_conf(spark, REQUIRED_CONF)
     return SessionHandle(spark, started_here=True)
+
+
+def runs_tasks_once(spark: Any) -> bool:
+    """Whether a task that fails ends its job: on a local master that was given no number of failures. Through Spark
+    Connect nobody tells."""
+    return hasattr(spark, "_jsparkSession") and _ONE_ATTEMPT.fullmatch(str(spark.sparkContext.master)) is not None
 
 
 def _is_stopped(spark: Any) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
-from odi_assets.spark.session import REQUIRED_CONF, classic_defaults, open_session, packages_conf
+from odi_assets.spark.session import REQUIRED_CONF, classic_defaults, open_session, packages_conf, runs_tasks_once
 
 
 def test_settings_that_results_depend_on_hold_whatever_the_project_says(spark: SparkSession) -> None:
@@ -60,3 +61,22 @@ def test_packages_that_come_too_late_for_a_session_are_named(
 ) -> None:
     assert open_session(SparkConfig(packages=["org.postgresql:postgresql:42.7.8"])).spark is spark
     assert "was not started with org.postgresql:postgresql:42.7.8" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("master", "once"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[4]", True),
+        ("local[4,3]", False),
+        ("local[*, 3]", False),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_tasks_have_one_attempt_on_a_local_master_without_a_number_of_failures(master: str, once: bool) -> None:
+    session = SimpleNamespace(_jsparkSession=object(), sparkContext=SimpleNamespace(master=master))
+    assert runs_tasks_once(session) is once
+    assert not runs_tasks_once(SimpleNamespace())

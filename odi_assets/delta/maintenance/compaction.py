@@ -154,8 +154,7 @@ def _merge(handle: TableHandle, files: Sequence[LiveFile], path: str) -> None:
 
 def _batches(handle: TableHandle, files: Sequence[LiveFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
-        filesystem, path = handle.location.child(file.path).in_store()
-        with filesystem.open(path, "rb") as stream:
+        with handle.location.child(file.path).open("rb") as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS):
                 yield _conformed(batch, schema)
 

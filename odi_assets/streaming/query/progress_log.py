@@ -175,6 +175,8 @@ class ProgressLog:
             return [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(f"{root}/{folder}", detail=False)]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise self._unreadable(folder, error) from error
 
     def _text(self, name: str) -> str | None:
         filesystem, root = self._store
@@ -183,11 +185,7 @@ class ProgressLog:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(
-                f"{self.location.uri}/{name} cannot be read: {error}",
-                fix="look at its permissions and its storage",
-                path=f"{self.location.uri}/{name}",
-            ) from error
+            raise self._unreadable(name, error) from error
 
     def _object(self, text: str, name: str) -> dict[str, Any]:
         try:
@@ -197,6 +195,12 @@ class ProgressLog:
         if not isinstance(value, dict):
             raise self._torn(name, "its JSON is not an object")
         return value
+
+    def _unreadable(self, name: str, why: Exception) -> CheckpointError:
+        path = f"{self.location.uri}/{name}"
+        return CheckpointError(
+            f"{path} cannot be read: {why}", fix="look at its permissions and its storage", path=path
+        )
 
     def _torn(self, name: str, why: str) -> CheckpointError:
         path = f"{self.location.uri}/{name}"

@@ -7,7 +7,6 @@ The module of a mode has the mode's name in the project file. What is true of it
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -19,6 +18,7 @@ from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, written_fi
 from odi_assets.delta.partition_values import same_spelling
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
+from odi_assets.spark.session import runs_tasks_once
 from odi_assets.tables.engine import WriteSpec
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _WITHOUT_CHECKSUMS = {
 }
 """Hadoop writes no ``.crc`` beside a local file, and starts no ``chmod`` for each of the two: pyspark has no native
 library for that. Pages of Parquet have checksums of their own, Delta reads no others, and vacuum passes them over."""
-_ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
-"""A Spark master with which a task that fails ends its job."""
 
 
 _DISK_FULL = "No space left on device"
@@ -123,12 +121,10 @@ class Write:
             return self.files(step)
         # Version 2 lets each task publish its files by itself, which is faster: nothing is moved at the end of the job.
         # But those of an executor that dies at it would stay beside the files of the task's next attempt (SPARK-33019),
-        # and the listing takes what is there. Through Spark Connect nobody tells whether there are such attempts.
-        spark = df.sparkSession
-        master = spark.sparkContext.master if hasattr(spark, "_jsparkSession") else None
-        once = master is not None and _ONE_ATTEMPT.fullmatch(master) is not None
+        # and the listing takes what is there.
+        version = "2" if runs_tasks_once(df.sparkSession) else "1"
         writer = df.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else table.reader_options))
-        writer = writer.option(f"{_COMMITTER}algorithm.version", "2" if once else "1")
+        writer = writer.option(f"{_COMMITTER}algorithm.version", version)
         writer = writer.option(f"{_COMMITTER}marksuccessfuljobs", "false")
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.models import StreamInput, StreamSettings
 from odi_assets.connections.location import Location
-from odi_assets.errors import SourceError
+from odi_assets.errors import CheckpointError, SourceError
 from odi_assets.streaming.query.inputs import StreamedFiles
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import checkpoint_conf, query_conf
@@ -39,11 +39,19 @@ def test_files_with_odd_names_and_folders_that_are_columns(
 
 
 def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:
-    # Some stores rename by the other one alone without a moment in between.
+    # Elsewhere Spark picks the one whose renames the store makes in one step.
     key = "spark.sql.streaming.checkpointFileManagerClass"
     assert checkpoint_conf(Location(str(tmp_path)))[key].endswith(".FileSystemBasedCheckpointFileManager")
     store = Location("abfss://lake@account.dfs.core.windows.net/raw", spark_options={"fs.azure.key": "secret"})
     assert checkpoint_conf(store) == store.reader_options
+
+
+def test_a_folder_of_a_checkpoint_that_cannot_be_listed_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "offsets").write_text("no folder", encoding="utf-8")
+    log = ProgressLog(Location(str(tmp_path)))
+    assert log.committed() == []
+    with pytest.raises(CheckpointError, match="offsets cannot be read"):
+        log.planned()
 
 
 def test_names_that_make_spark_read_rows_twice_are_refused(tmp_path: Path) -> None:
