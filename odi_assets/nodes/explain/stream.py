@@ -17,7 +17,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.stream_definition import stream_definition
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.stream import stream_inputs
+from odi_assets.nodes.planning.stream_inputs import require_known, stream_inputs
 from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows, key_sql
@@ -68,6 +68,7 @@ class StreamExplainer:
 
         Raises:
             ConfigError: it is no stream node, or its query is none that can be explained.
+            IdentityMismatchError: an input has other names or places than its batches knew.
             SourceError, TableError: an input cannot be looked at.
         """
         node = Node.of(project, key)
@@ -77,7 +78,9 @@ class StreamExplainer:
             )
         inputs = {one.name: one for one in stream_inputs(node)}
         target = TableHandle.open(node.target.location)
-        return cls(spark, node, stream_definition(node, spark), inputs, stream_marks(node, target).log, target)
+        marks = stream_marks(node, target)
+        require_known(node, marks)
+        return cls(spark, node, stream_definition(node, spark), inputs, marks.log, target)
 
     def explain(self, keys: Sequence[str]) -> Iterator[KeyExplanation]:
         """The answers, in the order of the keys.

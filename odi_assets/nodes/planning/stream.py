@@ -16,14 +16,16 @@ from odi_assets.nodes.planning.identity import other_writer
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
 from odi_assets.nodes.planning.start import Start
+from odi_assets.nodes.planning.stream_inputs import news_of, read_before, require_unread, stream_inputs
 from odi_assets.nodes.planning.stream_marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
 from odi_assets.nodes.request import RunRequest
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import UNRESOLVED, Identity
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
-from odi_assets.streaming.query.inputs import News, StreamedFiles, StreamedInput, streamed
+from odi_assets.streaming.query.inputs import News, StreamedFiles, StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.util.words import counted
 
@@ -113,7 +115,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
 
     Raises:
         ConfigError: it cannot be run as requested.
-        IdentityMismatchError: the table is another node's, or its rows are of another query.
+        IdentityMismatchError: the table is another node's, its rows are of another query, or rows would be read again.
         CheckpointError, TargetBehindStateError: checkpoint and table do not belong together.
         LossError: a full refresh would lose rows, and the request does not say that it may.
         SourceError, TableError: an input cannot be examined.
@@ -130,11 +132,14 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if not request.full_refresh:
         require_in_step(node, marks)
     fence = app_id(node.key)
-    last = marks.last
-    hwm = None if last is None else {"query": last.query, "batch": last.batch}
+    hwm = None if marks.last is None else {"query": marks.last.query, "batch": marks.last.batch}
     streams = stream_inputs(node)
     log = ProgressLog(next_checkpoint(node)) if request.full_refresh else marks.log
-    reads = tuple(_read(source, one, marks, log) for source, one in zip(node.sources, streams, strict=True))
+    last = None if request.full_refresh else marks.last
+    news = news_of(streams, log, last)
+    if last is not None:
+        require_unread(node, tuple(read_before(streams, log, last, news)), log.location.uri)
+    reads = tuple(_read(source, one, last, news) for source, one in zip(node.sources, streams, strict=True))
     plan = StreamPlan(
         node,
         request,
@@ -154,25 +159,9 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     return replace(plan, nothing_new=planned <= committed and not any(read.news.files for read in reads))
 
 
-def stream_inputs(node: Node) -> tuple[StreamedInput, ...]:
-    """The inputs of a stream node, in the order of its sources.
-
-    Raises:
-        ConfigError: one of them cannot be read as a stream.
-    """
-    stream, found = node.config.stream, []
-    assert stream is not None
-    for source in node.sources:
-        given = node.config.inputs.get(source.name)
-        upstream = str(node.project.graph.resolve(node.key, given.node)) if given is not None and given.node else None
-        found.append(streamed(source, stream.of_input(source.name), upstream))
-    return tuple(found)
-
-
-def _read(source: Source, one: StreamedInput, marks: StreamMarks, log: ProgressLog) -> StreamRead:
-    begins_anew = log is not marks.log
-    offset = None if marks.last is None or begins_anew else (marks.last.offsets.get(one.name) or {}).get("end")
-    news = one.news(log, offset)
+def _read(source: Source, one: StreamedInput, last: StreamFacts | None, found: Mapping[str, News]) -> StreamRead:
+    offset = None if last is None else (last.offsets.get(one.name) or {}).get("end")
+    news = found[one.name]
     identity = Identity("stream", source.label, "offset", place=source.uri)
     return StreamRead(
         snapshot=StreamSnapshot(

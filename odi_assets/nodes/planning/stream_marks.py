@@ -50,6 +50,7 @@ class StreamMarks:
         why: where it cannot go on: what does not belong together.
         held: the batch whose rows the table has: ``last``, unless somebody else put the table back; None if that is not
             known.
+        undisturbed: the last version of the table before somebody else took its rows away; None if nobody did.
     """
 
     log: ProgressLog
@@ -58,6 +59,7 @@ class StreamMarks:
     match: Match
     why: str = ""
     held: StreamFacts | None = None
+    undisturbed: int | None = None
 
     @property
     def checkpoint(self) -> Location:
@@ -176,12 +178,12 @@ def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
     place = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
     log = ProgressLog(place)
     change = None if stamp is None else rows_removed_since(stamp.version, target)
-    if change is None:
+    if stamp is None or change is None:
         match, why = _match(log, last, target)
         return StreamMarks(log, last, stamp, match, why, last)
     back = restored_version(change.commit.operation, change.commit.parameters)
     held = None if back is None else batch_at(node, target, back)
-    return StreamMarks(log, last, stamp, Match.TABLE_BEHIND, f"the table was {change}", held)
+    return StreamMarks(log, last, stamp, Match.TABLE_BEHIND, f"the table was {change}", held, stamp.version)
 
 
 def _match(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> tuple[Match, str]:
@@ -236,7 +238,14 @@ def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
             f"take the table back to it: odi state rewind {node} --to-batch {committed}; or " if committed >= 0 else ""
         )
         return CheckpointError(text, fix=f"put the newer checkpoint back; or {back}{refresh}", **fields)
-    held = marks.held
-    back = f"take the checkpoint back to it: odi state rewind {node} --to-batch {held.batch}; or " if held else ""
-    fix = f"{back}put the table back to its newest version; or {refresh}"
-    return TargetBehindStateError(text, fix=fix, **fields)
+    return TargetBehindStateError(text, fix="; or ".join([*_ways_forward(node, marks), refresh]), **fields)
+
+
+def _ways_forward(node: Node, marks: StreamMarks) -> Iterator[str]:
+    """The remedies of a table that has fewer rows than its checkpoint has read."""
+    if marks.held is not None:
+        yield f"go on from the rows that it has: odi state rewind {node} --to-batch {marks.held.batch}"
+    if marks.undisturbed is None:
+        yield "put the table back from a copy"
+    elif marks.held != marks.last:
+        yield f"put its rows back: odi state rewind {node} --to-version {marks.undisturbed}"

@@ -108,13 +108,13 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     target = TableHandle.open(node.target.location)
     writer = other_writer(node, target)
     if node.config.stream is not None:
-        from odi_assets.nodes.recovery.adopt_stream import former_stream
+        from odi_assets.nodes.recovery.adopt_stream import stream_to_adopt
 
-        if writer is None:
+        found = stream_to_adopt(node, target, writer)
+        if found is None:
             return None
-        stream = former_stream(node, target, writer)
-        change = f"the table was written by {writer}"
-        return Adoption(node, target, None, stream.hwm, stream.hwm, origin_now(node), (change,), stream=stream)
+        stream, changed = found
+        return Adoption(node, target, None, stream.hwm, stream.hwm, origin_now(node), tuple(changed), stream=stream)
     entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
     fence = app_id(NodeKey.parse(writer.nodes[0])) if writer is not None else None

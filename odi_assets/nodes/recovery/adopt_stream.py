@@ -1,8 +1,9 @@
-"""Adopts the table and the checkpoint of a stream node that was renamed, or whose project was.
+"""Adopts the table and the checkpoint of a stream node: it or its project was renamed, or its landing files were moved.
 
 The mark of a stream is its checkpoint, which has no name in it. So a commit without rows says under the node's own
 fence which batch the table has; what is recorded of earlier batches is copied to the node's name, and the tables of
-kept rows learn how far they go.
+kept rows learn how far they go. Where landing files are has a place in the checkpoint: the commit names a copy of it
+that has them where they are now.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
 from odi_assets.nodes.execution.stream_ledger import record_of
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import Writer
-from odi_assets.nodes.planning.stream_marks import stream_stamps
+from odi_assets.nodes.planning.stream_inputs import news_of, read_before, require_unread, stream_inputs
+from odi_assets.nodes.planning.stream_marks import checkpoint_named, next_checkpoint, stream_stamps
 from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
+from odi_assets.streaming.query.inputs import ReadBefore
+from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.streaming.query.relocate import relocated
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class FormerStream:
         name: the node that wrote it; the same one, if only the project was renamed.
         facts: the last batch in the table.
         records: of the batches of that query, in order: of ``meta_batches``, and what the table's log knows beyond it.
+        log: of the checkpoint.
+        moved: inputs whose files were read elsewhere.
     """
 
     node: Node
@@ -43,6 +50,8 @@ class FormerStream:
     name: str
     facts: StreamFacts
     records: tuple[BatchRecord, ...]
+    log: ProgressLog
+    moved: tuple[ReadBefore, ...] = ()
 
     @property
     def hwm(self) -> dict[str, Any]:
@@ -50,13 +59,32 @@ class FormerStream:
         return {"query": self.facts.query, "batch": self.facts.batch}
 
 
-def former_stream(node: Node, target: TableHandle, writer: Writer) -> FormerStream:
-    """The stream that wrote the table of ``node``. Changes nothing.
+def stream_to_adopt(node: Node, target: TableHandle, writer: Writer | None) -> tuple[FormerStream, list[str]] | None:
+    """The stream that ``node`` goes on with, and what changed, in words; None if nothing did. Changes nothing.
+
+    Args:
+        writer: who wrote its table, if that was not the node itself.
 
     Raises:
-        IdentityMismatchError: the rows are not those of one stream, so that no checkpoint belongs to them.
+        IdentityMismatchError: the rows are not those of one stream, so that no checkpoint belongs to them; or an input
+            was renamed, too.
+        SourceError, TableError: an input cannot be examined.
     """
-    for name in writer.nodes:
+    former = _former_stream(node, target, writer)
+    if former is None:
+        return None
+    inputs = stream_inputs(node)
+    found = tuple(read_before(inputs, former.log, former.facts, news_of(inputs, former.log, former.facts)))
+    if any(one.name != one.input for one in found):
+        require_unread(node, found, former.log.location.uri)
+    changes = [] if writer is None else [f"the table was written by {writer}"]
+    changes += [str(one) for one in found]
+    return (replace(former, moved=found), changes) if changes else None
+
+
+def _former_stream(node: Node, target: TableHandle, writer: Writer | None) -> FormerStream | None:
+    """The stream that wrote the table of ``node``; None if the node itself is the writer, and has no batch."""
+    for name in (str(node),) if writer is None else writer.nodes:
         stamps = list(stream_stamps(target, app_id(NodeKey.parse(name))))
         known = node.project.open_batches().of_node(name)
         facts = stamps[0][1] if stamps else _of_record(known)
@@ -70,7 +98,10 @@ def former_stream(node: Node, target: TableHandle, writer: Writer) -> FormerStre
                 if one is not None and (one.query, one.batch) not in recorded and CommitFacts.of(stamp).mode != ADOPT
             ]
             records = tuple(one for one in (*known, *newer) if one.query == facts.query)
-            return FormerStream(node, target, name, facts, records)
+            log = ProgressLog(checkpoint_named(node, facts.checkpoint))
+            return FormerStream(node, target, name, facts, records, log)
+    if writer is None:
+        return None
     raise IdentityMismatchError(
         f"{node}: the table at {target.location.uri} was written by {writer}, and that was no stream; a stream reads "
         "its inputs from their beginning, and would add their rows again",
@@ -103,7 +134,8 @@ def take_over(stream: FormerStream, facts: CommitFacts) -> None:
     Raises:
         FencedError: somebody committed to the table since; it was left as it is.
     """
-    node, said = stream.node, replace(facts, stream=stream.facts)
+    node = stream.node
+    said = replace(facts, stream=_in_new_place(stream) if stream.moved else stream.facts)
     if stream.name != str(node):
         # First what is only looked up, last the commit that makes the table the node's.
         node.project.open_batches().record(replace(record, node=str(node)) for record in stream.records)
@@ -113,6 +145,14 @@ def take_over(stream: FormerStream, facts: CommitFacts) -> None:
             if last is not None:
                 _say(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
     _say(stream.target, app_id(node.key), said)
+
+
+def _in_new_place(stream: FormerStream) -> StreamFacts:
+    """Copy the checkpoint for the files where they are now, and return what is said of the last batch with the copy."""
+    log = relocated(stream.log, next_checkpoint(stream.node), {one.name: (one.folder, one.now) for one in stream.moved})
+    last = log.batch(stream.facts.batch)
+    offsets = stream.facts.offsets if last is None else last.offsets
+    return replace(stream.facts, checkpoint=log.location.uri.rstrip("/").rpartition("/")[2], offsets=offsets)
 
 
 def _kept_tables(node: Node) -> dict[str, Location]:

@@ -117,12 +117,14 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What does not belong together of a stream's checkpoint and its table."""
     from odi_assets.nodes.planning.stream import require_own_stream
+    from odi_assets.nodes.planning.stream_inputs import require_known
     from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
     from odi_assets.spark.connect_worker import TOKEN_REMEDY
 
     try:
         require_own_stream(node, target)
         marks = stream_marks(node, target)
+        require_known(node, marks)
     except IdentityMismatchError as error:
         yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
         return

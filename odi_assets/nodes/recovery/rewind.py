@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
-from odi_assets.delta.commit import Stamp
+from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
@@ -335,6 +335,10 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
         version = rewind.from_version
         if rewind.to_version != version:
             version = restore(rewind.handle, rewind.to_version, stamp, also)
+        elif rewind.checkpoint is not None:
+            # The mark of a stream is in its commits: this one says that the rows that are there are those of its batch.
+            handle = rewind.handle
+            version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.checkpoint is not None:
             from odi_assets.nodes.recovery.rewind_stream import apply_checkpoint
 
@@ -377,6 +381,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=(rewind.committed or CommittedHwm.of(None)) if keeps_hwm else None,
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
+        rewound_to=rewind.to_version if rewind.to_version == rewind.from_version else None,
         stream=rewind.checkpoint.facts if rewind.checkpoint else None,
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -18,7 +19,7 @@ from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import ConfigError, SourceError, TableError, TransformError
 from odi_assets.sources.delta.source import DeltaTableSource
-from odi_assets.sources.files.listing import list_files
+from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.files.source import LandingFiles
 from odi_assets.sources.source import Source
 from odi_assets.streaming.query import table_source
@@ -45,11 +46,43 @@ class News:
         files: how many files.
         mark: where the input stands now.
         summary: in words.
+        elsewhere: what of it batches have read where its files were before.
+        is_strange: nothing that batches have read under its name is in it, though they have read something.
     """
 
     files: int
     mark: Mapping[str, Any]
     summary: str
+    elsewhere: ReadBefore | None = None
+    is_strange: bool = False
+
+
+@dataclass(frozen=True)
+class ReadBefore:
+    """What an input has to be read, and batches have read already: under another name, or in another folder.
+
+    Attributes:
+        input: its name now.
+        name: its name in the checkpoint.
+        folder, now: of files, the folder in which they were read, and the one that they are in now, each as
+            ``file_uri_key`` has it; the same one if only the name changed. Empty of tables.
+        files: how many, and ``example`` is one of them. Of tables 0, and the table's name.
+    """
+
+    input: str
+    name: str
+    folder: str
+    now: str
+    files: int
+    example: str
+
+    def __str__(self) -> str:
+        under = "" if self.name == self.input else f" under the name `{self.name}`"
+        if not self.files:
+            return f"its input `{self.input}` is {self.example}, which batches have read{under}"
+        here, there = ("", "") if self.folder == self.now else (f" in {self.now}", f" in {self.folder}")
+        found = f"{counted(self.files, 'file')}{here} that batches have read{there}{under}"
+        return f"its input `{self.input}` has {found}, {self.example} among them"
 
 
 @dataclass(frozen=True)
@@ -90,6 +123,14 @@ class StreamedInput(ABC):
 
         Raises:
             SourceError, TableError: it cannot be examined, or cannot be read on.
+        """
+
+    @abstractmethod
+    def read_before(self, log: ProgressLog, name: str, end: Mapping[str, Any]) -> ReadBefore | None:
+        """What the input would read again of what batches have read as the input ``name``, up to the offset ``end``.
+
+        Raises:
+            SourceError, TableError: it cannot be examined.
         """
 
     @abstractmethod
@@ -186,22 +227,75 @@ class StreamedFiles(StreamedInput):
 
     def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
         known = set() if start is None else {file_uri_key(uri) for uri in log.all_files(self.name)}
-        listed = list_files(self.base, self.path)
-        uris = [file_uri_key(quote(self.base.child(file.path).uri, safe="/:@=")) for file in listed]
-        new = [uri for uri in uris if uri not in known]
+        listed = self._listed()
+        new = [uri for uri in listed if uri not in known]
         if self.settings.max_files_per_batch != 1:
             self._require_plain_names(new, "rename it; or give each file its own batch: `max_files_per_batch: 1`")
-        newest = max(listed).path if listed else None
+        newest = max(listed.values()).path if listed else None
         text = counted(len(new), "new file") if new else "no new files"
-        return News(len(new), {"files": len(listed), "newest": newest}, text)
+        return News(
+            len(new),
+            {"files": len(listed), "newest": newest},
+            text,
+            self._read_elsewhere(listed, new, known, self.name),
+            is_strange=bool(known and listed) and len(new) == len(listed),
+        )
 
     def missing(self, log: ProgressLog) -> list[str]:
         """Files that batches have read and that are gone."""
-        listed = {
-            file_uri_key(quote(self.base.child(file.path).uri, safe="/:@="))
-            for file in list_files(self.base, self.path)
-        }
+        listed = self._listed()
         return sorted(uri for uri in log.all_files(self.name) if file_uri_key(uri) not in listed)
+
+    def read_before(self, log: ProgressLog, name: str, end: Mapping[str, Any]) -> ReadBefore | None:
+        del end
+        known = {file_uri_key(uri) for uri in log.all_files(name)}
+        listed = self._listed()
+        same = [uri for uri in listed if uri in known]
+        if same:
+            folder = self._folder(listed)
+            return ReadBefore(self.name, name, folder, folder, len(same), same[0].removeprefix(f"{folder}/"))
+        return self._read_elsewhere(listed, list(listed), known, name)
+
+    def _listed(self) -> dict[str, SourceFile]:
+        """Its files, by ``file_uri_key``."""
+        return {file_uri_key(_uri(self.base.child(file.path))): file for file in list_files(self.base, self.path)}
+
+    def _folder(self, listed: Mapping[str, SourceFile]) -> str:
+        """The folder below which all of its files are."""
+        fixed = list(takewhile(lambda part: not _GLOB.search(part), self.path.strip("/").split("/")))
+        found = "/".join([file_uri_key(_uri(self.base)).rstrip("/"), *fixed])
+        return found.rpartition("/")[0] if found in listed else found
+
+    def _read_elsewhere(
+        self, listed: Mapping[str, SourceFile], new: Sequence[str], known: Collection[str], name: str
+    ) -> ReadBefore | None:
+        """What of the ``new`` files was read in another folder: files of the same names below it, and of the same
+        sizes, as far as they are still there."""
+        folder = self._folder(listed)
+        elsewhere = sorted(uri for uri in known if not uri.startswith(f"{folder}/"))
+        if not elsewhere or not new:
+            return None
+        names = {uri.removeprefix(f"{folder}/"): uri for uri in new}
+        found: dict[str, list[str]] = {}
+        for uri in elsewhere:
+            parts = uri.split("/")
+            ends = ("/".join(parts[number:]) for number in range(1, len(parts)))
+            end = next((one for one in ends if one in names), None)
+            if end is not None:
+                found.setdefault(uri.removesuffix(f"/{end}"), []).append(end)
+        for former, tails in found.items():
+            looked_at = tails[:: max(1, len(tails) // _FEW_FILES)]
+            if any(self._may_be(f"{former}/{tail}", listed[names[tail]]) for tail in looked_at):
+                return ReadBefore(self.name, name, former, folder, len(tails), tails[0])
+        return None
+
+    def _may_be(self, former: str, now: SourceFile) -> bool:
+        """Whether the file that is ``now`` may be the one that was read at ``former``: that is gone, or as large."""
+        filesystem, path = replace(self.base, uri=former).in_store()
+        try:
+            return int(filesystem.size(path) or 0) == now.size
+        except FileNotFoundError:
+            return True
 
     def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
         files = self._files(log, start, end)
@@ -239,7 +333,7 @@ class StreamedFiles(StreamedInput):
     def _partitions(self, files: Sequence[str]) -> dict[str, str]:
         """What makes columns of folders named ``column=value``, as in the stream: Spark looks for them below a folder,
         not in a glob."""
-        folder = f"{file_uri_key(quote(self.base.child(self.path).uri, safe='/:@='))}/"
+        folder = f"{file_uri_key(_uri(self.base.child(self.path)))}/"
         is_below = "**" not in self.path and all(file_uri_key(uri).startswith(folder) for uri in files)
         return {"basePath": self._spark_path()} if is_below else {}
 
@@ -253,10 +347,8 @@ class StreamedFiles(StreamedInput):
 
         numbers = {file_uri_key(uri): number for uri, number in log.numbered_files(self.name).items()}
         offsets = {batch: -1 if end is None else int(end["logOffset"]) for batch, end in ends.items()}
-        root = f"{file_uri_key(quote(self.base.uri, safe='/:@=')).rstrip('/')}/"
-        listed = {
-            file_uri_key(quote(self.base.child(f.path).uri, safe="/:@=")) for f in list_files(self.base, self.path)
-        }
+        root = f"{file_uri_key(_uri(self.base)).rstrip('/')}/"
+        listed = self._listed()
         gone = sorted(uri.removeprefix(root) for uri in numbers if uri not in listed)
         text = f"{counted(len(gone), 'file')} that it had read, among them {gone[0]}" if gone else None
         rows = None
@@ -315,6 +407,10 @@ class StreamedFiles(StreamedInput):
         return f"{self.base.spark_path}/{self.path.partition('**')[0].rstrip('/')}".rstrip("/")
 
 
+def _uri(place: Location) -> str:
+    return quote(place.uri, safe="/:@=")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamedTable(StreamedInput):
     """A Delta table: the rows that its commits add.
@@ -343,6 +439,12 @@ class StreamedTable(StreamedInput):
         version = f"version {handle.version}"
         text = f"{version}, {counted(len(files), 'new file')}" if files else f"{version}, nothing new"
         return News(len(files), end, text)
+
+    def read_before(self, log: ProgressLog, name: str, end: Mapping[str, Any]) -> ReadBefore | None:
+        del log
+        handle = TableHandle.open(self.location)
+        is_same = handle.exists and end.get("table_id") == handle.table_id
+        return ReadBefore(self.name, name, "", "", 0, self.label) if is_same else None
 
     def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:
         del log

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -55,10 +55,20 @@ class CheckpointFolder:
         return place
 
     def put_back(self, copy: Location) -> None:
-        """Replace it by ``copy``."""
+        """Replace it by ``copy``. It need not be there."""
         filesystem, root = self._store
-        filesystem.rm(root, recursive=True)
+        if filesystem.exists(root):
+            filesystem.rm(root, recursive=True)
         self._copy(copy, self.location)
+
+    def rewrite(self, folder: str, changed: Callable[[str], str]) -> None:
+        """Replace the text of each file of one of its folders."""
+        filesystem, root = self._store
+        for path in filesystem.ls(f"{root}/{folder}", detail=False):
+            name = path.rstrip("/").rpartition("/")[2]
+            if _number(name) is not None:
+                filesystem.pipe_file(path, changed(filesystem.cat_file(path).decode("utf-8")).encode("utf-8"))
+                self._forget_checksum(filesystem, path)
 
     def truncate(self, batch: int) -> None:
         """Make ``batch`` its newest one.
@@ -82,9 +92,7 @@ class CheckpointFolder:
         doomed = sorted(self._after(filesystem, root, batch, found.offsets), key=_rank)
         for path in doomed:
             filesystem.rm_file(path)
-            folder, _, name = path.rpartition("/")
-            if filesystem.exists(checksum := f"{folder}/.{name}.crc"):
-                filesystem.rm_file(checksum)
+            self._forget_checksum(filesystem, path)
 
     def _after(self, filesystem: Any, root: str, batch: int, offsets: Any) -> Iterator[str]:
         for path in filesystem.find(root):
@@ -127,6 +135,13 @@ class CheckpointFolder:
         for number in missing:
             text = "\n".join([version, *(line for of, line in entries if of == number)])
             filesystem.pipe_file(f"{folder}/{number}", text.encode("utf-8"))
+
+    @staticmethod
+    def _forget_checksum(filesystem: Any, path: str) -> None:
+        """Remove Hadoop's checksum of a file that was removed, or is another one now."""
+        folder, _, name = path.rpartition("/")
+        if filesystem.exists(checksum := f"{folder}/.{name}.crc"):
+            filesystem.rm_file(checksum)
 
     def _copy(self, source: Location, target: Location) -> None:
         if source.is_local:

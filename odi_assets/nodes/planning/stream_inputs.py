@@ -1,0 +1,95 @@
+"""The inputs of a stream node, and whether its checkpoint knows them: what batches have read is not read again.
+
+Spark knows an input by its name and a landing file by its URI. Where one of them changed and the rows did not, the next
+batch would read them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from odi_assets.errors import IdentityMismatchError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.stream_marks import StreamMarks
+from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.streaming.query.inputs import News, ReadBefore, StreamedFiles, StreamedInput, streamed
+from odi_assets.streaming.query.progress_log import ProgressLog
+
+
+def stream_inputs(node: Node) -> tuple[StreamedInput, ...]:
+    """The inputs of a stream node, in the order of its sources.
+
+    Raises:
+        ConfigError: one of them cannot be read as a stream.
+    """
+    stream, found = node.config.stream, []
+    assert stream is not None
+    for source in node.sources:
+        given = node.config.inputs.get(source.name)
+        upstream = str(node.project.graph.resolve(node.key, given.node)) if given is not None and given.node else None
+        found.append(streamed(source, stream.of_input(source.name), upstream))
+    return tuple(found)
+
+
+def news_of(inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts | None) -> dict[str, News]:
+    """By input, what it has that no batch up to ``last`` has read.
+
+    Raises:
+        SourceError, TableError: an input cannot be examined, or cannot be read on.
+    """
+    offsets = {} if last is None else last.offsets
+    return {one.name: one.news(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
+
+
+def read_before(
+    inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts, news: Mapping[str, News]
+) -> Iterator[ReadBefore]:
+    """What the next batch would read again.
+
+    Raises:
+        SourceError, TableError: an input cannot be examined.
+    """
+    ends = {name: offset["end"] for name, offset in last.offsets.items() if offset.get("end") is not None}
+    strange = {one.name for one in inputs if one.name not in ends or news[one.name].is_strange}
+    # Of an input that reads on what it has read so far, nothing is another's.
+    former = ends.keys() - ({one.name for one in inputs} - strange)
+    for one in inputs:
+        elsewhere = news[one.name].elsewhere
+        if elsewhere is not None:
+            yield elsewhere
+        elif one.name in strange:
+            others = (one.read_before(log, name, ends[name]) for name in sorted(former - {one.name}))
+            yield from (found for found in others if found is not None)
+
+
+def require_known(node: Node, marks: StreamMarks) -> None:
+    """Raises IdentityMismatchError if the next batch would read landing files again. A table is known by its id.
+
+    Raises:
+        SourceError: an input cannot be examined.
+    """
+    if marks.last is not None and marks.match.can_go_on:
+        inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedFiles)]
+        news = news_of(inputs, marks.log, marks.last)
+        require_unread(node, tuple(read_before(inputs, marks.log, marks.last, news)), marks.checkpoint.uri)
+
+
+def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> None:
+    """Raises IdentityMismatchError if the next batch would read again what batches have read."""
+    if not found:
+        return
+    renamed = next((one for one in found if one.name != one.input), None)
+    refresh = f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
+    if renamed is not None:
+        fix = f"name the input `{renamed.name}` again, for its checkpoint knows it by this name; {refresh}"
+    else:
+        fix = (
+            f"if they are the same files, go on after them: odi state adopt {node}; if they are others, give them "
+            f"names of their own; or put `path` and `base_path` back; {refresh}"
+        )
+    raise IdentityMismatchError(
+        f"{node}: {'; '.join(str(one) for one in found)}; the next batch would read that again",
+        fix=fix,
+        node=str(node),
+        path=checkpoint,
+    )
