@@ -54,12 +54,12 @@ def read_before(
     # Of an input that reads on what it has read so far, nothing is another's.
     former = ends.keys() - ({one.name for one in inputs} - strange)
     for one in inputs:
+        names = sorted(former - {one.name}) if one.name in strange else []
+        others = [found for name in names if (found := one.read_before(log, name, ends[name])) is not None]
+        # A file that was read right here is no other one; of a moved one, it is the likeliest guess.
+        here = [found for found in others if found.folder == found.now]
         elsewhere = news[one.name].elsewhere
-        if elsewhere is not None:
-            yield elsewhere
-        elif one.name in strange:
-            others = (one.read_before(log, name, ends[name]) for name in sorted(former - {one.name}))
-            yield from (found for found in others if found is not None)
+        yield from here or ([elsewhere] if elsewhere is not None else others)
 
 
 def require_known(node: Node, marks: StreamMarks) -> None:
