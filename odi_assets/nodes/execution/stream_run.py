@@ -33,6 +33,7 @@ from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
 from odi_assets.state.records import RunStatus
 from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.streaming.query.relocate import name_own_schemas
 from odi_assets.streaming.query.run import BatchProgress, RunningQuery, checkpoint_conf, query_conf, query_error
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.schema import spark_schema
@@ -135,6 +136,7 @@ class StreamRun:
             # its first batch may remove what the checkpoint tells of them.
             with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
                 recorded = pool.submit(_ledger, node)
+                name_own_schemas(self.plan.checkpoint)
                 apply_conf(self.spark, checkpoint_conf(self.plan.checkpoint) | query_conf(settings))
                 table = self._run(settings, recorded)
         finally:

@@ -1,7 +1,8 @@
-"""Copies a checkpoint for inputs whose files are in other folders now.
+"""What a checkpoint says of places, where its inputs' files or itself are elsewhere now.
 
-Spark knows a landing file by its URI. The copy says of the same batches that they read the same files, where these are
-now; the checkpoint itself stays as it was.
+Spark knows a landing file by its URI. A copy of the checkpoint says of the same batches that they read the same files,
+where these are now; the checkpoint itself stays as it was. Of ``transformWithState``, the descriptions of the state
+name files of the checkpoint by their whole paths (Spark 4.2, ``OperatorStateMetadataV2``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from odi_assets.tables.reader import file_uri_key
 _AS_IN_JAVA = "/:@&=+$,;_-!.~'()*"
 """ASCII that ``java.net.URI`` leaves in a path as it is. It does so with all that is not ASCII, too."""
 
+_SCHEMAS = "_stateSchema"
+
 
 def relocated(log: ProgressLog, place: Location, folders: Mapping[str, tuple[str, str]]) -> ProgressLog:
     """Copy the checkpoint of ``log`` to ``place``, and return the log of the copy.
@@ -32,6 +35,27 @@ def relocated(log: ProgressLog, place: Location, folders: Mapping[str, tuple[str
     for name, (former, now) in folders.items():
         folder.rewrite(f"sources/{name}", partial(_moved, former, now))
     return ProgressLog(place)
+
+
+def name_own_schemas(checkpoint: Location) -> None:
+    """Let the descriptions of a checkpoint's state name its own schemas, wherever it is now."""
+    folder = CheckpointFolder(checkpoint)
+    own = checkpoint.uri.rstrip("/")
+    place = f"file:{own}" if checkpoint.is_local else own
+    for operator in folder.names("state"):
+        description = f"state/{operator}/_metadata/v2"
+        if folder.names(description):
+            folder.rewrite(description, partial(_with_schemas_in, f"{place}/state/{operator}/{_SCHEMAS}/"))
+
+
+def _with_schemas_in(folder: str, text: str) -> str:
+    version, newline, rest = text.partition("\n")
+    described = json.loads(rest)
+    for store in described["stateStoreInfo"]:
+        paths = store.get("stateSchemaFilePaths")
+        if paths:
+            store["stateSchemaFilePaths"] = [folder + path.rpartition(f"/{_SCHEMAS}/")[2] for path in paths]
+    return version + newline + json.dumps(described, ensure_ascii=False, separators=(",", ":"))
 
 
 def _moved(former: str, now: str, text: str) -> str:

@@ -61,14 +61,27 @@ class CheckpointFolder:
             filesystem.rm(root, recursive=True)
         self._copy(copy, self.location)
 
-    def rewrite(self, folder: str, changed: Callable[[str], str]) -> None:
-        """Replace the text of each file of one of its folders."""
+    def names(self, folder: str) -> list[str]:
+        """What is in one of its folders; nothing, if there is no such folder."""
         filesystem, root = self._store
-        for path in filesystem.ls(f"{root}/{folder}", detail=False):
-            name = path.rstrip("/").rpartition("/")[2]
-            if _number(name) is not None:
-                filesystem.pipe_file(path, changed(filesystem.cat_file(path).decode("utf-8")).encode("utf-8"))
+        try:
+            return [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(f"{root}/{folder}", detail=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def rewrite(self, folder: str, changed: Callable[[str], str]) -> None:
+        """Replace the text of each numbered file of one of its folders, where it is another one."""
+        filesystem, root = self._store
+        for name in self.names(folder):
+            path = f"{root}/{folder}/{name}"
+            if _number(name) is None:
+                continue
+            text = filesystem.cat_file(path).decode("utf-8")
+            if (now := changed(text)) != text:
+                # A reader must not find half of it.
+                filesystem.pipe_file(f"{path}.new", now.encode("utf-8"))
                 self._forget_checksum(filesystem, path)
+                filesystem.mv(f"{path}.new", path)
 
     def truncate(self, batch: int) -> None:
         """Make ``batch`` its newest one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.execution.test_streams import (
     CHAIN,
+    EVENTS,
     MATCHED,
     adopt,
     event,
@@ -205,3 +207,54 @@ def test_a_table_that_somebody_put_back_as_it_was_goes_on_from_its_batch(chain: 
     rewind(chain, "events", 1)
     assert matching(chain, "events") is Match.IN_STEP
     assert go_on(chain) == ["a", "b", "c", "d"]
+
+
+COUNTED = f"""
+- pipeline: p
+  nodes:
+  - name: counts
+    {EVENTS}
+    stream: {{output_mode: update, state_partitions: 1}}
+    transform: {{function: "counting:counts"}}
+    write: {{connection: lake, path: counts, mode: upsert, keys: [id]}}
+"""
+COUNTING = """
+import pandas as pd
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Counting(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n LONG")
+
+    def handleInputRows(self, key, rows, timers):
+        before = self.seen.get()[0] if self.seen.exists() else 0
+        now = before + sum(len(frame) for frame in rows)
+        self.seen.update((now,))
+        yield pd.DataFrame({"id": [key[0]], "n": [now]})
+
+    def close(self):
+        pass
+
+
+def counts(df):
+    return df.groupBy("id").transformWithStateInPandas(Counting(), "id STRING, n LONG", "Update", "None")
+"""
+
+
+def test_state_of_a_processor_goes_on_where_its_checkpoint_is_now(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark notes the schemas of such state by their whole paths."""
+    box = Sandbox(tmp_path, spark, COUNTED)
+    (tmp_path / "counting.py").write_text(COUNTING, "utf-8")
+    box.land("events/1.json", [event("a", 0), event("b", 1)])
+    box.run("counts")
+    # The landing zone stays where it is.
+    other = tmp_path.with_name("processor")
+    shutil.copytree(tmp_path, other, ignore=shutil.ignore_patterns("landing"))
+    shutil.rmtree(tmp_path / "lake")
+    box.root = other
+    box = redefined(box, "base_path: landing", f"base_path: {tmp_path / 'landing'}")
+    file = tmp_path / "landing" / "events" / "2.json"
+    file.write_text(event("a", 2) + "\n", "utf-8")
+    box.run("counts")
+    assert box.rows("counts") == [("a", 2), ("b", 1)]
