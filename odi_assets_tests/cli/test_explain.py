@@ -77,6 +77,36 @@ def test_keys_come_from_files_and_tables(
     assert [one["key"] for one in json.loads(answer.out)] == ["ord-43", "ord-1000"]
 
 
+def test_a_torn_state_leaves_answers_and_a_way_back(
+    example: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = tmp_path / "torn"
+    shutil.copytree(example, root)
+    monkeypatch.chdir(root)
+    # What the stream has read is where it was: only its lake is a copy.
+    file = root / "odibi.yaml"
+    file.write_text(file.read_text("utf-8").replace("base_path: landing", f"base_path: {example / 'landing'}"), "utf-8")
+    state = root / "lake" / "paid_orders" / "_odi_stream" / "state" / "0" / "0" / "left-keyWithIndexToValue"
+    torn = state / "5.changelog"
+    torn.write_bytes(torn.read_bytes()[:-7])
+    answer = odi("stream", "explain", "paid_orders", "--key", "ord-43")
+    assert (answer.code, answer.out.splitlines()[0]) == (0, "ord-43: MATCHED")
+    assert "not compared with the query's state: " in answer.err
+    assert "5.changelog is torn" in answer.err
+    assert odi("stream", "explain", "paid_orders", "--key", "ord-43", "--state").code == 1
+    late = example / "landing" / "payments" / "0099.json"
+    late.write_text("", "utf-8")
+    answer = odi("run", "--node", "paid_orders")
+    assert answer.code == 1
+    assert "cannot load the state" in answer.err
+    assert "odi checkpoint files orders_payments.paid_orders" in answer.err
+    assert odi("state", "rewind", "paid_orders", "--to-batch", "3", "--yes").code == 0
+    assert odi("run", "--node", "paid_orders").code == 0
+    answer = odi("stream", "explain", "paid_orders", "--key", "ord-43", "--key", "ord-574")
+    assert (answer.code, answer.err) == (0, "")
+    late.unlink()
+
+
 def test_what_cannot_be_asked_is_said_to_be_so(example: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(example)
     for arguments, text in (

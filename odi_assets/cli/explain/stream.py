@@ -9,8 +9,10 @@ import typer
 from odi_assets.cli.explain.options import KeysFromOption, KeysOption
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note, stdout_kept_for_data
+from odi_assets.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.explain.stream import StreamExplainer
     from odi_assets.streaming.explain.verdicts import KeyExplanation
 
 _COMPARED = 100
@@ -62,7 +64,7 @@ def explain(
                     note(f"No row that has landed has {column} = {value}.")
             found = list(explainer.explain(keys)) if keys else []
             if state or (state is None and len(found) <= _COMPARED):
-                found = explainer.confirmed(found)
+                found = _confirmed(explainer, found, wanted=bool(state))
             answers = [*found, *answers]
         finally:
             handle.stop()
@@ -71,6 +73,18 @@ def explain(
     else:
         for number, one in enumerate(answers):
             _show(one, first=not number)
+
+
+def _confirmed(explainer: StreamExplainer, found: list[KeyExplanation], *, wanted: bool) -> list[KeyExplanation]:
+    """The answers as the state confirms them. They need none: one that cannot be read is an error only if its word is
+    ``wanted``."""
+    try:
+        return explainer.confirmed(found)
+    except CheckpointError as error:
+        if wanted:
+            raise
+        note(f"These answers are not compared with the query's state: {error.message}")
+        return found
 
 
 def _number(batch: int | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
-from odi_assets.errors import FencedError, OdiError, SourceError, TransformError
+from odi_assets.errors import CheckpointError, FencedError, OdiError, SourceError, TransformError
 from odi_assets.state.delta.batches import OperatorFigures
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyst
 _LOOK = 0.5
 """Seconds between two looks at the query's progress."""
 _MOST_LINES = 12
+_NO_STATE = "CANNOT_LOAD_STATE_STORE"
 _USED_TWICE = "a stream can be used once: give the node a second input that reads the same, and join the two"
 _TWO_RUNS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "already active")
 
@@ -238,8 +239,18 @@ def known_error(error: BaseException) -> OdiError | None:
     return None
 
 
-def query_error(node: str, error: BaseException) -> TransformError:
+def query_error(node: str, checkpoint: str, error: BaseException) -> OdiError:
     """What ended a query, where nothing more is known than what Spark says."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    if _NO_STATE in str(error):
+        causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
+        return CheckpointError(
+            f"{node}: Spark cannot load the state that its checkpoint keeps: {(causes or lines)[-1]}",
+            fix=f"odi checkpoint files {node}: it names what is missing or damaged, and the batches after which the "
+            f"state is whole. Put the files back from a copy; or go back to such a batch: odi state rewind {node} "
+            "--to-batch N; or begin anew: odi run … --full-refresh",
+            path=checkpoint,
+            node=node,
+        )
     fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None
     return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", fix=fix, node=node)
