@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import PartitionConfig
 from odi_assets.nodes.project import Project
 
 SOURCES_GROUP = "sources"
@@ -68,6 +69,11 @@ class Names:
     def pipeline(self, pipeline: str) -> str:
         """The job of a pipeline, and its group of assets."""
         return "_".join([*self.prefix, pipeline])
+
+
+def partition_of(project: Project, key: NodeKey) -> PartitionConfig | None:
+    """The partitions that a node has in Dagster; None if it has none there."""
+    return project.graph.node(key).partition if project.config.automation.partitions else None
 
 
 def source_key(connection: str, path: str) -> dg.AssetKey:

@@ -114,6 +114,13 @@ def test_a_partitioned_node_backfills_in_one_run(project: Project) -> None:
     assert asset.backfill_policy == dg.BackfillPolicy.single_run()
 
 
+def test_a_project_may_have_no_partitions_in_dagster(tmp_path: Path) -> None:
+    project = make_project(tmp_path, text=f"{PROJECT_FILE.rstrip()}\nautomation: {{partitions: false}}\n")
+    definitions = build_definitions(project)
+    assert not any(asset.partitions_def for asset in definitions.resolve_asset_graph().assets_defs)
+    assert "launchpad" not in (definitions.resolve_job_def("shop").description or "")
+
+
 def test_a_pipeline_has_a_job_a_schedule_and_a_sensor(project: Project) -> None:
     definitions = build_definitions(project)
     job = definitions.resolve_job_def("shop")

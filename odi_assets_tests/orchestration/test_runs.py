@@ -284,6 +284,24 @@ class TestABackfill:
         assert record is not None
         assert record.partition_key == "2024-01-01...2024-01-31"
 
+    def test_needs_no_partitions_in_dagster(self, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+        text = f"{PROJECT_FILE.rstrip()}\nautomation: {{partitions: false}}\n"
+        project = make_project(tmp_path / "whole", "2024-01-01", "2024-01-02", text=text)
+        assert run_pipeline(project, "shop", instance=instance).success
+        (event,) = _materializations(instance, "sales_by_day")
+        assert (event.partition, _values(event)["dagster/row_count"]) == (None, 3)
+        DeltaTable(str(project.root / "lake" / "sales_by_day")).delete("day = '2024-01-01'")
+        before = project.open_state().get_hwm("shop.sales_by_day")
+        job = build_definitions(project).resolve_implicit_global_asset_job_def()
+        result = job.execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(["shop", "sales_by_day"])],
+            tags={"odi/from": "2024-01-01", "odi/to": "2024-01-02"},
+        )
+        assert result.success
+        assert _amounts(project)[("2024-01-01", "Oslo")] == 11.0
+        assert project.open_state().get_hwm("shop.sales_by_day") == before
+
     def test_of_a_single_day_leaves_the_others_as_they_are(self, loaded: Project, instance: dg.DagsterInstance) -> None:
         DeltaTable(str(loaded.root / "lake" / "sales_by_day")).delete("day = '2024-01-01'")
         assert ("2024-01-01", "Oslo") not in _amounts(loaded)

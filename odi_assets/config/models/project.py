@@ -90,7 +90,8 @@ class SparkConfig(Strict):
 
 
 class AutomationConfig(Strict):
-    """How the sensors of pipelines look for new data, and how often they request a run that does not take it in."""
+    """How Dagster runs pipelines: how sensors look for new data, how often they request a run that does not take it in,
+    and what the buttons of its UI run."""
 
     interval: Duration = Field(default=timedelta(seconds=30), description="Time between two looks, at least.")
     look_timeout: Duration = Field(
@@ -107,6 +108,11 @@ class AutomationConfig(Strict):
         default=timedelta(minutes=1), description="Pause after the first failed run; doubled after each further one."
     )
     longest_pause: Duration = Field(default=timedelta(hours=1), description="The longest pause.")
+    partitions: bool = Field(
+        default=True,
+        description="Whether nodes with `partition` have partitions in Dagster. Without, *Materialize all* asks for "
+        "none, and a range is run with the run tags `odi/from` and `odi/to`.",
+    )
 
 
 class EnvironmentConfig(Strict):

@@ -17,7 +17,7 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_metadata, observation_metadata
-from odi_assets.orchestration.naming import Names, node_of
+from odi_assets.orchestration.naming import Names, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
 from odi_assets.state.records import RunStatus
@@ -82,7 +82,7 @@ class DeltaIOManager(dg.IOManager):
             show_idle_nodes(self.project, history, context.log_event)
             raise
         history.finish(result, obj.run, obj.partition_key)
-        partition = plan.node.config.partition
+        partition = partition_of(self.project, plan.node.key)
         if result.status is RunStatus.NO_DATA:
             _report_nothing_new(context, result)
         elif partition is not None:
@@ -208,7 +208,7 @@ def show_idle_nodes(
     Dagster paints each asset red that a failed run was to materialize and did not. The data version stays as it was.
     """
     for result in history.results.values():
-        partitioned = project.graph.node(result.key).partition is not None
+        partitioned = partition_of(project, result.key) is not None
         if result.status is not RunStatus.NO_DATA or partitioned or result.key in history.shown_idle:
             continue
         history.shown_idle.add(result.key)

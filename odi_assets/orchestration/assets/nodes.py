@@ -32,7 +32,7 @@ from odi_assets.orchestration.assets.io_manager import (
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, definition_attributes
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import Names, partition_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def node_asset(
         partitioned: False for one without the node's partitions: its runs take in what is new.
         checked: with the asset check ``up_to_date``.
     """
-    names, node = Names.of(project), project.graph.node(key)
+    names = Names.of(project)
     deps = [names.asset(above) for above in project.graph.upstream(key)]
     shown: dict[str, Any] = {}
     if sources is not None:
         deps = list(dict.fromkeys([*deps, *sources.of(key)]))
         shown = definition_attributes(project, key)
-    partition = node.partition if partitioned else None
+    partition = partition_of(project, key) if partitioned else None
     asset = names.asset(key)
     inputs = {"__".join(dep.path).replace("-", "_"): dep for dep in deps}
     check = dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)

@@ -12,7 +12,7 @@ from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
 from odi_assets.orchestration.assets.nodes import node_asset
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import Names, partition_of
 from odi_assets.orchestration.runs.in_flight import project_tags, whole_run_to_begin
 
 Job = dg.JobDefinition | UnresolvedAssetJobDefinition
@@ -49,7 +49,7 @@ def pipeline_jobs(
         )
         for one in pipelines
     }
-    apart = [p.pipeline for p in pipelines if assets is None or any(node.partition for node in p.nodes)]
+    apart = [p.pipeline for p in pipelines if assets is None or _has_partitions(project, p)]
     if not apart:
         return jobs
     shown = {} if assets is None else {key: asset for key, asset in assets.items() if not asset.partitions_def}
@@ -67,9 +67,13 @@ def pipeline_jobs(
     return jobs | {name: definitions.resolve_job_def(names.pipeline(name)) for name in apart}
 
 
+def _has_partitions(project: Project, pipeline: PipelineConfig) -> bool:
+    return any(partition_of(project, key) for key in project.graph.order(pipeline.pipeline))
+
+
 def _description(project: Project, pipeline: PipelineConfig) -> str:
     text = pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}."
-    if any(node.partition for node in pipeline.nodes):
+    if _has_partitions(project, pipeline):
         text += (
             "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition, *Confirm*. With "
             "partitions, those are computed again and the high-water marks stay as they are."

@@ -7,7 +7,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import Names, partition_of
 from odi_assets.util.process import is_gone
 
 PROJECT_TAG = "odi/project"
@@ -91,7 +91,7 @@ def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict
         of_partitions = not _PARTITION_TAGS.isdisjoint(run.tags)
         for key in nodes_of_run(project, instance, run):
             # A node without partitions takes in what is new even in a run that names partitions for others.
-            if not of_partitions or project.graph.node(key).partition is None:
+            if not of_partitions or partition_of(project, key) is None:
                 found.setdefault(key, run)
     return found
 
