@@ -19,7 +19,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream_marks import stream_stamps
 from odi_assets.nodes.stream_facts import StreamFacts
-from odi_assets.streaming.query.inputs import StreamedInput
+from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.embedded import write_computed_once

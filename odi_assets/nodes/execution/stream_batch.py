@@ -16,7 +16,8 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.spark.connect_worker import token_is_logged
-from odi_assets.streaming.query.inputs import StreamedInput, StreamedTable
+from odi_assets.streaming.inputs.input import StreamedInput
+from odi_assets.streaming.inputs.table import StreamedTable
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.embedded import write_computed_once
 from odi_assets.tables.engine import WriteSpec

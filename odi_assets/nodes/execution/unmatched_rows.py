@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.nodes.execution.kept_rows import moment
 from odi_assets.streaming.checkpoints.reader import spark_path
-from odi_assets.streaming.query.inputs import StreamedInput
+from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
 

@@ -28,7 +28,7 @@ from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition,
 from odi_assets.streaming.explain.rows_text import row_fate
 from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
 from odi_assets.streaming.explain.words import capital
-from odi_assets.streaming.query.inputs import StreamedInput
+from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import file_uri_key, read_table

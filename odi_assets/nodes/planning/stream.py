@@ -25,7 +25,8 @@ from odi_assets.sources.marks import UNRESOLVED, Identity
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
-from odi_assets.streaming.query.inputs import News, StreamedFiles, StreamedInput
+from odi_assets.streaming.inputs.files import StreamedFiles
+from odi_assets.streaming.inputs.input import News, StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.util.words import counted
 

@@ -12,7 +12,9 @@ from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import StreamMarks
 from odi_assets.nodes.stream_facts import StreamFacts
-from odi_assets.streaming.query.inputs import News, ReadBefore, StreamedFiles, StreamedInput, streamed
+from odi_assets.streaming.inputs.files import StreamedFiles
+from odi_assets.streaming.inputs.input import News, ReadBefore, StreamedInput
+from odi_assets.streaming.inputs.streamed import streamed
 from odi_assets.streaming.query.progress_log import ProgressLog
 
 

@@ -26,7 +26,7 @@ from odi_assets.nodes.planning.stream_marks import checkpoint_named, next_checkp
 from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
-from odi_assets.streaming.query.inputs import ReadBefore
+from odi_assets.streaming.inputs.input import ReadBefore
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.relocate import relocated
 

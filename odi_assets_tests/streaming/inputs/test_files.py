@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import StreamInput, StreamSettings
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, SourceError
-from odi_assets.streaming.query.inputs import StreamedFiles
+from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import checkpoint_conf, query_conf
 from odi_assets_tests.streaming.checkpoints.queries import settings

@@ -198,18 +198,18 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
 
         def initialOffset(self) -> dict[str, Any]:
             from odi_assets.delta.table import TableHandle
-            from odi_assets.streaming.query.table_source import first_offset
+            from odi_assets.streaming.inputs.table_source import first_offset
 
             return first_offset(TableHandle.open(table()))
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-            from odi_assets.streaming.query.table_source import next_files
+            from odi_assets.streaming.inputs.table_source import next_files
 
             files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
             return next_files(table(), start, label, most=files, upto=self.upto, skip=skip)[0]
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            from odi_assets.streaming.query.table_source import files_between
+            from odi_assets.streaming.inputs.table_source import files_between
 
             files = files_between(table(), start, end, label, skip)
             return [InputPartition((file.path, dict(file.partition))) for file in files]
