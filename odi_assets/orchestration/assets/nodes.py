@@ -7,9 +7,9 @@ of its configuration anew, which takes longer than all the rest.
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -62,6 +62,8 @@ class NodeRunConfig(dg.Config):
 
 _CONFIG = NodeRunConfig.to_config_schema()
 _INPUT = dg.In(dg.Nothing)
+_out: Callable[..., dg.Out] = cache(dg.Out)
+"""The outputs of all nodes are alike, and Dagster looks at the type of each that it makes."""
 
 
 def node_asset(
@@ -104,8 +106,8 @@ def node_asset(
             name,
             ins=dict.fromkeys(inputs, _INPUT),
             outs={
-                _TABLE: dg.Out(dg.Any, io_manager_key=manager),
-                **({UP_TO_DATE: dg.Out(dg.Nothing, io_manager_key=manager)} if checked else {}),
+                _TABLE: _out(dg.Any, io_manager_key=manager),
+                **({UP_TO_DATE: _out(dg.Nothing, io_manager_key=manager)} if checked else {}),
             },
             config_schema=_CONFIG,
             required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},

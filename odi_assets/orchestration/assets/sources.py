@@ -30,8 +30,13 @@ class Sources:
         self._made: dict[NodeKey, Node] = {}
         self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig]]] = defaultdict(list)
-        for key in project.graph.nodes:
-            for read, uri in self._outside(key):
+        self._outside: dict[NodeKey, list[tuple[ReadConfig, str]]] = {}
+        """By node, what it reads from outside its pipeline, and where each is."""
+        for key, config in project.graph.nodes.items():
+            places = {source.name: source.uri for source in self._node(key).sources}
+            found = [(read, places[at[1] if len(at) > 1 else READ]) for at, read in config.reads.items()]
+            self._outside[key] = found
+            for read, uri in found:
                 if uri not in self._nodes:
                     self._reads[self._key(read)].append((uri, read))
 
@@ -39,7 +44,7 @@ class Sources:
         """What the node reads from outside its pipeline: sources, or the nodes that write tables it reads by path."""
         known = {key, *self._project.graph.upstream(key)}
         found: list[dg.AssetKey] = []
-        for read, uri in self._outside(key):
+        for read, uri in self._outside[key]:
             writer = self._nodes.get(uri)
             if writer is None:
                 found.append(self._key(read))
@@ -66,12 +71,6 @@ class Sources:
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
             metadata={"dagster/uri": readers[0][0]},
         )
-
-    def _outside(self, key: NodeKey) -> list[tuple[ReadConfig, str]]:
-        """What the node reads from outside its pipeline, and where each is."""
-        places = {source.name: source.uri for source in self._node(key).sources}
-        reads = self._project.graph.node(key).reads
-        return [(read, places[at[1] if len(at) > 1 else READ]) for at, read in reads.items()]
 
     def _node(self, key: NodeKey) -> Node:
         if key not in self._made:
