@@ -62,9 +62,14 @@ class StreamedFiles(StreamedInput):
         )
 
     def missing(self, log: ProgressLog) -> list[str]:
-        """Files that batches have read and that are gone."""
+        """Files that batches have read and that are gone, to whatever folder the others were moved."""
         listed = self._listed()
-        return sorted(uri for uri in log.all_files(self.name) if file_uri_key(uri) not in listed)
+        known = {file_uri_key(uri): uri for uri in log.all_files(self.name)}
+        moved = self._read_elsewhere(listed, list(listed), known, self.name)
+        gone = known.keys() - listed.keys()
+        if moved is not None:
+            gone -= {moved.folder + uri.removeprefix(moved.now) for uri in listed}
+        return sorted(known[uri] for uri in gone)
 
     def read_before(self, log: ProgressLog, name: str, end: Mapping[str, Any]) -> ReadBefore | None:
         del end
@@ -110,11 +115,12 @@ class StreamedFiles(StreamedInput):
         return None
 
     def _may_be(self, former: str, now: SourceFile) -> bool:
-        """Whether the file that is ``now`` may be the one that was read at ``former``: that is gone, or as large."""
+        """Whether the file that is ``now`` may be the one that was read at ``former``: that is gone, or as large, or
+        cannot be looked at (any more)."""
         filesystem, path = replace(self.base, uri=former).in_store()
         try:
             return int(filesystem.size(path) or 0) == now.size
-        except FileNotFoundError:
+        except OSError:
             return True
 
     def size(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> int | None:

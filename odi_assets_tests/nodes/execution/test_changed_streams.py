@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IdentityMismatchError, TargetBehindStateError
+from odi_assets.errors import IdentityMismatchError, LossError, TargetBehindStateError
 from odi_assets.nodes.explain.stream import explain
 from odi_assets.nodes.planning.stream_marks import Match
 from odi_assets.nodes.project import Project
@@ -97,6 +97,16 @@ def test_files_of_a_project_that_was_moved_are_adopted_and_not_read_again(
     assert go_on(box) == ["a", "b", "c", "d"]
     box.run("below")
     assert ids(box, "below") == ["a", "b", "c", "d"]
+
+
+def test_a_full_refresh_of_files_that_were_moved_loses_nothing(chain: Sandbox, tmp_path: Path) -> None:
+    box = moved(chain, tmp_path.with_name("refreshed"))
+    box.run("events", full_refresh=True)
+    assert go_on(box) == ["a", "b", "c", "d"]
+    box = moved(box, tmp_path.with_name("again"))
+    (box.root / "landing" / "events" / "1.json").unlink()
+    with pytest.raises(LossError, match=r"1 file of"):
+        box.run("events", full_refresh=True)
 
 
 def test_a_batch_that_spark_has_not_committed_is_adopted_with_its_files(
