@@ -11,6 +11,7 @@ BENCHMARK = Benchmark(
     "minutes of sensors, a schedule, backfills, killed and cancelled runs at once",
     {
         "definitions": measures.definitions,
+        "project-file": measures.project_file,
         "tick": measures.tick,
         "run": measures.run_of_a_few,
         "io-manager": measures.io_manager,

@@ -15,9 +15,10 @@ from benchmarks.harness import Options, Row, in_child, in_turn, timed_row
 CHILD = "benchmarks.dagster.process"
 NODES, FEWER = 1000, 250
 DUE, RUN_OF = 4, 200
+QUERIES = 500
 ROUNDS, WARM_ROUNDS = 3, 15
 TICK_SECONDS, LOOK_TIMEOUT = 2.0, 3.0
-_DEFINITIONS, _EXPONENT, _RUN, _IO = 1.5, 1.1, 1.2, 1.0
+_DEFINITIONS, _EXPONENT, _RUN, _IO, _FILE = 1.5, 1.1, 1.2, 1.0, 2.0
 
 
 def definitions(options: Options) -> list[Row]:
@@ -38,6 +39,16 @@ def definitions(options: Options) -> list[Row]:
             Row("growth exponent of that", growth, None, "", None, f"<= {_EXPONENT}", growth <= _EXPONENT),
             Row("processes that it starts", len(started), None, "", None, "0", not started),
         ]
+
+
+def project_file(options: Options) -> list[Row]:
+    """CPU seconds to load a project file in which each node has a query of its own, against its parsers alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        options.say(f"a project file of {QUERIES:,} queries")
+        in_child(CHILD, "make-queries", folder, str(QUERIES))
+        found = in_turn({kind: _cpu("project-file", folder, kind) for kind in ("ours", "parsers")}, ROUNDS, warm=0)
+    name = f"project file of {QUERIES:,} nodes, CPU s"
+    return [timed_row(name, found["ours"], found["parsers"], "PyYAML and sqlglot alone", _FILE)]
 
 
 def _cpu(*arguments: str) -> Any:

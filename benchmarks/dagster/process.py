@@ -47,6 +47,43 @@ def make(root: str, nodes: str, look_timeout: str = "10", pipeline_of: str = str
     return {}
 
 
+def make_queries(root: str, nodes: str) -> dict[str, Any]:
+    """Write a project file of nodes one below the other, each with a query of its own."""
+    folder = Path(root)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"{_HEAD}pipelines:\n- pipeline: p\n  nodes:"]
+    for number in range(int(nodes)):
+        above = f"n{number - 1}" if number else "df"
+        schema = "a INT, b STRING, c INT, d DOUBLE"
+        read = f"{{connection: landing, format: csv, path: in, schema: '{schema}', incremental: files}}"
+        source = f"inputs: [{above}]" if number else f"read: {read}"
+        sql = (
+            f"SELECT a, b, c, sum(d) AS d FROM {above} "
+            f"WHERE a > {number} AND b IN (SELECT b FROM {above}) GROUP BY a, b, c"
+        )
+        write = f"{{connection: lake, path: n{number}, mode: upsert, keys: [a, b]}}"
+        lines.append(f"  - {{name: n{number}, {source}, transform: {{sql: '{sql}'}}, write: {write}}}")
+    (folder / "odibi.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {}
+
+
+def project_file(root: str, kind: str) -> dict[str, Any]:
+    """CPU seconds to load the file; or those of the parsers alone, of YAML and of SQL."""
+    import sqlglot
+    import yaml
+
+    from odi_assets.config.loader import load_project_file
+
+    file = Path(root) / "odibi.yaml"
+    began = time.process_time()
+    if kind == "ours":
+        load_project_file(file)
+    else:
+        for node in yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["pipelines"][0]["nodes"]:
+            sqlglot.parse_one(node["transform"]["sql"], read="spark")
+    return {"cpu": time.process_time() - began}
+
+
 def definitions(root: str, nodes: str, kind: str) -> dict[str, Any]:
     """CPU seconds to the repository; and the processes that were started."""
     import psutil
@@ -307,6 +344,8 @@ def _frame(np: Any, pd: Any) -> Any:
 _MEASURES = {
     "make": make,
     "make-mixed": make_mixed,
+    "make-queries": make_queries,
+    "project-file": project_file,
     "definitions": definitions,
     "load": load,
     "tick": tick,
