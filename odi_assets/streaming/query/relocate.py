@@ -50,8 +50,12 @@ def name_own_schemas(checkpoint: Location) -> None:
 
 def _with_schemas_in(folder: str, text: str) -> str:
     version, newline, rest = text.partition("\n")
-    described = json.loads(rest)
-    for store in described["stateStoreInfo"]:
+    try:
+        described = json.loads(rest)
+    except ValueError:
+        # Torn: Spark, which reads it next, says what is wrong.
+        return text
+    for store in described.get("stateStoreInfo") or ():
         paths = store.get("stateSchemaFilePaths")
         if paths:
             store["stateSchemaFilePaths"] = [folder + path.rpartition(f"/{_SCHEMAS}/")[2] for path in paths]
