@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _OF_SPARKS_OPTIONS = (b"Using incubator modules: jdk.incubator.vector", b"package sun.security.action not in java.base")
 """What the JVM warns of as it starts, because of options that Spark gives it; the second one since Java 24."""
+
+_CHATTER = re.compile(rb"^(?:Starting )?Streaming TransformWithState\w* Python worker\b.*\n\n?", re.MULTILINE)
+_CHATTER_BEGINS = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
+"""What the Python worker of ``transformWithState`` prints at first (``transform_with_state_driver_worker``)."""
 
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
@@ -94,14 +99,17 @@ def drop_connection(spark: Any) -> None:
 
 
 def _forward(source: int) -> None:
-    """Copy the JVM's stderr to ours, without the warnings that it begins with."""
+    """Copy the JVM's stderr to ours, without the warnings that it begins with and without its workers' chatter."""
     with open(source, "rb", buffering=0) as stream:
-        pending = _after_warnings(stream)
+        pending, held = _after_warnings(stream), b""
         alive = True
         while pending or (pending := stream.read(_CHUNK)):
+            told, held = _without_chatter(held + pending)
             # Reading goes on when our stderr is closed: a full pipe would stop the JVM.
-            alive = alive and _written(pending)
+            alive = alive and _written(told)
             pending = b""
+        if alive:
+            _written(held)
 
 
 def _after_warnings(stream: RawIOBase) -> bytes:
@@ -115,6 +123,14 @@ def _after_warnings(stream: RawIOBase) -> bytes:
                 return head
             head = rest
     return head
+
+
+def _without_chatter(text: bytes) -> tuple[bytes, bytes]:
+    """``text`` without chatter; and the beginning of a last line that may become some."""
+    text = _CHATTER.sub(b"", text)
+    whole, newline, last = text.rpartition(b"\n")
+    may_be = bool(last) and any(last.startswith(one[: len(last)]) for one in _CHATTER_BEGINS)
+    return (whole + newline, last) if may_be else (text, b"")
 
 
 def _written(data: bytes) -> bool:

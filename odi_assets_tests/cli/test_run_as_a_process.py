@@ -6,10 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 from odi_assets_tests.cli.shop import PROJECT, environment, odi
+from odi_assets_tests.nodes.execution.test_changed_streams import COUNTED, COUNTING
+from odi_assets_tests.nodes.support import HEAD
 
 
 def test_a_run_prints_nothing_of_spark_or_dagster(shop: Path) -> None:
@@ -22,6 +25,20 @@ def test_a_run_prints_nothing_of_spark_or_dagster(shop: Path) -> None:
     assert third.startswith("[2/2] shop.spending: SUCCESS, 2 rows, ")
     for word in ("WARN", "ERROR", "INFO", "DEBUG", "log4j", "incubator", "dagster."):
         assert word not in done.stderr
+    assert rest[:2] == ["", ""]
+
+
+def test_a_stream_with_state_of_its_own_prints_nothing_of_sparks_workers(tmp_path: Path) -> None:
+    pipelines = textwrap.indent(textwrap.dedent(COUNTED), "  ")
+    (tmp_path / "odibi.yaml").write_text(HEAD + pipelines, encoding="utf-8")
+    (tmp_path / "counting.py").write_text(COUNTING, encoding="utf-8")
+    (tmp_path / "landing" / "events").mkdir(parents=True)
+    (tmp_path / "landing" / "events" / "1.json").write_text('{"id": "a"}\n', encoding="utf-8")
+    done = odi("run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second, *rest = done.stderr.splitlines()
+    assert first == "p: 1 node"
+    assert second.startswith("[1/1] p.counts: SUCCESS, 1 row, ")
     assert rest[:2] == ["", ""]
 
 
