@@ -23,7 +23,7 @@ _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _OF_SPARKS_OPTIONS = (b"Using incubator modules: jdk.incubator.vector", b"package sun.security.action not in java.base")
 """What the JVM warns of as it starts, because of options that Spark gives it; the second one since Java 24."""
 
-_CHATTER = re.compile(rb"^(?:Starting )?Streaming TransformWithState\w* Python worker\b.*\n\n?", re.MULTILINE)
+_CHATTER = re.compile(rb"^(?:Starting )?Streaming TransformWithState\w* Python worker\b.*\n(?:\n|(?=.))", re.MULTILINE)
 _CHATTER_BEGINS = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
 """What the Python worker of ``transformWithState`` prints at first (``transform_with_state_driver_worker``)."""
 
@@ -108,8 +108,8 @@ def _forward(source: int) -> None:
             # Reading goes on when our stderr is closed: a full pipe would stop the JVM.
             alive = alive and _written(told)
             pending = b""
-        if alive:
-            _written(held)
+        if alive and held:
+            _written(_CHATTER.sub(b"", held + b"\n"))
 
 
 def _after_warnings(stream: RawIOBase) -> bytes:
@@ -126,11 +126,12 @@ def _after_warnings(stream: RawIOBase) -> bytes:
 
 
 def _without_chatter(text: bytes) -> tuple[bytes, bytes]:
-    """``text`` without chatter; and the beginning of a last line that may become some."""
+    """``text`` without chatter; and its last line, if that may become some, or the blank line after it is to come."""
     text = _CHATTER.sub(b"", text)
-    whole, newline, last = text.rpartition(b"\n")
+    begin = text.rfind(b"\n", 0, -1) + 1
+    last = text[begin:]
     may_be = bool(last) and any(last.startswith(one[: len(last)]) for one in _CHATTER_BEGINS)
-    return (whole + newline, last) if may_be else (text, b"")
+    return (text[:begin], last) if may_be else (text, b"")
 
 
 def _written(data: bytes) -> bool:
