@@ -87,12 +87,16 @@ def test_a_torn_state_leaves_answers_and_a_way_back(
     file = root / "odibi.yaml"
     file.write_text(file.read_text("utf-8").replace("base_path: landing", f"base_path: {example / 'landing'}"), "utf-8")
     state = root / "lake" / "paid_orders" / "_odi_stream" / "state" / "0" / "0" / "left-keyWithIndexToValue"
-    torn = state / "5.changelog"
-    torn.write_bytes(torn.read_bytes()[:-7])
+    # All of it since batch 4: Spark makes snapshots when it likes, and goes back to the last whole one.
+    torn = [file for file in state.glob("[0-9]*.*") if int(re.split(r"[._]", file.name)[0]) > 4]
+    assert "5.changelog" in {file.name for file in torn}
+    for file in torn:
+        file.write_bytes(file.read_bytes()[:-7])
     answer = odi("stream", "explain", "paid_orders", "--key", "ord-43")
     assert (answer.code, answer.out.splitlines()[0]) == (0, "ord-43: MATCHED")
     assert "not compared with the query's state: " in answer.err
-    assert "5.changelog is torn" in answer.err
+    assert "cannot be rebuilt" in answer.err
+    assert " is torn" in answer.err
     assert odi("stream", "explain", "paid_orders", "--key", "ord-43", "--state").code == 1
     late = example / "landing" / "payments" / "0099.json"
     late.write_text("", "utf-8")
@@ -100,6 +104,7 @@ def test_a_torn_state_leaves_answers_and_a_way_back(
     assert answer.code == 1
     assert "cannot load the state" in answer.err
     assert "odi checkpoint files orders_payments.paid_orders" in answer.err
+    assert "odi run orders_payments --node paid_orders --full-refresh" in answer.err
     assert odi("state", "rewind", "paid_orders", "--to-batch", "3", "--yes").code == 0
     assert odi("run", "--node", "paid_orders").code == 0
     answer = odi("stream", "explain", "paid_orders", "--key", "ord-43", "--key", "ord-574")

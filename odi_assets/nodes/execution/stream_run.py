@@ -304,7 +304,7 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
             yield
     except (PySparkException, Py4JError) as error:
-        raise query_error(str(plan.node), plan.checkpoint.uri, error) from error
+        raise query_error(str(plan.node), plan.node.command, plan.checkpoint.uri, error) from error
 
 
 def _ledger(node: Node) -> StreamLedger:

@@ -7,6 +7,7 @@ batch would read them again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.node import Node
@@ -14,7 +15,7 @@ from odi_assets.nodes.planning.stream_marks import StreamMarks
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.inputs.input import News, ReadBefore, StreamedInput
-from odi_assets.streaming.inputs.streamed import streamed
+from odi_assets.streaming.inputs.registry import streamed
 from odi_assets.streaming.query.progress_log import ProgressLog
 
 
@@ -61,7 +62,14 @@ def read_before(
         # A file that was read right here is no other one; of a moved one, it is the likeliest guess.
         here = [found for found in others if found.folder == found.now]
         elsewhere = news[one.name].elsewhere
-        yield from here or ([elsewhere] if elsewhere is not None else others)
+        yield from here or ([elsewhere] if elsewhere is not None else filter(partial(_is_renamed, inputs), others))
+
+
+def _is_renamed(inputs: Sequence[StreamedInput], found: ReadBefore) -> bool:
+    """Whether an input seems to be a former one with another name, in a folder of the same name elsewhere. Files of
+    other inputs may have the same names: one for each day."""
+    is_gone = found.name not in {one.name for one in inputs}
+    return is_gone and found.folder.rpartition("/")[2] == found.now.rpartition("/")[2]
 
 
 def require_known(node: Node, marks: StreamMarks) -> None:

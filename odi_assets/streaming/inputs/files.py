@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import fsspec
 
@@ -117,6 +117,9 @@ class StreamedFiles(StreamedInput):
     def _may_be(self, former: str, now: SourceFile) -> bool:
         """Whether the file that is ``now`` may be the one that was read at ``former``: that is gone, or as large, or
         cannot be looked at (any more)."""
+        if urlsplit(former)[:2] != urlsplit(self.base.uri)[:2]:
+            # Another store, which these credentials are not for.
+            return True
         filesystem, path = replace(self.base, uri=former).in_store()
         try:
             return int(filesystem.size(path) or 0) == now.size

@@ -100,7 +100,7 @@ class ProgressLog:
         wanted = range(after + 1, upto + 1)
         if not wanted:
             return []
-        numbers = {_log_number(entry): entry for entry in self._names(f"sources/{name}") if _log_number(entry) >= 0}
+        numbers = {_log_number(entry): entry for entry in self.names(f"sources/{name}") if _log_number(entry) >= 0}
         for number in wanted:
             compact = next(
                 (one for one in sorted(numbers) if one >= number and numbers[one].endswith(".compact")), None
@@ -115,7 +115,7 @@ class ProgressLog:
 
     def numbered_files(self, name: str) -> dict[str, int]:
         """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with."""
-        entries = sorted(filter(lambda entry: _log_number(entry) >= 0, self._names(f"sources/{name}")), key=_log_number)
+        entries = sorted(filter(lambda entry: _log_number(entry) >= 0, self.names(f"sources/{name}")), key=_log_number)
         compacts = [index for index, entry in enumerate(entries) if entry.endswith(".compact")]
         # A compacted file holds all that was listed before it.
         recent = entries[compacts[-1] :] if compacts else entries
@@ -164,9 +164,14 @@ class ProgressLog:
         return (self._object(line, name) for line in rest.split("\n") if line.strip())
 
     def _numbers(self, folder: str) -> list[int]:
-        return sorted(int(name) for name in self._names(folder) if name.isascii() and name.isdecimal())
+        return sorted(int(name) for name in self.names(folder) if name.isascii() and name.isdecimal())
 
-    def _names(self, folder: str) -> list[str]:
+    def names(self, folder: str) -> list[str]:
+        """What is in one of its folders; nothing if there is no such folder.
+
+        Raises:
+            CheckpointError: it cannot be looked at.
+        """
         try:
             if self.location.is_local:
                 return [path.name for path in (self.location.local_path / folder).iterdir()]

@@ -38,14 +38,17 @@ def relocated(log: ProgressLog, place: Location, folders: Mapping[str, tuple[str
 
 
 def name_own_schemas(checkpoint: Location) -> None:
-    """Let the descriptions of a checkpoint's state name its own schemas, wherever it is now."""
+    """Let the descriptions of a checkpoint's state name its own schemas, wherever it is now.
+
+    Raises:
+        CheckpointError: it cannot be looked at.
+    """
     folder = CheckpointFolder(checkpoint)
     own = checkpoint.uri.rstrip("/")
     place = f"file:{own}" if checkpoint.is_local else own
-    for operator in folder.names("state"):
-        description = f"state/{operator}/_metadata/v2"
-        if folder.names(description):
-            folder.rewrite(description, partial(_with_schemas_in, f"{place}/state/{operator}/{_SCHEMAS}/"))
+    for operator in filter(str.isdecimal, ProgressLog(checkpoint).names("state")):
+        schemas = f"{place}/state/{operator}/{_SCHEMAS}/"
+        folder.rewrite(f"state/{operator}/_metadata/v2", partial(_with_schemas_in, schemas))
 
 
 def _with_schemas_in(folder: str, text: str) -> str:

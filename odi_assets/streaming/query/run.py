@@ -239,8 +239,12 @@ def known_error(error: BaseException) -> OdiError | None:
     return None
 
 
-def query_error(node: str, checkpoint: str, error: BaseException) -> OdiError:
-    """What ended a query, where nothing more is known than what Spark says."""
+def query_error(node: str, command: str, checkpoint: str, error: BaseException) -> OdiError:
+    """What ended a query, where nothing more is known than what Spark says.
+
+    Args:
+        command: the arguments of ``odi run`` that run the node.
+    """
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     if _NO_STATE in str(error):
         causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
@@ -248,7 +252,7 @@ def query_error(node: str, checkpoint: str, error: BaseException) -> OdiError:
             f"{node}: Spark cannot load the state that its checkpoint keeps: {(causes or lines)[-1]}",
             fix=f"odi checkpoint files {node}: it names what is missing or damaged, and the batches after which the "
             f"state is whole. Put the files back from a copy; or go back to such a batch: odi state rewind {node} "
-            "--to-batch N; or begin anew: odi run … --full-refresh",
+            f"--to-batch N; or begin anew: odi run {command} --full-refresh",
             path=checkpoint,
             node=node,
         )

@@ -61,18 +61,14 @@ class CheckpointFolder:
             filesystem.rm(root, recursive=True)
         self._copy(copy, self.location)
 
-    def names(self, folder: str) -> list[str]:
-        """What is in one of its folders; nothing, if there is no such folder."""
-        filesystem, root = self._store
-        try:
-            return [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(f"{root}/{folder}", detail=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
     def rewrite(self, folder: str, changed: Callable[[str], str]) -> None:
-        """Replace the text of each numbered file of one of its folders, where it is another one."""
+        """Replace the text of each numbered file of one of its folders, where it is another one.
+
+        Raises:
+            CheckpointError: the folder cannot be looked at.
+        """
         filesystem, root = self._store
-        for name in self.names(folder):
+        for name in ProgressLog(self.location).names(folder):
             path = f"{root}/{folder}/{name}"
             if _number(name) is None:
                 continue

@@ -197,6 +197,28 @@ def test_inputs_that_changed_their_names_with_each_other_stop_the_run(tmp_path: 
         opened(box, tmp_path / "odibi.yaml").run("matched")
 
 
+def test_read_files_may_be_removed_though_another_input_has_files_of_their_names(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, MATCHED)
+
+    def clear_away() -> None:
+        for file in (tmp_path / "landing").glob("*/*.json"):
+            file.unlink()
+
+    box.land("orders/1.json", [event("a", 0)])
+    box.land("payments/1.json", [payment("a", 1)])
+    box.run("matched")
+    clear_away()
+    box.land("payments/2.json", [payment("b", 3)])
+    box.run("matched")
+    clear_away()
+    box.land("orders/2.json", [event("b", 3)])
+    box.land("payments/3.json", [payment("c", 3)])
+    box.run("matched")
+    assert ids(box, "matched") == ["a", "b"]
+
+
 def test_the_rows_of_an_overwritten_table_are_put_back_by_the_command_that_the_error_names(chain: Sandbox) -> None:
     table = chain.root / "lake" / "events"
     held = DeltaTable(str(table))

@@ -38,6 +38,17 @@ def test_files_with_odd_names_and_folders_that_are_columns(
     assert sorted(streamed) == [(number, day) for number in range(4)]
 
 
+def test_files_that_were_read_in_another_store_are_known_without_asking_it(tmp_path: Path) -> None:
+    (tmp_path / "days").mkdir()
+    (tmp_path / "days" / "1.json").write_text("{}\n", encoding="utf-8")
+    log = tmp_path / "checkpoint" / "sources" / "df"
+    log.mkdir(parents=True)
+    (log / "0").write_text('v1\n{"path":"s3://bucket/in/days/1.json","timestamp":1,"batchId":0}', encoding="utf-8")
+    news = files_of(tmp_path, "days/*.json").news(ProgressLog(Location(str(log.parents[1]))), {"logOffset": 0})
+    assert news.elsewhere is not None
+    assert (news.elsewhere.folder, news.elsewhere.files) == ("s3://bucket/in/days", 1)
+
+
 def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:
     # Elsewhere Spark picks the one whose renames the store makes in one step.
     key = "spark.sql.streaming.checkpointFileManagerClass"
