@@ -1,5 +1,6 @@
-# Everything starts here: `make run` needs Python 3.11 to 3.14, Java 17 to 25, and nothing else.
+# Everything starts here: `make run` needs Python 3.11 to 3.14, and nothing else.
 # What is installed goes to .venv, in the versions of constraints.txt; nothing is downloaded after that.
+# Where there is no Java 17 to 25, a Java of PyPI is installed too.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,7 +30,7 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
-.PHONY: help install java run test check dev lint bench
+.PHONY: help install java-home java run test check dev lint bench
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -40,20 +41,26 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(find_python); \
 	$(BIN)/python -c 'import pip; $(RIGHT_PYTHON)' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	@echo "Installing into $(VENV): about 1 GB, once; a minute or a few ..." >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@extras=dev; $(BIN)/python -m odi_assets.spark.java 2>/dev/null || extras=dev,java; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$$extras]"
 	@touch $@
 
-# Comes before the installation, and so runs without it: whoever lacks Java hears of it at once.
-java:
-	@$(find_python); "$$python" -m odi_assets.spark.java
+# Comes before the installation, and so runs without it: whoever names a wrong Java hears of it at once.
+java-home:
+	@[ -z "$$JAVA_HOME" ] || { $(find_python); "$$python" -m odi_assets.spark.java; }
 
-run: java $(INSTALLED) ## run the sample: half of January 2013, then the other half
+java: java-home $(INSTALLED)
+	@$(BIN)/python -m odi_assets.spark.java 2>/dev/null || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[java]'
+	@$(BIN)/python -m odi_assets.spark.java
+
+run: java ## run the sample: half of January 2013, then the other half
 	$(BIN)/odi sample reset --yes --days 15
 	$(BIN)/odi run flights
 	$(BIN)/odi sample arrive --days 16
 	$(BIN)/odi run flights
 
-test: java $(INSTALLED) ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
+test: java ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most
@@ -62,7 +69,7 @@ check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without S
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m quick -n 2 --dist worksteal $(ARGS)
 
-dev: java $(INSTALLED) ## start Dagster's UI and daemon on http://127.0.0.1:3000
+dev: java ## start Dagster's UI and daemon on http://127.0.0.1:3000
 	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1
 
 lint: $(INSTALLED) ## ruff, mypy, and import-linter for the rooms
@@ -70,5 +77,5 @@ lint: $(INSTALLED) ## ruff, mypy, and import-linter for the rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: java $(INSTALLED) ## run the benchmarks; ARGS may name some, or be `list`
+bench: java ## run the benchmarks; ARGS may name some, or be `list`
 	$(BIN)/python -m benchmarks $(ARGS)

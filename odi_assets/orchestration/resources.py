@@ -47,9 +47,9 @@ class SparkResource(LazyPySparkResource):
             return
         base = Project.shared(self.project_file, self.environment).config.spark if self.project_file else SparkConfig()
         own = {key: str(value) for key, value in flatten_dict(self.spark_config)}  # type: ignore[no-untyped-call]
-        config = SparkConfig(
-            master=self.master or base.master, remote=self.remote or base.remote, conf={**base.conf, **own}
-        )
+        named = {"master": self.master, "remote": self.remote}
+        given = {name: value for name, value in named.items() if value}
+        config = base.model_copy(update={**given, "conf": {**base.conf, **own}})
         run = self.get_resource_context().run
         self._handle = open_session(config, app_name=f"{run.job_name} {run.run_id}" if run else "odi_assets")
         self._spark_session = self._handle.spark

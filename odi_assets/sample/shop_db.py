@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from odi_assets.errors import ConfigError, OdiError
-from odi_assets.spark.java import require_java
+from odi_assets.spark.java import find_java
 
 FOLDER = "shop_db"
 TABLE = """
@@ -33,9 +33,7 @@ def execute(root: Path, statements: str, *, create: bool = False) -> str:
         JavaError: there is no Java, or it is too old.
         ConfigError: Derby is not among Spark's JARs, there is no such database, or it refuses a statement.
     """
-    require_java()
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
+    java = str(find_java().executable)
     spec = find_spec("pyspark")
     jars = sorted((Path(str(spec.origin)).parent / "jars").glob("derby*.jar")) if spec else []
     if not jars:

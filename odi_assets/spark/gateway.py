@@ -7,10 +7,27 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.spark.archive import Archive
+from odi_assets.spark.java import Java, find_java
+from odi_assets.spark.launch import (
+    DirectStartUnavailable,
+    JvmProcess,
+    archive_of,
+    launch,
+    launch_command,
+    options_of_size,
+)
+from odi_assets.spark.scripts_home import home_for_scripts
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
 
 DEBUG_VARIABLE = "ODI_DEBUG"
 """When set, Spark logs as it does by itself, stacks and all. ``0`` and ``false`` count as not set."""
@@ -18,7 +35,9 @@ DEBUG_VARIABLE = "ODI_DEBUG"
 LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
 """Spark's log level from its first line on: ``error`` unless set. Read by log4j2.properties in this package."""
 
+_APP_NAME = "spark.app.name"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_OPTION = "-Dlog4j2.configurationFile"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _OF_SPARKS_OPTIONS = (b"Using incubator modules: jdk.incubator.vector", b"package sun.security.action not in java.base")
 """What the JVM warns of as it starts, because of options that Spark gives it; the second one since Java 24."""
@@ -29,6 +48,7 @@ _CHATTER_BEGINS = (b"Starting Streaming TransformWithState", b"Streaming Transfo
 
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
+_log = logging.getLogger(__name__)
 
 
 def debugging() -> bool:
@@ -36,12 +56,11 @@ def debugging() -> bool:
     return os.environ.get(DEBUG_VARIABLE, "").lower() not in {"", "0", "false", "no"}
 
 
-def quiet_conf(conf: Mapping[str, str]) -> dict[str, str]:
-    """``conf`` with this package's log settings for the JVM, unless it brings its own or ODI_DEBUG is set."""
-    options = conf.get(_JAVA_OPTIONS, "")
-    if debugging() or "log4j2.configurationFile" in options:
-        return dict(conf)
-    return {**conf, _JAVA_OPTIONS: f"{options} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}".strip()}
+def quiet_options(conf: Mapping[str, str]) -> list[str]:
+    """Java options for this package's log settings, unless ``conf`` brings its own or ODI_DEBUG is set."""
+    if debugging() or _LOG_OPTION in conf.get(_JAVA_OPTIONS, ""):
+        return []
+    return [f"{_LOG_OPTION}={_LOG_CONFIG.as_uri()}"]
 
 
 def quiet_query_errors() -> None:
@@ -53,36 +72,125 @@ def quiet_query_errors() -> None:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def start_jvm(conf: Mapping[str, str]) -> None:
+def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | None:
     """Start a JVM, and a Spark context with ``conf`` in it; do nothing if this process has a JVM already.
 
     The JVM's first lines, warnings that Spark itself causes, are dropped; everything else goes to stderr as it is.
 
+    Args:
+        is_small: the JVM is to read little, and gets the options of a short life.
+
+    Returns:
+        The class-data archive of the JVM, or why it has none; None if this process had a JVM.
+
     Raises:
+        JavaError: there is no Java that Spark can use.
         Exception: whatever PySpark raises when the JVM or the context does not start.
     """
-    from pyspark import SparkConf, SparkContext
+    if _has_gateway():
+        return None
+    with _forwarded_stderr() as stderr:
+        start = _JvmStart(find_java(), conf, stderr, is_small=is_small)
+        # The JVM starts while PySpark is imported.
+        from pyspark import SparkConf, SparkContext
+
+        # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        spark_conf = SparkConf()
+        for key, value in conf.items():
+            spark_conf.set(key, value)
+        gateway = start.gateway(spark_conf)
+    SparkContext(conf=spark_conf, gateway=gateway)
+    return start.archive
+
+
+class _JvmStart:
+    """A JVM that starts by itself until its gateway is asked for."""
+
+    def __init__(self, java: Java, conf: Mapping[str, str], stderr: int, *, is_small: bool) -> None:
+        self._java, self._conf, self._stderr, self._is_small = java, conf, stderr, is_small
+        self._jvm: JvmProcess | None = None
+        try:
+            self._command = launch_command(java, {key: value for key, value in conf.items() if key != _APP_NAME})
+            self.archive = archive_of(self._command)
+            self._jvm = self._started()
+        except DirectStartUnavailable as reason:
+            self.archive = Archive(reason=str(reason))
+        if debugging() or self.archive.is_unsafe:
+            _log.warning("class-data archive: %s", self.archive.reason or f"the one in {self.archive.folder}")
+
+    def _started(self) -> JvmProcess:
+        small = options_of_size(self._command, is_small=self._is_small)
+        return launch(self._command, self.archive, self._stderr, *quiet_options(self._conf), *small)
+
+    def gateway(self, spark_conf: SparkConf) -> Any:
+        """Wait for the JVM and connect to it.
+
+        A JVM that crashed as it took its archive is started once more, without the archive.
+        """
+        if self._jvm is None:
+            return self._in_pysparks_way(spark_conf)
+        connection = self._jvm.connection()
+        if connection is None and self._jvm.crashed and self.archive.is_usable:
+            self.archive = replace(self.archive, reason="the JVM crashed with it", can_be_made=True)
+            self._jvm = self._started()
+            connection = self._jvm.connection()
+        if connection is None:
+            from pyspark.errors import PySparkRuntimeError
+
+            raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        if self._jvm.archive_refused:
+            self.archive = replace(self.archive, reason="the JVM refused it", can_be_made=True)
+        return _connected(*connection, self._jvm)
+
+    def _in_pysparks_way(self, spark_conf: SparkConf) -> Any:
+        from pyspark.java_gateway import launch_gateway
+
+        options = [self._conf.get(_JAVA_OPTIONS, ""), *quiet_options(self._conf)]
+        spark_conf.set(_JAVA_OPTIONS, " ".join(options).strip())
+        # Spark's scripts look for Java by this variable.
+        os.environ["JAVA_HOME"] = str(home_for_scripts(self._java))
+        start: Any = launch_gateway
+        return start(spark_conf, popen_kwargs={"stderr": self._stderr})
+
+
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+
+
+def _connected(port: int, secret: str, jvm: JvmProcess) -> Any:
+    """PySpark's gateway to a JVM that runs already."""
     from pyspark.java_gateway import launch_gateway
 
-    # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if SparkContext._gateway is not None:
-        return
-    spark_conf = SparkConf()
-    for key, value in conf.items():
-        spark_conf.set(key, value)
+    # PySpark takes them from the environment. Processes that this one starts are to have JVMs of their own.
+    os.environ |= {_PORT: str(port), _SECRET: secret}
+    try:
+        connect: Any = launch_gateway
+        gateway = connect()
+    finally:
+        del os.environ[_PORT], os.environ[_SECRET]
+    # The JVM ends when its stdin closes, so the process has to be kept.
+    gateway.proc = jvm.process
+    return gateway
+
+
+def _has_gateway() -> bool:
+    context: Any = sys.modules.get("pyspark.core.context")
+    return context is not None and context.SparkContext._gateway is not None
+
+
+@contextmanager
+def _forwarded_stderr() -> Iterator[int]:
+    """The descriptor that a JVM may write its stderr to, as long as it lives."""
     source, sink = os.pipe()
     pump = threading.Thread(target=_forward, args=(source,), name="odi-spark-stderr", daemon=True)
     pump.start()
     try:
-        launch: Any = launch_gateway
-        gateway = launch(spark_conf, popen_kwargs={"stderr": sink})
+        yield sink
     except BaseException:
         os.close(sink)
         pump.join(timeout=5)
         raise
     os.close(sink)
-    SparkContext(conf=spark_conf, gateway=gateway)
 
 
 def drop_connection(spark: Any) -> None:

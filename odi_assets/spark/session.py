@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
-from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, debugging, quiet_conf, quiet_query_errors, start_jvm
-from odi_assets.spark.java import require_java
+from odi_assets.spark.archive import Archive
+from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, debugging, quiet_query_errors, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,16 +59,76 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class SessionHandle:
-    """A session and whether this process started it: only then does :meth:`stop` stop it."""
+    """A session and whether this process started it: only then does :meth:`stop` stop it.
+
+    Attributes:
+        archive: the class-data archive of the JVM; None if the session came with no JVM of its own.
+    """
 
     spark: SparkSession
     started_here: bool
+    archive: Archive | None = None
 
     def stop(self) -> None:
-        """Stop the session if it was started through this handle."""
+        """Stop the session if it was started through this handle.
+
+        If its JVM had no class-data archive, one is made for the next JVM. Nobody waits for it.
+        """
         if self.started_here:
             self.spark.stop()
             self.started_here = False
+            if self.archive is not None and self.archive.can_be_made:
+                from odi_assets.spark.prepare import prepare_in_background
+
+                prepare_in_background(self.archive)
+
+
+class _Beginning:
+    """A classic session that starts in a thread."""
+
+    def __init__(self, config: SparkConfig, app_name: str, *, is_small: bool) -> None:
+        self.config = config
+        self._handle: SessionHandle | None = None
+        self._error: BaseException | None = None
+        work = partial(self._start, app_name, is_small)
+        self._thread = threading.Thread(target=work, name="odi-spark-start", daemon=True)
+        self._thread.start()
+
+    def _start(self, app_name: str, is_small: bool) -> None:
+        try:
+            self._handle = _classic(self.config, app_name, is_small=is_small)
+        except BaseException as error:  # noqa: BLE001  raised where the session is asked for
+            self._error = error
+
+    def handle(self) -> SessionHandle:
+        """Wait for the session.
+
+        Raises:
+            OdiError: it did not start.
+        """
+        self._thread.join()
+        if self._handle is None:
+            assert self._error is not None
+            raise self._error
+        # A session is active in the thread that made it.
+        spark: Any = self._handle.spark
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        return self._handle
+
+
+_beginning: list[_Beginning] = []
+
+
+def begin_session(config: SparkConfig, *, app_name: str = "odi_assets", is_small: bool = False) -> None:
+    """Start a classic session beside other work; :func:`open_session` with the same settings waits for it.
+
+    Errors are raised there. A JVM that nobody asks for ends with this process.
+
+    Args:
+        is_small: the session is to read little (see :func:`odi_assets.spark.gateway.start_jvm`).
+    """
+    if not config.remote and not _beginning:
+        _beginning.append(_Beginning(config, app_name, is_small=is_small))
 
 
 def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_assets") -> SessionHandle:
@@ -79,16 +141,18 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     from pyspark.sql import SparkSession
 
     config = config or SparkConfig()
+    if _beginning:
+        begun = _beginning.pop()
+        if begun.config == config:
+            return begun.handle()
+        begun.handle().stop()
     active = SparkSession.getActiveSession()
     # A session stays "active" after its owner stopped its JVM.
     if active is not None and not _is_stopped(active):
         apply_conf(active, REQUIRED_CONF)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
-    quiet_query_errors()
-    spark = _connect(config, app_name) if config.remote else _classic(config, app_name)
-    apply_conf(spark, REQUIRED_CONF)
-    return SessionHandle(spark, started_here=True)
+    return _connect(config, app_name) if config.remote else _classic(config, app_name)
 
 
 def runs_tasks_once(spark: Any) -> bool:
@@ -105,26 +169,35 @@ def _is_stopped(spark: Any) -> bool:
     return context is not None and getattr(context, "_jsc", None) is None
 
 
-def _classic(config: SparkConfig, app_name: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    require_java()
+def classic_conf(config: SparkConfig, app_name: str = "odi_assets") -> dict[str, str]:
+    """All settings of a classic session of a project."""
     master = config.master or LOCAL_MASTER
     # The log level is set at run time too: a JVM keeps the level that it was started with.
     level = {} if debugging() else {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
-    conf = quiet_conf({**classic_defaults(master), **level, **config.conf, **REQUIRED_CONF})
-    conf |= {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
-    builder = SparkSession.builder
-    for key, value in conf.items():
-        builder = builder.config(key, value)
+    conf = {**classic_defaults(master), **level, **config.conf, **REQUIRED_CONF}
+    return conf | {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
+
+
+def _classic(config: SparkConfig, app_name: str, *, is_small: bool = False) -> SessionHandle:
+    conf = classic_conf(config, app_name)
     try:
-        start_jvm(conf)
-        return builder.getOrCreate()
+        archive = start_jvm(conf, is_small=is_small)
+        from pyspark.sql import SparkSession
+
+        quiet_query_errors()
+        builder = SparkSession.builder
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+    except OdiError:
+        raise
     except Exception as error:
         raise OdiError(
-            f"Spark did not start (master {master}): {error}",
+            f"Spark did not start (master {conf['spark.master']}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
+    apply_conf(spark, REQUIRED_CONF)
+    return SessionHandle(spark, started_here=True, archive=archive)
 
 
 def packages_conf(config: SparkConfig) -> dict[str, str]:
@@ -149,12 +222,13 @@ def classic_defaults(master: str) -> dict[str, str]:
     return {**DEFAULT_CONF, **(LOCAL_CONF if master.startswith("local") else {})}
 
 
-def _connect(config: SparkConfig, app_name: str) -> SparkSession:
+def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
     from pyspark.sql import SparkSession
 
     from odi_assets.spark.connect_worker import without_tokens
     from odi_assets.spark.progress import watch_remote
 
+    quiet_query_errors()
     builder: Any = SparkSession.builder.appName(app_name)
     try:
         _require_channel(str(config.remote))
@@ -170,7 +244,8 @@ def _connect(config: SparkConfig, app_name: str) -> SparkSession:
     watch_remote(cast(Any, session).client)
     _tell_of_missing_packages(session, config)
     apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
-    return session
+    apply_conf(session, REQUIRED_CONF)
+    return SessionHandle(session, started_here=True)
 
 
 def _require_channel(remote: str) -> None:

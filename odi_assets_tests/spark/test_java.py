@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from odi_assets.errors import JavaError
-from odi_assets.spark.java import major_version, require_java
+from odi_assets.spark.java import find_java, major_version
 
 
 def fake_java(folder: Path, banner: str, code: int = 0) -> Path:
@@ -23,7 +23,7 @@ def fake_java(folder: Path, banner: str, code: int = 0) -> Path:
 
 @pytest.mark.usefixtures("jvm")
 def test_the_java_of_this_machine_is_accepted() -> None:
-    assert major_version(require_java()) >= 17
+    assert major_version(find_java().version) >= 17
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_a_java_that_spark_does_not_take_is_named_with_its_version(
     fake_java(tmp_path, f'openjdk version "{version}"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=rf"needs Java 17 to 25; .* is Java {re.escape(version)}\."):
-        require_java()
+        find_java()
 
 
 @pytest.mark.parametrize("version", ["17", "21.0.2", "25.0.1"])
 def test_a_java_that_spark_takes_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     fake_java(tmp_path, f'openjdk version "{version}"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert require_java() == version
+    assert find_java().version == version
 
 
 def test_options_that_java_repeats_before_its_version_do_not_hide_it(
@@ -56,20 +56,20 @@ def test_options_that_java_repeats_before_its_version_do_not_hide_it(
 ) -> None:
     fake_java(tmp_path, 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21.0.2" 2024-01-16')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert require_java() == "21.0.2"
+    assert find_java().version == "21.0.2"
 
 
 def test_a_java_home_without_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     with pytest.raises(JavaError, match=r"JAVA_HOME is .*gone, and there is no bin/java in it"):
-        require_java()
+        find_java()
 
 
 def test_the_java_stub_of_macos_is_an_error_and_not_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, "The operation couldn’t be completed. Unable to locate a Java Runtime.", code=1)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match="does not say which version it is"):
-        require_java()
+        find_java()
 
 
 def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) -> None:

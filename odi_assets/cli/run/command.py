@@ -39,7 +39,7 @@ def run(
     """Run nodes: read what is new, write it, and remember how far that was."""
     from odi_assets.cli.terminal.selection import pipelines_in_order, selected_nodes
     from odi_assets.nodes.request import RunRequest
-    from odi_assets.spark.java import require_java
+    from odi_assets.spark.java import find_java
 
     project = settings.project()
     request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None, accept_loss=yes)
@@ -51,7 +51,7 @@ def run(
         return
     pipelines = pipelines_in_order(project, keys)
     if not project.config.spark.remote:
-        require_java()
+        find_java()
     if full_refresh and not yes:
         from odi_assets.cli.run.losses import consented
 

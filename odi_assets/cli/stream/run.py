@@ -27,13 +27,13 @@ def run(
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.cli.run.progress import outcome
     from odi_assets.nodes.stream_service import serve
-    from odi_assets.spark.java import require_java
+    from odi_assets.spark.java import find_java
 
     project = settings.project()
     key = project.node_named(node)
     interval = _interval(every)
     if not project.config.spark.remote:
-        require_java()
+        find_java()
     quiet_libraries()
     note(f"{key}: looks for new data every {every}; SIGTERM or Ctrl-C stops it after the batch that runs.")
     with stdout_kept_for_data():

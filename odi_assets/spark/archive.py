@@ -1,0 +1,225 @@
+"""Class-data archives: the classes of Spark as a JVM has loaded them once, which later JVMs map into memory.
+
+A JVM with an archive starts in half the time. An archive belongs to one Java and one class path. It lies in the user's
+cache, or in the folder that :data:`ARCHIVE_VARIABLE` names. It is code, so nobody else may be able to write it.
+
+Source of the rules: the JVM's class data sharing (JEP 350), and what it refuses: other JARs, folders in the class path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from odi_assets.spark.java import Java, major_version
+
+ARCHIVE_VARIABLE = "ODI_JAVA_ARCHIVE"
+"""``off`` for no archive, or the folder that holds archives."""
+CLASSES, BASE, FACTS, FAILED = "classes.jsa", "base.jsa", "archive.json", "failed.json"
+_OFF = {"off", "0", "false", "no"}
+_ENDS = 65536
+"""Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
+_RENAMED_LOG_SINCE = 24
+_MAPPED = re.compile(r"Mapped dynamic\s+region")
+
+
+@dataclass(frozen=True)
+class CacheFolder:
+    """Where archives lie.
+
+    Attributes:
+        path: the folder; None if there is none.
+        reason: why it is not used; None if it is.
+        is_unsafe: somebody else may write it.
+    """
+
+    path: Path | None
+    reason: str | None = None
+    is_unsafe: bool = False
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The archive of one Java and one class path, or the reason why a JVM starts without one.
+
+    Attributes:
+        folder: its folder; None where archives are turned off or the cache cannot be used.
+        reason: why it is not used; None if it is used.
+        can_be_made: none is there, or a damaged one, and a new one would be used.
+        is_unsafe: it is not used because somebody else may write it.
+        made_at: when it was made, in UTC.
+        size: its bytes.
+        class_path: of the JVMs that it is for.
+    """
+
+    folder: Path | None = None
+    reason: str | None = None
+    can_be_made: bool = False
+    is_unsafe: bool = False
+    made_at: datetime | None = None
+    size: int = 0
+    class_path: str = ""
+    _java: Java | None = field(default=None, repr=False)
+
+    @property
+    def is_usable(self) -> bool:
+        return self.folder is not None and self.reason is None
+
+    def options(self, log: Path) -> list[str]:
+        """Options of a JVM that uses the archive, and writes to ``log`` what it thinks of the archive."""
+        if self.folder is None or self.reason is not None or self._java is None:
+            return []
+        files = [self.folder / name for name in (BASE, CLASSES) if (self.folder / name).exists()]
+        return [
+            f"-XX:SharedArchiveFile={os.pathsep.join(map(str, files))}",
+            "-XX:+UnlockDiagnosticVMOptions",
+            # Reads the whole file, in less than a tenth of a second: a byte that changed would crash the JVM later.
+            "-XX:+VerifySharedSpaces",
+            # Newer Javas put the archive at a random address, and then correct each pointer in it.
+            "-XX:ArchiveRelocationMode=0",
+            *silenced(self._java),
+            f'-Xlog:cds=info:file="{log}"',
+        ]
+
+
+def was_mapped(log: Path) -> bool:
+    """Whether a JVM that wrote ``log`` took the classes of its archive."""
+    try:
+        return _MAPPED.search(log.read_text(encoding="utf-8", errors="replace")) is not None
+    except OSError:
+        return False
+
+
+def silenced(java: Java) -> list[str]:
+    """Options that keep what a JVM says of archives out of the terminal."""
+    tags = ["cds", "cds+dynamic", *(["aot"] if major_version(java.version) >= _RENAMED_LOG_SINCE else [])]
+    return [f"-Xlog:{tag}=off" for tag in tags]
+
+
+def cache_folder() -> CacheFolder:
+    """The folder of archives. It is made if it is not there."""
+    named = os.environ.get(ARCHIVE_VARIABLE, "")
+    if named.lower() in _OFF:
+        return CacheFolder(None, f"turned off by {ARCHIVE_VARIABLE}={named}")
+    try:
+        path = Path(named).expanduser().absolute() if named else user_cache_path("odi_assets") / "java"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unsafe = _unsafe_part(path)
+    except (OSError, RuntimeError) as error:
+        return CacheFolder(None, f"the cache cannot be used: {error}")
+    if unsafe is not None:
+        return CacheFolder(path, f"{unsafe}; an archive is code", is_unsafe=True)
+    if not os.access(path, os.W_OK):
+        return CacheFolder(path, f"{path} cannot be written")
+    return CacheFolder(path)
+
+
+def find_archive(java: Java, class_path: str) -> Archive:
+    """The archive of a Java and a class path, or why there is none that can be used."""
+    cache = cache_folder()
+    if cache.path is None or cache.is_unsafe:
+        return Archive(reason=cache.reason, is_unsafe=cache.is_unsafe)
+    full = next((part for part in class_path.split(os.pathsep) if _is_full_folder(part)), None)
+    if full is not None:
+        return Archive(reason=f"the class path has a folder that is not empty: {full}")
+    folder = cache.path / archive_key(java, class_path)
+    if cache.reason is not None and not folder.exists():
+        return Archive(reason=cache.reason)
+    return replace(_examined(folder, java), class_path=class_path)
+
+
+def archive_key(java: Java, class_path: str) -> str:
+    """A name for a Java and a class path; another one if a JAR of it changed."""
+    facts = [str(java.executable), str(java.home), java.build, _seen(java.home / "lib" / "server" / "libjvm.so")]
+    facts += [fact for part in class_path.split(os.pathsep) for fact in (part, *_jars(part))]
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def facts_of(folder: Path) -> dict[str, object]:
+    """What is to be known of the archive in ``folder``: sizes and ends of its files."""
+    files = [folder / name for name in (BASE, CLASSES) if (folder / name).exists()]
+    return {file.name: [file.stat().st_size, _ends(file)] for file in files}
+
+
+def _examined(folder: Path, java: Java) -> Archive:
+    facts_file = folder / FACTS
+    if not folder.is_dir():
+        return Archive(folder, "none has been made yet", can_be_made=True)
+    try:
+        if (unsafe := next(filter(None, map(_unsafe, (folder, *folder.iterdir()))), None)) is not None:
+            return Archive(folder, f"{unsafe}; an archive is code", is_unsafe=True)
+        failed = folder / FAILED
+        if failed.exists() and not facts_file.exists():
+            return Archive(folder, f"none can be made: {json.loads(failed.read_text(encoding='utf-8'))['reason']}")
+        known = json.loads(facts_file.read_text(encoding="utf-8"))
+        made_at = datetime.fromisoformat(known["made_at"])
+        if CLASSES not in known["files"] or known["files"] != facts_of(folder):
+            return Archive(folder, "it is damaged", can_be_made=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Archive(folder, f"it is damaged: {error}", can_be_made=True)
+    size = sum(entry[0] for entry in known["files"].values())
+    _note_use(facts_file)
+    return Archive(folder, made_at=made_at, size=size, _java=java)
+
+
+def _note_use(facts_file: Path) -> None:
+    """The time of the file is the time of the last use, to the day."""
+    with suppress(OSError):
+        if datetime.now(UTC).timestamp() - facts_file.stat().st_mtime > 86400:
+            os.utime(facts_file)
+
+
+def _ends(file: Path) -> str:
+    with file.open("rb") as stream:
+        head = stream.read(_ENDS)
+        stream.seek(max(file.stat().st_size - _ENDS, 0))
+        return hashlib.sha256(head + stream.read(_ENDS)).hexdigest()
+
+
+def _is_full_folder(part: str) -> bool:
+    return not part.endswith("*") and os.path.isdir(part) and any(os.scandir(part))  # noqa: PTH112  text of a class path
+
+
+def _jars(part: str) -> Iterator[str]:
+    if part.endswith("*"):
+        with suppress(OSError):
+            yield from sorted(_seen(Path(entry.path)) for entry in os.scandir(part[:-1]))
+    else:
+        yield _seen(Path(part))
+
+
+def _seen(file: Path) -> str:
+    try:
+        found = file.stat()
+    except OSError:
+        return ""
+    return f"{file.name} {found.st_size} {found.st_mtime_ns}"
+
+
+def _unsafe_part(path: Path) -> str | None:
+    """Which part of a path somebody else may write, in words; None if nobody may."""
+    own = _unsafe(path)
+    return own or next(filter(None, (_unsafe(parent) for parent in path.resolve().parents)), None)
+
+
+def _unsafe(path: Path) -> str | None:
+    if os.name != "posix":
+        return None
+    found = path.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to another user"
+    # In a folder like /tmp, nobody can rename or remove what belongs to others.
+    is_protected = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_protected:
+        return f"{path} can be written by others (chmod go-w {path})"
+    return None

@@ -1,0 +1,248 @@
+"""The command line of the JVM behind a classic session, and its start without Spark's own launcher and shell scripts.
+
+Spark's launcher, a JVM of its own, works the command line out. It is asked once for each Java and PySpark; its answer
+is kept beside the class-data archive. Where an answer would depend on more than that (a project's Java options, a
+configuration folder of Spark's), the launcher is asked each time, or PySpark's own way is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from odi_assets.spark.archive import Archive, cache_folder, find_archive, was_mapped
+from odi_assets.spark.java import VECTOR_MODULE, Java
+from odi_assets.spark.scripts_home import home_for_scripts
+
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+_OF_THE_LAUNCHER = (
+    "spark.driver.memory",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+)
+"""The settings that Spark's launcher itself looks at; all others are the business of ``SparkSubmit``."""
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_LAUNCHER_VARIABLES = ("SPARK_", "HADOOP_CONF_DIR", "YARN_CONF_DIR", _ARGUMENTS)
+_OWN_ARCHIVE = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive", "-XX:AOT")
+_COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC$")
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+"""For a JVM of seconds: its optimizing compiler would cost more than it earns."""
+_POLL_SECONDS = 0.005
+_POSIX = os.name == "posix"
+_GATEWAY, _ARCHIVE_LOG = "gateway", "archive.log"
+
+
+class DirectStartUnavailable(Exception):
+    """Why the JVM has to be started in PySpark's own way."""
+
+
+@dataclass(frozen=True)
+class LaunchCommand:
+    """The command line of a JVM, in its parts.
+
+    Attributes:
+        class_path: what ``-cp`` says.
+        options: what comes between it and the main class.
+        arguments: what comes after the main class, ``SparkSubmit``.
+    """
+
+    java: Java
+    class_path: str
+    options: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    def line(self, *more: str) -> list[str]:
+        """The command line. Options of ``more`` come before those of the project, which so win."""
+        return [str(self.java.executable), "-cp", self.class_path, *more, *self.options, _SUBMIT, *self.arguments]
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark.
+
+    Raises:
+        DirectStartUnavailable: the environment names another Spark, or a folder of configuration.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None or os.name != "posix":
+        raise DirectStartUnavailable("there is no installed pyspark here" if os.name == "posix" else "this is Windows")
+    home = Path(spec.origin).parent
+    named = os.environ.get("SPARK_HOME")
+    if named and Path(named).resolve() != home.resolve():
+        raise DirectStartUnavailable(f"SPARK_HOME names another Spark: {named}")
+    if os.environ.get("SPARK_CONF_DIR") or (home / "conf").exists():
+        raise DirectStartUnavailable("Spark has a folder of configuration (SPARK_CONF_DIR)")
+    return home
+
+
+def launch_command(java: Java, conf: Mapping[str, str]) -> LaunchCommand:
+    """The command line that Spark's launcher gives for ``conf``.
+
+    Raises:
+        DirectStartUnavailable: the JVM has to be started in PySpark's own way.
+    """
+    home = spark_home()
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    arguments = (*settings, *shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
+    asked = {key: conf[key] for key in _OF_THE_LAUNCHER if key in conf}
+    answer = _kept_answer(java, home, asked)
+    if not java.has_vector:
+        answer = [part for part in answer if part != f"--add-modules={VECTOR_MODULE}"]
+    class_path, options = answer[answer.index("-cp") + 1], answer[answer.index("-cp") + 2 : answer.index(_SUBMIT)]
+    return LaunchCommand(java, class_path, tuple(options), arguments)
+
+
+def _kept_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[str]:
+    """The launcher's answer, from the cache if it was asked before. What may be a secret is not kept."""
+    variables = sorted(
+        (name, value) for name, value in os.environ.items() if name.startswith(_LAUNCHER_VARIABLES) and value
+    )
+    cache = cache_folder()
+    # Options are free text, and may hold passwords.
+    is_plain = not any(word in "".join([*asked, *dict(variables)]) for word in ("Options", "OPTS", "ARGS"))
+    if cache.path is None or cache.reason is not None or not is_plain:
+        return _launchers_answer(java, home, asked)
+    facts = [str(java.executable), java.build, str(home), version("pyspark"), sorted(asked.items()), variables]
+    file = cache.path / f"launch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}.json"
+    try:
+        answer: list[str] = json.loads(file.read_text(encoding="utf-8"))
+        if _SUBMIT in answer and "-cp" in answer:
+            return answer
+    except (OSError, ValueError):
+        # It was not asked before, or the file is torn: the launcher is asked.
+        pass
+    answer = _launchers_answer(java, home, asked)
+    _write_aside(file, json.dumps(answer))
+    return answer
+
+
+def _launchers_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[str]:
+    jars = home / "jars"
+    launcher = next(iter(sorted(jars.glob("spark-launcher_*.jar"))), None)
+    if launcher is None:
+        raise DirectStartUnavailable(f"there is no JAR of Spark's launcher in {jars}")
+    scala = launcher.name.removeprefix("spark-launcher_").partition("-")[0]
+    settings = [part for key, value in asked.items() for part in ("--conf", f"{key}={value}")]
+    command = [str(java.executable), "-Xmx128m", *_SHORT_LIVED, "-XX:+UseSerialGC", "-cp", str(launcher)]
+    done = subprocess.run(
+        [*command, "org.apache.spark.launcher.Main", _SUBMIT, *settings, "pyspark-shell"],
+        env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala, "JAVA_HOME": str(java.home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    answer = [part for part in done.stdout.decode("utf-8", "replace").split("\0") if part.strip()]
+    if done.returncode or _SUBMIT not in answer or "-cp" not in answer:
+        raise DirectStartUnavailable(f"Spark's launcher gave no command line (exit code {done.returncode})")
+    # It may begin with `env LD_LIBRARY_PATH=…`, where the project names a library path.
+    if answer[0] == "env":
+        raise DirectStartUnavailable("the project sets a library path")
+    return answer
+
+
+def _write_aside(file: Path, text: str) -> None:
+    """Write a file of the cache under another name first. A cache that cannot be written is none."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", delete=False, encoding="utf-8") as aside:
+            aside.write(text)
+        Path(aside.name).replace(file)
+    except OSError:
+        return
+
+
+@dataclass
+class JvmProcess:
+    """A JVM that is starting, or has started.
+
+    Attributes:
+        archive: the class-data archive that it was started with.
+        archive_refused: whether the JVM took none of the archive's classes; known once it is connected.
+    """
+
+    process: subprocess.Popen[bytes]
+    archive: Archive
+    archive_refused: bool = False
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def connection(self) -> tuple[int, str] | None:
+        """Wait for the gateway; its port and its secret. None if the JVM ended before."""
+        assert self._scratch is not None
+        scratch = Path(self._scratch.name)
+        file = scratch / _GATEWAY
+        while not file.exists():
+            if self.process.poll() is not None:
+                self._scratch.cleanup()
+                return None
+            time.sleep(_POLL_SECONDS)
+        with file.open("rb") as stream:
+            port, size = struct.unpack("!ii", stream.read(8))
+            secret = stream.read(size).decode("utf-8")
+        log = scratch / _ARCHIVE_LOG
+        self.archive_refused = self.archive.is_usable and not was_mapped(log)
+        self._scratch.cleanup()
+        return port, secret
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a signal ended it, as a damaged archive may."""
+        return (self.process.poll() or 0) < 0
+
+
+def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *more: str) -> JvmProcess:
+    """Start a JVM and return at once. It ends when its stdin closes, so with this process.
+
+    Args:
+        more: options that come before those of the project.
+    """
+    scratch = tempfile.TemporaryDirectory(prefix="odi-jvm-")
+    folder, home = Path(scratch.name), spark_home()
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(home / "conf"),
+        "SPARK_ENV_LOADED": "1",
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _GATEWAY),
+        "JAVA_HOME": str(home_for_scripts(command.java)),
+    }
+    line = command.line(*archive.options(folder / _ARCHIVE_LOG), *more)
+    process = subprocess.Popen(
+        line, stdin=subprocess.PIPE, stderr=stderr, env=environment, preexec_fn=_ignore_interrupts if _POSIX else None
+    )
+    return JvmProcess(process, archive, _scratch=scratch)
+
+
+def options_of_size(command: LaunchCommand, *, is_small: bool) -> list[str]:
+    """Options for a JVM that is to read little, unless the project has chosen its own."""
+    if not is_small:
+        return []
+    has_collector = any(_COLLECTOR.match(option) for option in command.options)
+    return [*_SHORT_LIVED, *([] if has_collector else ["-XX:+UseSerialGC"])]
+
+
+def archive_of(command: LaunchCommand) -> Archive:
+    """The archive for a JVM, unless the project has one of its own."""
+    own = next((option for option in command.options if any(word in option for word in _OWN_ARCHIVE)), None)
+    if own is not None:
+        return Archive(reason=f"the project sets {own.partition('=')[0]}")
+    return find_archive(command.java, command.class_path)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C is for this process, which ends the JVM."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,210 @@
+"""Makes class-data archives: starts a JVM, has it do what runs do, and keeps the classes that it has loaded.
+
+``python -m odi_assets.spark.prepare CLASS_PATH`` makes the archive for a class path, beside other work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from odi_assets.errors import JavaError
+from odi_assets.spark.archive import (
+    BASE,
+    CLASSES,
+    FACTS,
+    FAILED,
+    Archive,
+    archive_key,
+    facts_of,
+    find_archive,
+    silenced,
+    was_mapped,
+)
+from odi_assets.spark.java import Java, find_java
+from odi_assets.spark.launch import LaunchCommand, launch_command, spark_home
+
+_NEEDED_BYTES = 600 * 1024**2
+_DUMP_SECONDS = 600
+_KEPT_SECONDS = 30 * 86400
+_MAKING = ".making-"
+_BASE_OF_JAVA = Path("lib/server/classes.jsa")
+
+
+def prepare(class_path: str | None = None) -> Archive:
+    """Make the archive for this Java and a class path, unless there is one; return what there is afterwards.
+
+    Archives that no JVM has used for a month, or whose Java or JARs are gone, are deleted.
+
+    Args:
+        class_path: of the JVMs that are to use it; the one of a project without JARs of its own unless given.
+
+    Raises:
+        JavaError: there is no Java that Spark can use.
+        OSError: the archive cannot be written.
+    """
+    java = find_java()
+    command = launch_command(java, {"spark.driver.memory": "1g"})
+    class_path = class_path or command.class_path
+    archive = _tried(find_archive(java, class_path), java, class_path)
+    if not archive.can_be_made or archive.folder is None:
+        return archive
+    free = shutil.disk_usage(archive.folder.parent).free
+    if free < _NEEDED_BYTES:
+        raise OSError(f"{archive.folder.parent} has {free / 1024**2:,.0f} MB left; an archive takes some 200")
+    try:
+        with FileLock(archive.folder.parent / "making.lock", timeout=0):
+            # Who held the lock may have made it meanwhile.
+            archive = _tried(find_archive(java, class_path), java, class_path)
+            if archive.can_be_made and archive.folder is not None:
+                _make(java, command, class_path, archive.folder)
+    except Timeout:
+        return Archive(archive.folder, "another process is making it")
+    return find_archive(java, class_path)
+
+
+def prepare_in_background(archive: Archive) -> None:
+    """Make an archive in a process of its own, which nobody waits for and which takes only idle time."""
+    command = [sys.executable, "-m", __name__, archive.class_path]
+    with suppress(OSError):
+        subprocess.Popen(
+            command,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def _tried(archive: Archive, java: Java, class_path: str) -> Archive:
+    """``archive``, if a JVM takes it; else the news that it is damaged."""
+    if not archive.is_usable:
+        return archive
+    with tempfile.TemporaryDirectory() as scratch:
+        log = Path(scratch) / "log"
+        line = [str(java.executable), *archive.options(log), "-cp", class_path, "-version"]
+        subprocess.run(line, cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+        return archive if was_mapped(log) else replace(archive, reason="it is damaged", can_be_made=True)
+
+
+def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> None:
+    """Make an archive beside its place, and put it there whole."""
+    _remove_leftovers(folder.parent)
+    making = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder.parent))
+    try:
+        base: list[str] = []
+        if not (java.home / _BASE_OF_JAVA).exists():
+            base = [f"-XX:SharedArchiveFile={making / BASE}"]
+            _run([str(java.executable), "-Xshare:dump", *base, *silenced(java)], making)
+        options = [*base, f"-XX:ArchiveClassesAtExit={making / CLASSES}", *silenced(java)]
+        failure = _trained(command, class_path, options, making)
+        facts: dict[str, object] = {
+            "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "java": str(java.executable),
+            "version": java.version,
+            "build": java.build,
+            "class_path": class_path,
+        }
+        if failure is None:
+            name, facts["files"] = FACTS, facts_of(making)
+        else:
+            for file in making.iterdir():
+                file.unlink()
+            name, facts["reason"] = FAILED, failure
+        (making / name).write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        _put(making, folder)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    _remove_older(folder)
+
+
+def _trained(command: LaunchCommand, class_path: str, options: list[str], making: Path) -> str | None:
+    """Run the work of :mod:`odi_assets.spark.training` in a JVM that leaves an archive; why it did not, or None."""
+    line = LaunchCommand(command.java, class_path, command.options, ("pyspark-shell",))
+    work = making / "work"
+    work.mkdir()
+    python = [sys.executable, "-m", "odi_assets.spark.training", str(work)]
+    done = subprocess.run(
+        python,
+        input=json.dumps(line.line("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options)),
+        env={**os.environ, "SPARK_HOME": str(spark_home()), "SPARK_CONNECT_MODE": "0"},
+        cwd=work,
+        capture_output=True,
+        text=True,
+        timeout=_DUMP_SECONDS,
+        check=False,
+    )
+    shutil.rmtree(work, ignore_errors=True)
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return None if (making / CLASSES).exists() else "the JVM wrote no archive"
+
+
+def _run(command: list[str], folder: Path) -> None:
+    subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DUMP_SECONDS, check=True
+    )
+
+
+def _put(making: Path, folder: Path) -> None:
+    """Put a finished folder in its place. JVMs that have mapped a former one keep it."""
+    if folder.exists():
+        folder.rename(making.with_name(f"{making.name}.former"))
+    making.rename(folder)
+    shutil.rmtree(making.with_name(f"{making.name}.former"), ignore_errors=True)
+
+
+def _remove_leftovers(cache: Path) -> None:
+    """Remove what makers left behind that were killed. The caller holds the lock, so no other maker is alive."""
+    for left in cache.glob(f"{_MAKING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _remove_older(current: Path) -> None:
+    now = datetime.now(UTC).timestamp()
+    for facts_file in current.parent.glob(f"*/{FACTS}"):
+        folder = facts_file.parent
+        if folder == current:
+            continue
+        try:
+            known = json.loads(facts_file.read_text(encoding="utf-8"))
+            is_used = now - facts_file.stat().st_mtime < _KEPT_SECONDS and _is_current(known, folder)
+        except (OSError, ValueError, KeyError):
+            is_used = False
+        if not is_used:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_current(known: dict[str, str], folder: Path) -> bool:
+    """Whether the Java and the JARs of an archive are still what they were."""
+    java = Path(known["java"])
+    if not java.exists():
+        return False
+    found = Java(java, java.resolve().parent.parent, known["version"], known["build"], "")
+    return archive_key(found, known["class_path"]) == folder.name
+
+
+def main() -> int:
+    """Make the archive for the class path that the command line names; silent, and with the lowest priority."""
+    os.nice(19)
+    try:
+        prepare(sys.argv[1])
+    except (JavaError, OSError, subprocess.SubprocessError):
+        # The next run tries again, and `odi java prepare` says why.
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
