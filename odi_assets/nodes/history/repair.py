@@ -126,13 +126,24 @@ def commits_without_row(
                 rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
                 found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows))
                 continue
-            table = TableHandle.open(project.target(key))
-            last = (table.last_stamp(app_id) for app_id in app_ids(key))
-            made = (attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp))
+            made = last_attempts(key, TableHandle.open(project.target(key)))
             found += (attempt for attempt in made if not is_recorded(state, attempt))
         except TableError as error:
             unreadable.append(error)
     return found, unreadable
+
+
+def last_attempts(key: NodeKey, table: TableHandle) -> list[Attempt]:
+    """The attempts that made the last commits of ``key`` in ``table``: of an increment, and of a bounded run."""
+    last = (table.last_stamp(app_id) for app_id in app_ids(key))
+    return [attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp)]
+
+
+def all_recorded(state: StateBackend, attempts: Iterable[Attempt]) -> bool:
+    """Whether each attempt has its row; asks once for each run."""
+    wanted = {(attempt.run_id, str(attempt.key), attempt.attempt) for attempt in attempts}
+    rows = (row for run_id in {run_id for run_id, *_ in wanted} for row in state.list_runs(run_id=run_id))
+    return wanted <= {(row.run_id, f"{row.pipeline_name}.{row.node_name}", row.attempt) for row in rows}
 
 
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
