@@ -88,8 +88,8 @@ def record_idle_run(
     on_event: Listener,
     on_pipeline: Callable[[str, int], None],
 ) -> list[RunSummary] | None:
-    """Record that nothing was new when the shell asked: a row of history for each node, all in one commit, and a run for
-    each pipeline.
+    """Record that nothing was new when the shell asked: a row of history for each node, all in one commit, and a run
+    for each pipeline.
 
     HWMs that move without a row, and those that the target's log is ahead of, are written as by any run.
 
