@@ -11,12 +11,13 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
+from odi_assets.nodes.planning.planner import NEW_DATA, KnownHwms, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.planning.planner import Hwms
     from odi_assets.sources.losses import Loss
 
 
@@ -74,13 +75,22 @@ def forecasts(
 ) -> Iterator[Forecast]:
     """The same, one after the other: each is made when it is asked for."""
     found: dict[NodeKey, Forecast] = {}
+    hwms = _hwms(state, keys)
     for key in keys:
         above = [found[up] for up in project.graph.upstream(key) if up in found]
         writing = [one for one in above if one.action in {"write", "follow"}]
         inputs = table_inputs(project, key)
         waits = any(one.action == "nothing" and one.key in inputs and not _has_table(project, one) for one in above)
-        found[key] = _forecast(project, state, key, writing, replace(request, inputs_wait=waits))
+        found[key] = _forecast(project, hwms, key, writing, replace(request, inputs_wait=waits))
         yield found[key]
+
+
+def _hwms(state: StateBackend, keys: Sequence[NodeKey]) -> Hwms:
+    """State for several nodes: looked at once, if that is possible; else each node says why it is not."""
+    try:
+        return KnownHwms.of(state) if len(keys) > 1 else state
+    except OdiError:
+        return state
 
 
 def table_inputs(project: Project, key: NodeKey) -> set[NodeKey]:
@@ -100,7 +110,7 @@ def _has_table(project: Project, found: Forecast) -> bool:
 
 def _forecast(
     project: Project,
-    state: StateBackend,
+    state: Hwms,
     key: NodeKey,
     writing: Sequence[Forecast],
     request: RunRequest,
