@@ -14,7 +14,7 @@ from odi_assets.errors import OdiError
 from odi_assets.nodes.events import Listener, NodeEvent
 from odi_assets.nodes.execution.advance import no_data
 from odi_assets.nodes.history.attempts import begin, end, open_attempts, row_of_result
-from odi_assets.nodes.history.repair import all_recorded, last_attempts
+from odi_assets.nodes.history.repair import last_attempts, unrecorded
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.forecast import forecasts
 from odi_assets.nodes.planning.plan import NodePlan
@@ -77,7 +77,7 @@ def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], r
             idle[found.key] = IdleNode(found.plan, datetime.now(UTC), seconds)
         began = time.monotonic()
     attempts = [attempt for key, node in idle.items() for attempt in last_attempts(key, node.plan.target)]
-    return Outlook(idle if len(idle) == len(keys) and all_recorded(state, attempts) else None, size)
+    return Outlook(idle if len(idle) == len(keys) and not unrecorded(state, attempts) else None, size)
 
 
 def record_idle_run(
