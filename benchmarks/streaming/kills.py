@@ -152,7 +152,8 @@ def outcome(place: Path) -> dict[str, Any]:
 def _child(place: Path, point: str | None) -> None:
     """Run the node once; at ``before N`` or ``after N``, die around the commit of the N-th batch of the run."""
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.execution.materialize import commit, compute, no_data
+    from odi_assets.nodes.execution.advance import no_data
+    from odi_assets.nodes.execution.materialize import commit, compute
     from odi_assets.nodes.execution.stream_batch import BatchCommitter
     from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project

@@ -6,8 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from typer.main import get_command
-
 from odi_assets.cli.terminal.exit_codes import DONE, reader_gone, report
 from odi_assets.cli.terminal.output import ReaderGone
 from odi_assets.spark.gateway import DEBUG_VARIABLE
@@ -19,12 +17,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away. What went wrong is
     told on stderr.
     """
-    from odi_assets.cli.app import app
+    from odi_assets.cli.app import group
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     debug = {name: os.environ[name] for name in (DEBUG_VARIABLE,) if name in os.environ}
     try:
-        ended = get_command(app).main(arguments, prog_name="odi", standalone_mode=False)
+        ended = group().main(arguments, prog_name="odi", standalone_mode=False)
         sys.stdout.flush()
         return ended if isinstance(ended, int) else DONE
     except ReaderGone:

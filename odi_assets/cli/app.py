@@ -1,135 +1,357 @@
-"""The commands of ``odi``. Their modules import nothing heavy before they are called."""
+"""The commands of ``odi``, by their names. A command's module is imported when it runs or shows its help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from odi_assets.cli import config, doctor, init, plan, sample, store, system, tables
-from odi_assets.cli.checkpoint import explain as explain_key
-from odi_assets.cli.checkpoint import files as checkpoint_files
-from odi_assets.cli.checkpoint import health as checkpoint_health
-from odi_assets.cli.checkpoint import state as checkpoint_state
-from odi_assets.cli.cursors import change as change_cursors
-from odi_assets.cli.cursors import inspect as inspect_cursors
-from odi_assets.cli.cursors import transfer as transfer_cursors
-from odi_assets.cli.explain import batch as explain_batch
-from odi_assets.cli.explain import stream as explain_stream
-from odi_assets.cli.project import nodes, show
-from odi_assets.cli.run import command as run
-from odi_assets.cli.runs import list as list_runs
-from odi_assets.cli.runs import show as show_runs
-from odi_assets.cli.runs import stats as run_stats
-from odi_assets.cli.state import adopt, inspect, odibi, revisions, rewind, transfer
-from odi_assets.cli.stream import run as run_stream
 from odi_assets.cli.terminal.options import ConfigOption, DebugOption, EnvOption, read_settings, with_settings
 from odi_assets.cli.terminal.output import data
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-
 _HELP_TEXT = "Run and look after pipelines of Spark and Delta Lake that never lose a row and never repeat one."
-_GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+_GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "": (
         _HELP_TEXT,
         {
-            "init": init.init,
-            "run": run.run,
-            "plan": plan.plan,
-            "ls": nodes.ls,
-            "graph": nodes.graph,
-            "show": show.show,
-            "explain": explain_batch.explain,
-            "doctor": doctor.doctor,
+            "init": (
+                "init:init",
+                "Make a small project that runs: a project file, and files that have landed. Overwrites nothing.",
+            ),
+            "run": ("run.command:run", "Run nodes: read what is new, write it, and remember how far that was."),
+            "plan": ("plan:plan", "Show what a run would read and write. Nothing is run."),
+            "ls": (
+                "project.nodes:ls",
+                "List the nodes, in the order they run: what they read, how they are written, and where their "
+                "tables are.",
+            ),
+            "graph": ("project.nodes:graph", "Print which nodes need which: as text, for Mermaid, or for Graphviz."),
+            "show": (
+                "project.show:show",
+                "Print rows of a node's table. Which ones comes as it may: a table has no order.",
+            ),
+            "explain": (
+                "explain.batch:explain",
+                "Follow a key from the landing files through each node to a table: where it is, or where and why "
+                "it was lost.",
+            ),
+            "doctor": (
+                "doctor:doctor",
+                "Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do.",
+            ),
         },
     ),
     "state": (
         "High-water marks: how far each node has read.",
         {
-            "list": inspect.list_,
-            "get": inspect.get,
-            "set": inspect.set_,
-            "history": revisions.history,
-            "reset": revisions.reset,
-            "delete": revisions.delete,
-            "export": transfer.export,
-            "import": transfer.import_,
-            "migrate": transfer.migrate,
-            "rewind": rewind.rewind,
-            "recover": doctor.recover,
-            "accept": doctor.accept,
-            "adopt": adopt.adopt,
+            "list": ("state.inspect:list_", "List the high-water mark of each key."),
+            "get": (
+                "state.inspect:get",
+                "Print a high-water mark as JSON; `odi state set` reads back what this prints, with its type.",
+            ),
+            "set": ("state.inspect:set_", "Set a high-water mark, back or forward; the next run reads on from there."),
+            "history": (
+                "state.revisions:history",
+                "List the revisions of a high-water mark, newest first: what it was, since when, and which run "
+                "wrote it.",
+            ),
+            "reset": (
+                "state.revisions:reset",
+                "Set a high-water mark back to an earlier revision, to a value, or to nothing.",
+            ),
+            "delete": (
+                "state.revisions:delete",
+                "Delete a high-water mark: its node loads everything at its next run. Its history stays.",
+            ),
+            "export": (
+                "state.transfer:export",
+                "Write all high-water marks, with their types, as one JSON document that `odi state import` reads.",
+            ),
+            "import": (
+                "state.transfer:import_",
+                "Take over the high-water marks (and runs) of a document of `odi state export`, all or none.",
+            ),
+            "migrate": (
+                "state.transfer:migrate",
+                "Copy state from one store to another: all environments, revisions and runs; doing it twice "
+                "changes nothing.",
+            ),
+            "rewind": (
+                "state.rewind:rewind",
+                "Put a node's table and its HWM back together, in one commit, as a new version.",
+            ),
+            "recover": (
+                "doctor:recover",
+                "Bring state and run history up to what the tables' logs say, as each node's next run would.",
+            ),
+            "accept": (
+                "doctor:accept",
+                "Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not "
+                "loaded again.",
+            ),
+            "adopt": (
+                "state.adopt:adopt",
+                "Go on with a table whose node, project or source was renamed or is followed in another way: its "
+                "rows are the same.",
+            ),
         },
     ),
     "runs": (
         "What ran, and how it ended.",
-        {"list": list_runs.list_, "stats": run_stats.stats, "show": show_runs.show, "last": show_runs.last},
+        {
+            "list": ("runs.list:list_", "List what ran, newest first."),
+            "stats": (
+                "runs.stats:stats",
+                "Success rates and durations of each node. Nodes that a run skipped, cancelled ones and rewinds do "
+                "not count.",
+            ),
+            "show": (
+                "runs.show:show",
+                "Show one run: each attempt of each node, in the order they ended, with errors and metrics.",
+            ),
+            "last": ("runs.show:last", "Show the last attempt of each node of a pipeline, whichever run it was of."),
+        },
     ),
     "store": (
         "State stores: versioned keys and values, of nodes and of programs.",
         {
-            "list": store.list_,
-            "versions": store.versions,
-            "get": store.get,
-            "scan": store.scan,
-            "check": store.check,
-            "rewind": store.rewind,
+            "list": ("store:list_", "List the state stores in a folder and below it."),
+            "versions": (
+                "store:versions",
+                "List the versions of a store: those that can be read and, with the reason, those that cannot.",
+            ),
+            "get": ("store:get", "Print the value of one key."),
+            "scan": (
+                "store:scan",
+                "Print keys and values in order of the keys, or what versions changed; a removed key has no value.",
+            ),
+            "check": (
+                "store:check",
+                "Read all files of a store, and compare them with what was committed. Exits with 1 if something is "
+                "damaged.",
+            ),
+            "rewind": (
+                "store:rewind",
+                "Withdraw all versions after one; the next commit makes the version after it. This cannot be undone.",
+            ),
         },
     ),
     "stream": (
         "Stream nodes: queries that go on from their checkpoints.",
-        {"run": run_stream.run, "explain": explain_stream.explain},
+        {
+            "run": (
+                "stream.run:run",
+                "Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes.",
+            ),
+            "explain": (
+                "explain.stream:explain",
+                "Say what became of the rows of a key: matched, counted, waiting, too late, filtered out, or never "
+                "there.",
+            ),
+        },
     ),
     "checkpoint": (
         "Checkpoints of streaming queries: what is in them, what they are good for, how the query is doing.",
         {
-            "metadata": checkpoint_files.metadata,
-            "read": checkpoint_state.read,
-            "changes": checkpoint_state.changes,
-            "timers": checkpoint_state.timers,
-            "files": checkpoint_files.files,
-            "health": checkpoint_health.health,
-            "explain": explain_key.explain,
+            "metadata": (
+                "checkpoint.files:metadata",
+                "Show a query's id, batches, watermark, stateful operators, stores and settings. Needs no Spark.",
+            ),
+            "read": ("checkpoint.state:read", "Print the state of an operator after a batch."),
+            "changes": (
+                "checkpoint.state:changes",
+                "Print what each batch put into the state of an operator, and removed from it.",
+            ),
+            "timers": ("checkpoint.state:timers", "Print the timers that transformWithState has registered."),
+            "files": (
+                "checkpoint.files:files",
+                "Read every file of a checkpoint and tell which batches can be rebuilt, and what is missing or "
+                "torn. Needs no Spark.",
+            ),
+            "health": (
+                "checkpoint.health:health",
+                "Tell how a query is doing. With limits in a stream node's `health`, exits with 1 if they are passed.",
+            ),
+            "explain": (
+                "checkpoint.explain:explain",
+                "Tell whether a key of a stream-stream join waits on either side, was purged, or was never stored.",
+            ),
         },
     ),
     "cursors": (
         "Cursor documents: how far OLake, Airbyte, Singer and dlt have read.",
         {
-            "check": inspect_cursors.check,
-            "show": inspect_cursors.show,
-            "diff": inspect_cursors.diff,
-            "fingerprint": inspect_cursors.fingerprint,
-            "convert": change_cursors.convert,
-            "import": transfer_cursors.import_,
-            "export": transfer_cursors.export,
-            "set": change_cursors.set_,
-            "reset": change_cursors.reset,
+            "check": (
+                "cursors.inspect:check",
+                "Report everything that is wrong with documents. Exits with 1 if something is, with 2 if one "
+                "cannot be read.",
+            ),
+            "show": ("cursors.inspect:show", "Show how far each stream was read."),
+            "diff": ("cursors.inspect:diff", "Compare two documents stream by stream, by what positions mean."),
+            "fingerprint": (
+                "cursors.inspect:fingerprint",
+                "Print a fingerprint of each document: it is the same for equal documents, whatever their order "
+                "and spacing.",
+            ),
+            "convert": (
+                "cursors.change:convert",
+                "Make the document of another tool of what carries over to it, and tell stream by stream what does "
+                "not.",
+            ),
+            "import": (
+                "cursors.transfer:import_",
+                "Put the position of every stream of a document into state: typed, with history, a key for each.",
+            ),
+            "export": (
+                "cursors.transfer:export",
+                "Write the document that state has: as it was imported, with each stream where its key is now.",
+            ),
+            "set": (
+                "cursors.change:set_",
+                "Set the position of one stream in a document. Everything else in it stays, byte for byte.",
+            ),
+            "reset": (
+                "cursors.change:reset",
+                "Take streams out of a document: the tool reads them from their start. All others stay, byte for byte.",
+            ),
         },
     ),
     "system": (
         "The system tables: high-water marks and run history.",
-        {"maintain": system.maintain, "share": system.share},
+        {
+            "maintain": (
+                "system:maintain",
+                "Complete run history, drop old runs, compact small files and remove those that nothing refers to.",
+            ),
+            "share": (
+                "system:share",
+                "Give `meta_state` and `meta_runs` Odibi's columns, so that Odibi can use them beside this tool.",
+            ),
+        },
     ),
     "catalog": (
         "Commands as Odibi has them.",
-        {"state": odibi.state, "runs": odibi.runs, "nodes": odibi.nodes, "tables": odibi.tables, "stats": odibi.stats},
+        {
+            "state": (
+                "state.odibi:state",
+                "List high-water marks as `odibi catalog state` does; `odi state list` tells more.",
+            ),
+            "runs": ("state.odibi:runs", "List runs as `odibi catalog runs` does; `odi runs list` tells more."),
+            "nodes": ("state.odibi:nodes", "List the nodes as `odibi catalog nodes` does; `odi ls` is the same."),
+            "tables": ("state.odibi:tables", "List the tables of the nodes: version, rows, files and size."),
+            "stats": ("state.odibi:stats", "Success rates and durations; `odi runs stats` is the same."),
+        },
     ),
-    "tables": ("The nodes' Delta tables.", {"maintain": tables.maintain}),
-    "config": ("The project file.", {"check": config.check, "schema": config.schema}),
+    "tables": (
+        "The nodes' Delta tables.",
+        {
+            "maintain": (
+                "tables:maintain",
+                "Compact small files, write a checkpoint, and delete files that no version needs any more.",
+            ),
+        },
+    ),
+    "config": (
+        "The project file.",
+        {
+            "check": (
+                "config:check",
+                "Check the project file and list all its mistakes, a line each: FILE:LINE:COLUMN: KEY: what is wrong.",
+            ),
+            "schema": ("config:schema", "Print the JSON Schema of project files, for editors."),
+        },
+    ),
+    "java": (
+        "The Java that Spark runs on, and the archive of classes that it starts from.",
+        {
+            "show": (
+                "java:show",
+                "Say which Java runs Spark, and which archive of classes it starts from, or why there is none.",
+            ),
+            "prepare": ("java:prepare", "Make the archive of classes now. A run without one makes it behind itself."),
+        },
+    ),
     "sample": (
         "The sample's landing zone: flights out of New York in 2013.",
-        {"arrive": sample.arrive, "reset": sample.reset},
+        {
+            "arrive": ("sample:arrive", "Land the next days of 2013."),
+            "reset": (
+                "sample:reset",
+                "Drop the sample's tables and high-water marks, and put its landing zone back to January.",
+            ),
+        },
     ),
 }
+"""By name of the group: its help; by name of its commands, where each is (`module:function` of this package), and the
+first paragraph of its docstring, which a list of commands shows."""
 
-app = typer.Typer(
-    name="odi",
-    help=_HELP_TEXT,
-    no_args_is_help=True,
-    add_completion=True,
-    context_settings=_HELP,
-)
+
+_DEFAULTS = {"java": "show"}
+"""By group, the command that its name alone runs."""
+
+
+class _Group(TyperGroup):
+    """A group that knows the names of its commands, and loads the one that is asked for."""
+
+    members: ClassVar[Mapping[str, tuple[str, str]]]
+    default: ClassVar[str | None] = None
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=text) for name, (_, text) in self.members.items()}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """``args``, with the name of the default command before them where they name none."""
+        names_none = not args or (args[0].startswith("-") and {"-h", "--help", *self.members}.isdisjoint(args))
+        if self.default is not None and names_none:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that ``args`` name, loaded."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.loaded(str(command.name)), rest
+
+    def loaded(self, name: str) -> Any:
+        """The command of that name, with its options."""
+        place, _ = self.members[name]
+        if not place:
+            return group(name)
+        module, _, function = place.partition(":")
+        command: Callable[..., None] = getattr(import_module(f"odi_assets.cli.{module}"), function)
+        # The value of `odi state set` may be a negative number, which looks like an option.
+        settings = _HELP | ({"ignore_unknown_options": True} if place == "state.inspect:set_" else {})
+        if "settings" in command.__annotations__:
+            command = with_settings(command)
+        made = typer.Typer(add_completion=False)
+        made.command(name, context_settings=settings)(command)
+        return get_command(made)
+
+
+def group(name: str = "") -> Any:
+    """``odi`` itself, or its group of commands of that name."""
+    text, commands = _GROUPS[name]
+    groups = {} if name else {other: ("", about) for other, (about, _) in _GROUPS.items() if other}
+
+    class Group(_Group):
+        members: ClassVar = {**commands, **groups}
+        default = _DEFAULTS.get(name)
+
+    made = typer.Typer(
+        name=name or "odi",
+        cls=Group,
+        help=text,
+        no_args_is_help=True,
+        add_completion=not name,
+        context_settings=_HELP,
+    )
+    made.callback()(read_settings if name else root)
+    return get_command(made)
 
 
 def _version(wanted: bool) -> None:
@@ -140,7 +362,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     context: typer.Context,
     config: ConfigOption = None,
@@ -150,19 +371,6 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    """Keep what the options before the name of a command say."""
     del version
     read_settings(context, config, env, debug)
-
-
-for _name, (_text, _commands) in _GROUPS.items():
-    _group = app
-    if _name:
-        _group = typer.Typer(help=_text, no_args_is_help=True, context_settings=_HELP)
-        _group.callback()(read_settings)
-        app.add_typer(_group, name=_name)
-    for _member, _command in _commands.items():
-        # The value of `odi state set` may be a negative number, which looks like an option.
-        _unknown = {"ignore_unknown_options": True} if _command is inspect.set_ else {}
-        _takes_settings = "settings" in _command.__annotations__
-        _add = _group.command(_member, context_settings=_HELP | _unknown)
-        _add(with_settings(_command) if _takes_settings else _command)

@@ -182,7 +182,9 @@ class TableHandle:
         """Live files with flat statistics: ``path``, ``size_bytes``, ``num_records``, ``partition.X``, ``min.X``."""
         import pyarrow as pa
 
-        return pa.table(self.table.get_add_actions(flatten=True))
+        # `pa.table` would import pandas, to ask whether this is a frame of it.
+        actions = Table.from_arrow(self.table.get_add_actions(flatten=True))
+        return pa.RecordBatchReader.from_stream(actions).read_all()
 
     def file_columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Columns of :attr:`add_actions`, as lists with a value for each live file, None where a file or the table has
@@ -210,6 +212,11 @@ class TableHandle:
     def rows(self) -> int | None:
         """Rows of this version by the files' statistics; None if a file has none."""
         return rows_in(self.live_files)
+
+    @property
+    def bytes(self) -> int:
+        """Size of this version's data files; 0 if there is no table."""
+        return sum(file.size for file in self.live_files)
 
     def commits(self) -> Iterator[Commit]:
         """The commits up to this version, newest first, as far back as the log goes."""

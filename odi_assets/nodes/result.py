@@ -87,6 +87,16 @@ class NodeResult:
         }
 
 
+@dataclass(frozen=True)
+class RunSummary:
+    """One run of a pipeline; ``results`` in the order of the nodes, ``seconds`` from start to end."""
+
+    run_id: str
+    success: bool
+    results: list[NodeResult]
+    seconds: float
+
+
 def is_left_out(result: NodeResult) -> bool:
     """Whether a resumed run left the node out because there was nothing to do."""
     return result.status is RunStatus.SKIPPED and RESUMED_FROM in result.metrics

@@ -9,6 +9,7 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
+from odi_assets.nodes.events import Listener, nobody
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
@@ -16,7 +17,7 @@ from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.naming import Names
 from odi_assets.orchestration.resources import SparkResource, StateResource
-from odi_assets.orchestration.runs.history import Listener, RunHistory, nobody
+from odi_assets.orchestration.runs.history import RunHistory
 from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, project_tags
 from odi_assets.orchestration.runs.reconcile import repair_history
 from odi_assets.util.collector import collector_paused

@@ -1,19 +1,19 @@
 """Resources: Spark and state of the project file, for its nodes and for assets beside them.
 
-The Spark resource is a ``LazyPySparkResource`` of dagster-pyspark to its users: it has ``spark_session``,
-``spark_context`` and ``spark_config``, and importing it starts nothing. But that class makes sessions without the
-settings that our tables need (UTC, timestamps with statistics) and without those of the project file, knows no Spark
-Connect, gives no useful error if there is no Java, and never stops what it started. So the session comes from
+The Spark resource has what a ``LazyPySparkResource`` of dagster-pyspark has: ``spark_session``, ``spark_context`` and
+``spark_config``, so it can stand where one is expected. It is none, because the module of that class imports PySpark,
+which a run with nothing new and a code server do without. That class also makes sessions without the settings that our
+tables need (UTC, timestamps with statistics) and without those of the project file, knows no Spark Connect, gives no
+useful error if there is no Java, and never stops what it started. So the session comes from
 ``odi_assets.spark.session`` and ends with the run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster_pyspark import LazyPySparkResource
-from dagster_spark.utils import flatten_dict
 from pydantic import Field, PrivateAttr
 
 from odi_assets.config.models import SparkConfig
@@ -22,15 +22,19 @@ from odi_assets.spark.session import SessionHandle, open_session
 from odi_assets.state.backend import StateBackend
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     from odi_assets.state.manager import StateManager
 
 
-class SparkResource(LazyPySparkResource):
+class SparkResource(dg.ConfigurableResource[Any]):
     """The run's Spark session. It starts when a step first asks for it, serves all steps of the process, and stops with
     the run unless it was there before."""
 
     spark_config: dict[str, Any] = Field(
-        default_factory=dict, description="Spark settings that override those of the project file."
+        default_factory=dict,
+        description="Spark settings that override those of the project file; names may be nested at their dots.",
     )
     master: str | None = Field(default=None, description="Spark master; that of the project file unless given.")
     remote: str | None = Field(
@@ -42,24 +46,45 @@ class SparkResource(LazyPySparkResource):
 
     _handle: SessionHandle | None = PrivateAttr(default=None)
 
-    def _init_session(self) -> None:
-        if self._handle is not None:
-            return
+    @property
+    def spark_session(self) -> SparkSession:
+        """The session of the run.
+
+        Raises:
+            JavaError: there is no Java to start it with.
+        """
+        if self._handle is None:
+            self._handle = self._opened()
+        return self._handle.spark
+
+    @property
+    def spark_context(self) -> SparkContext:
+        """The context of the session."""
+        return self.spark_session.sparkContext
+
+    def _opened(self) -> SessionHandle:
         base = Project.shared(self.project_file, self.environment).config.spark if self.project_file else SparkConfig()
-        own = {key: str(value) for key, value in flatten_dict(self.spark_config)}  # type: ignore[no-untyped-call]
         named = {"master": self.master, "remote": self.remote}
         given = {name: value for name, value in named.items() if value}
-        config = base.model_copy(update={**given, "conf": {**base.conf, **own}})
+        config = base.model_copy(update={**given, "conf": {**base.conf, **dict(_flat(self.spark_config))}})
         run = self.get_resource_context().run
-        self._handle = open_session(config, app_name=f"{run.job_name} {run.run_id}" if run else "odi_assets")
-        self._spark_session = self._handle.spark
+        return open_session(config, app_name=f"{run.job_name} {run.run_id}" if run else "odi_assets")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stop the session if this resource started it."""
         del context
         if self._handle is not None:
             self._handle.stop()
-            self._handle = self._spark_session = None
+            self._handle = None
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Settings by their whole names."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", str(value)
 
 
 class StateResource(dg.ConfigurableResource[Any]):

@@ -7,38 +7,25 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.events import Listener, nobody
 from odi_assets.nodes.planning.planner import NEW_DATA
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.result import NodeResult, RunSummary
 from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import Names
-from odi_assets.orchestration.runs.history import TRIGGER_TAG, Listener, NodeEvent, RunHistory, nobody
+from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
 from odi_assets.orchestration.runs.in_flight import unfinished_runs
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import INTERRUPTS
 from odi_assets.spark.gateway import debugging
 
-__all__ = ["Listener", "NodeEvent", "RunSummary", "run_pipeline", "run_pipelines"]
-
-
 LOGGER = "odi"
 _GIVEN_UP = "Dependencies for step "
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One run of a pipeline; ``results`` in the order of the nodes, ``seconds`` from start to end."""
-
-    run_id: str
-    success: bool
-    results: list[NodeResult]
-    seconds: float
 
 
 def run_pipeline(

@@ -98,6 +98,17 @@ class PlannedRead(ABC):
         """How many files will be read; None for sources that are not files."""
         return self.snapshot.file_count
 
+    @property
+    def bytes(self) -> int | None:
+        """Size of the files that will be read, or of more where only reading tells; None for sources that are not
+        files."""
+        return self.snapshot.bytes
+
+    @property
+    def overlap(self) -> Overlap | None:
+        """The rows of this read that may be in the target already; None: all are new, or that is not known yet."""
+        return None
+
     @abstractmethod
     def whole(self) -> PlannedRead:
         """All rows of the source, up to the same mark."""
@@ -170,11 +181,6 @@ class Read(PlannedRead):
         """Rows that the source gained, and changed rows as they were before: their partitions are affected."""
         del spark
         return ()
-
-    @property
-    def overlap(self) -> Overlap | None:
-        """The rows of this read that may be in the target already; None: all are new."""
-        return None
 
     def remembered(self) -> Mapping[str, Any]:
         """What the commit has to store beside the mark's value, JSON-ready."""
@@ -262,6 +268,10 @@ class NothingNew(Read):
     @property
     def file_count(self) -> int | None:
         return None if self.increment.file_count is None else 0
+
+    @property
+    def bytes(self) -> int:
+        return 0
 
     def load(self, spark: SparkSession) -> DataFrame:
         return self.snapshot.rows(spark).limit(0)

@@ -100,6 +100,11 @@ class Snapshot(ABC):
         return None
 
     @property
+    def bytes(self) -> int | None:
+        """Size of its files; None if it does not consist of files."""
+        return None
+
+    @property
     def is_empty(self) -> bool:
         """Whether it certainly has no row."""
         return False

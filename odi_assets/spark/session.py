@@ -46,6 +46,10 @@ LOCAL_CONF: Mapping[str, str] = {
 }
 """More settings for a local master only: executors of a cluster could not reach such a driver."""
 
+SMALL_BYTES = 32 * 1024**2
+"""Up to this size of what it reads, a run takes less time without the optimizing compiler of the JVM.
+`python -m benchmarks start` measures it."""
+
 _CONNECT_SECONDS = 60
 """How long a server of Spark Connect may take to accept a connection."""
 

@@ -15,9 +15,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from typer.main import get_command
 
-from odi_assets.cli.app import app
+from odi_assets.cli.app import group
 from odi_assets.cli.run.results import show_next
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
@@ -82,13 +81,13 @@ def typed(text: str) -> Iterator[list[str]]:
 
 @cache
 def odi_command() -> Any:
-    return get_command(app)
+    return group()
 
 
 def command_at(words: list[str]) -> Any:
     command = odi_command()
     for word in words:
-        command = command.commands[word]
+        command = command.loaded(word)
     return command
 
 
@@ -98,7 +97,7 @@ def command_length(words: list[str]) -> int:
         if not hasattr(command, "commands"):
             return place
         assert word in command.commands, f"odi {' '.join(words)}: there is no command `{word}`"
-        command = command.commands[word]
+        command = command.loaded(word)
     return len(words)
 
 

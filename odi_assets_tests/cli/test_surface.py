@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from odi_assets.cli.app import group
 from odi_assets.nodes.project import Project
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.shop import environment
@@ -195,3 +196,13 @@ def test_escape_codes_are_for_terminals_that_want_colour(shop: Path) -> None:
     piped = odi_process("state", "list", cwd=shop)
     assert "\x1b" not in piped.stdout + piped.stderr
     assert "\x1b" not in odi_process("--help", cwd=shop).stdout
+
+
+def test_the_lists_of_commands_say_what_each_command_says_of_itself() -> None:
+    odi_ = group()
+    for name in odi_.members:
+        loaded = odi_.loaded(name)
+        assert odi_.commands[name].help == loaded.help.partition("\n\n")[0], name
+        for member in getattr(loaded, "members", {}):
+            said = loaded.loaded(member).help.partition("\n\n")[0]
+            assert loaded.commands[member].help == " ".join(said.split()), f"{name} {member}"

@@ -25,9 +25,20 @@ from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_proj
 SECRET = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
 
 
-def test_the_spark_resource_is_dagster_pysparks_to_whoever_uses_it(spark: SparkSession) -> None:
+def test_the_spark_resource_stands_where_dagster_pysparks_is_expected(spark: SparkSession) -> None:
+    @dg.asset
+    def counted(spark: LazyPySparkResource) -> None:
+        assert spark.spark_session.range(3).count() == 3
+        assert spark.spark_context.applicationId
+        assert spark.spark_config == {"spark.a": "b"}
+
+    done = dg.materialize([counted], resources={"spark": SparkResource(spark_config={"spark.a": "b"})})
+    assert done.success
+    face = {name for name in {*vars(LazyPySparkResource), *LazyPySparkResource.model_fields} if name[0] != "_"}
+    assert (
+        {"spark_session", "spark_context", "spark_config"} <= face <= {*dir(SparkResource), *SparkResource.model_fields}
+    )
     with dg.build_resources({"spark": SparkResource()}) as resources:
-        assert isinstance(resources.spark, LazyPySparkResource)
         assert resources.spark.spark_session is spark
     assert spark.range(2).count() == 2, "a session that was there before is left running"
 

@@ -15,13 +15,15 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.events import NodeEvent
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.history.resume import Verdict, last_rows, verdict
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.request import Bounds, RunRequest
-from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
+from odi_assets.nodes.result import RunSummary
+from odi_assets.orchestration.run import run_pipeline
 from odi_assets.util.process import process_name
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 

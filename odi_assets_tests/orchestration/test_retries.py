@@ -12,10 +12,11 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
 from odi_assets.nodes.execution import materialize
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import RunSummary
 from odi_assets.orchestration.assets import io_manager
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.naming import asset_key
-from odi_assets.orchestration.run import RunSummary, run_pipeline
+from odi_assets.orchestration.run import run_pipeline
 
 pytestmark = pytest.mark.usefixtures("spark")
 RAW = NodeKey("shop", "raw_sales")

@@ -13,11 +13,12 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, StateError
+from odi_assets.nodes.events import NodeEvent
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.result import NodeResult, RunSummary
 from odi_assets.orchestration.definitions import build_definitions
-from odi_assets.orchestration.run import NodeEvent, RunSummary, run_pipeline
+from odi_assets.orchestration.run import run_pipeline
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 

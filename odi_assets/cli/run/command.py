@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,6 +25,12 @@ from odi_assets.cli.terminal.options import (
 )
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 
+if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.project import Project
+    from odi_assets.nodes.request import RunRequest
+    from odi_assets.nodes.result import RunSummary
+
 
 def run(
     settings: Settings,
@@ -37,9 +45,9 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
+    from odi_assets.cli.run.results import show_failures, show_left_out, show_next, show_results
     from odi_assets.cli.terminal.selection import pipelines_in_order, selected_nodes
     from odi_assets.nodes.request import RunRequest
-    from odi_assets.spark.java import find_java
 
     project = settings.project()
     request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None, accept_loss=yes)
@@ -49,22 +57,9 @@ def run(
         if as_json:
             data_json([])
         return
-    pipelines = pipelines_in_order(project, keys)
-    if not project.config.spark.remote:
-        find_java()
-    if full_refresh and not yes:
-        from odi_assets.cli.run.losses import consented
-
-        request = consented(project, keys, request)
-
-    from odi_assets.cli.run.progress import RunProgress
-    from odi_assets.cli.run.results import show_failures, show_left_out, show_next, show_results
-    from odi_assets.orchestration.run import run_pipelines
-
     quiet_libraries()
     try:
-        with stdout_kept_for_data(), RunProgress(keys) as progress:
-            summaries = run_pipelines(project, pipelines, request, on_event=progress.listen, on_pipeline=progress.begin)
+        summaries = _run(project, keys, request)
     except KeyboardInterrupt:
         note("odi: interrupted; what was committed stays, and the next run goes on from there")
         raise
@@ -79,12 +74,56 @@ def run(
             show_left_out(results)
     if not all(summary.success for summary in summaries):
         show_failures(results)
-        left_out = list(pipelines)[len(summaries) :]
+        left_out = list(pipelines_in_order(project, keys))[len(summaries) :]
         if left_out:
             note(f"Not run: {', '.join(left_out)}")
         raise typer.Exit(FAILED)
     if not as_json:
         show_next(project, results)
+
+
+def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list[RunSummary]:
+    """Run nodes, with Spark and Dagster only if something is new."""
+    from odi_assets.cli.run.progress import RunProgress
+    from odi_assets.cli.terminal.selection import pipelines_in_order
+    from odi_assets.nodes.idle_run import outlook, record_idle_run
+    from odi_assets.spark.session import SMALL_BYTES, begin_session
+
+    pipelines = pipelines_in_order(project, keys)
+    state = project.open_state()
+    with stdout_kept_for_data():
+        found = outlook(project, state, keys, request)
+        if found.idle is not None:
+            with RunProgress(keys) as progress:
+                summaries = record_idle_run(project, state, pipelines, found.idle, progress.listen, progress.begin)
+            if summaries is not None:
+                return summaries
+    request = _ready(project, keys, request)
+    with stdout_kept_for_data(), RunProgress(keys) as progress:
+        is_small = found.bytes is not None and found.bytes <= SMALL_BYTES
+        # The JVM starts while Dagster is imported.
+        begin_session(project.config.spark, app_name=f"odi run {' '.join(pipelines)}", is_small=is_small)
+        from odi_assets.orchestration.run import run_pipelines
+
+        return run_pipelines(project, pipelines, request, on_event=progress.listen, on_pipeline=progress.begin)
+
+
+def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> RunRequest:
+    """``request``, once there is a Java for it, and somebody agreed to what a full refresh loses.
+
+    Raises:
+        JavaError: there is none.
+        Exit: nobody agreed.
+    """
+    from odi_assets.spark.java import find_java
+
+    if not project.config.spark.remote:
+        find_java()
+    if request.full_refresh and not request.accept_loss:
+        from odi_assets.cli.run.losses import consented
+
+        return consented(project, keys, request)
+    return request
 
 
 def quiet_libraries() -> None:

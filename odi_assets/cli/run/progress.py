@@ -16,8 +16,8 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.events import NodeEvent
     from odi_assets.nodes.result import NodeResult
-    from odi_assets.orchestration.run import NodeEvent
 
 
 class _SparkColumn(ProgressColumn):

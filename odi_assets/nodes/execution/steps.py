@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from odi_assets.errors import TableConflictError
-from odi_assets.nodes.execution.materialize import Computed, NoRows, Rows, commit_anew, commit_once, compute, no_data
+from odi_assets.nodes.execution.advance import no_data
+from odi_assets.nodes.execution.materialize import Computed, NoRows, Rows, commit_anew, commit_once, compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.marks import hwm_text

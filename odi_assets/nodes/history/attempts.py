@@ -95,7 +95,13 @@ def record(
     project: Project, state: StateBackend, result: NodeResult, run: RunInfo, partition_key: str | None = None
 ) -> None:
     """Write the node's row of run history, and delete the note of the attempt."""
-    row = run_record(
+    state.record_runs([row_of_result(project, result, run, partition_key)])
+    end(project, result.key, run)
+
+
+def row_of_result(project: Project, result: NodeResult, run: RunInfo, partition_key: str | None = None) -> RunRecord:
+    """The node's row of run history; the attempt ends now."""
+    return run_record(
         project,
         result.key,
         run,
@@ -115,8 +121,6 @@ def record(
         table_version=result.table_version,
         error=result.error,
     )
-    state.record_runs([row])
-    end(project, result.key, run)
 
 
 def run_record(

@@ -119,6 +119,7 @@ def commits_without_row(
         The attempts, and the errors of tables that cannot be looked at; the other tables are looked at all the same.
     """
     found: list[Attempt] = []
+    last: list[Attempt] = []
     unreadable: list[TableError] = []
     for key in keys:
         try:
@@ -126,13 +127,24 @@ def commits_without_row(
                 rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
                 found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows))
                 continue
-            table = TableHandle.open(project.target(key))
-            last = (table.last_stamp(app_id) for app_id in app_ids(key))
-            made = (attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp))
-            found += (attempt for attempt in made if not is_recorded(state, attempt))
+            last += last_attempts(key, TableHandle.open(project.target(key)))
         except TableError as error:
             unreadable.append(error)
-    return found, unreadable
+    return found + unrecorded(state, last), unreadable
+
+
+def last_attempts(key: NodeKey, table: TableHandle) -> list[Attempt]:
+    """The attempts that made the last commits of ``key`` in ``table``: of an increment, and of a bounded run."""
+    last = (table.last_stamp(app_id) for app_id in app_ids(key))
+    return [attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp)]
+
+
+def unrecorded(state: StateBackend, attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Those of ``attempts`` that have no row; asks once for each run."""
+    attempts = list(attempts)
+    rows = (row for run_id in {attempt.run_id for attempt in attempts} for row in state.list_runs(run_id=run_id))
+    known = {(f"{row.pipeline_name}.{row.node_name}", row.run_id, row.attempt) for row in rows}
+    return [one for one in attempts if (str(one.key), one.run_id, one.attempt) not in known]
 
 
 def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
-from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.planning.planner import NEW_DATA, KnownHwms, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.planning.planner import Hwms
     from odi_assets.sources.losses import Loss
 
 
-@dataclass
+@dataclass(frozen=True)
 class Forecast:
     """What one node would do in a run.
 
@@ -26,17 +29,27 @@ class Forecast:
         action: ``write``; ``nothing``; ``follow``, if it depends on what the nodes before it write in the same run;
             ``error``.
         summary: what would be read, in words.
-        facts: the plan as JSON-ready values; empty if there is no plan.
-        error: why there is no plan.
-        losses: what its table holds and a full refresh does not bring back.
+        plan: None if the node cannot be planned, or not before others have written.
+        error: why it cannot be planned.
+        bytes: size of the files that would be read, or of more where only reading tells; None if not known.
     """
 
     key: NodeKey
-    action: str
+    action: Literal["write", "nothing", "follow", "error"]
     summary: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    plan: NodePlan | None = None
     error: OdiError | None = None
-    losses: tuple[Loss, ...] = ()
+    bytes: int | None = None
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What its table holds and a full refresh does not bring back."""
+        return self.plan.losses if self.plan and self.action == "write" else ()
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The plan as JSON-ready values; empty if there is none."""
+        return self.plan.to_json() if self.plan else {}
 
     def to_json(self) -> dict[str, Any]:
         """The forecast as JSON-ready values: those of the plan, with action and summary of the whole run."""
@@ -51,46 +64,85 @@ class Forecast:
 
 
 def forecast(
-    project: Project,
-    state: StateBackend,
-    keys: Sequence[NodeKey],
-    request: RunRequest = NEW_DATA,
+    project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest = NEW_DATA
 ) -> list[Forecast]:
     """Forecasts of ``keys``, given in the order they run. Changes nothing; a node's error goes into its forecast."""
+    return list(forecasts(project, state, keys, request))
+
+
+def forecasts(
+    project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest = NEW_DATA
+) -> Iterator[Forecast]:
+    """The same, one after the other: each is made when it is asked for."""
     found: dict[NodeKey, Forecast] = {}
+    hwms = _hwms(state, keys)
     for key in keys:
-        above = [up for up in project.graph.upstream(key) if up in found]
-        writing = [up for up in above if found[up].action in {"write", "follow"}]
-        idle = [up for up in above if found[up].action == "nothing"]
-        waits = bool(missing_inputs(project, key, idle))
-        found[key] = _forecast(project, state, key, writing, replace(request, inputs_wait=waits))
-    return list(found.values())
+        above = [found[up] for up in project.graph.upstream(key) if up in found]
+        writing = [one for one in above if one.action in {"write", "follow"}]
+        inputs = table_inputs(project, key)
+        waits = any(one.action == "nothing" and one.key in inputs and not _has_table(project, one) for one in above)
+        found[key] = _forecast(project, hwms, key, writing, replace(request, inputs_wait=waits))
+        yield found[key]
+
+
+def _hwms(state: StateBackend, keys: Sequence[NodeKey]) -> Hwms:
+    """State for several nodes: looked at once, if that is possible; else each node says why it is not."""
+    try:
+        return KnownHwms.of(state) if len(keys) > 1 else state
+    except OdiError:
+        return state
+
+
+def table_inputs(project: Project, key: NodeKey) -> set[NodeKey]:
+    """The nodes whose tables are inputs of a node."""
+    return {project.graph.resolve(key, one.node) for one in project.graph.node(key).inputs.values() if one.node}
 
 
 def missing_inputs(project: Project, key: NodeKey, above: Iterable[NodeKey]) -> list[NodeKey]:
     """Those of the nodes ``above`` a node that are inputs of it, and have no table."""
-    inputs = {project.graph.resolve(key, one.node) for one in project.graph.node(key).inputs.values() if one.node}
+    inputs = table_inputs(project, key)
     return [up for up in above if up in inputs and not TableHandle.open(project.target(up)).exists]
+
+
+def _has_table(project: Project, found: Forecast) -> bool:
+    return (found.plan.target if found.plan else TableHandle.open(project.target(found.key))).exists
 
 
 def _forecast(
     project: Project,
-    state: StateBackend,
+    state: Hwms,
     key: NodeKey,
-    writing: Sequence[NodeKey],
+    writing: Sequence[Forecast],
     request: RunRequest,
 ) -> Forecast:
-    missing = [up for up in writing if not TableHandle.open(project.target(up)).exists]
+    missing = [one.key for one in writing if not _has_table(project, one)]
     if missing:
-        return Forecast(key, "follow", f"what {_names(missing, key)} will hold: not written yet")
+        summary = f"what {_names(missing, key)} will hold: not written yet"
+        return Forecast(key, "follow", summary, bytes=_first(project, key, writing))
     try:
         plan = plan_node(project, state, key, replace(request, accept_loss=True))
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
+    gains = [one.bytes for one in writing]
     if plan.nothing_new and writing:
-        return Forecast(key, "follow", f"what {_names(writing, key)} will gain", plan.to_json())
-    action = "nothing" if plan.nothing_new else "write"
-    return Forecast(key, action, plan.summary, plan.to_json(), losses=plan.losses)
+        names = _names([one.key for one in writing], key)
+        return Forecast(key, "follow", f"what {names} will gain", plan, bytes=_sum(plan.bytes_beside_gains, *gains))
+    if plan.nothing_new:
+        return Forecast(key, "nothing", plan.summary, plan, bytes=0)
+    return Forecast(key, "write", plan.summary, plan, bytes=_sum(plan.bytes, *gains))
+
+
+def _first(project: Project, key: NodeKey, writing: Sequence[Forecast]) -> int | None:
+    """What a node reads of nodes that write their tables for the first time, if it reads nothing else."""
+    config = project.graph.node(key)
+    others = table_inputs(project, key) - {one.key for one in writing}
+    reads = config.read or any(given.read for given in config.inputs.values())
+    return None if reads or others else _sum(*(one.bytes for one in writing))
+
+
+def _sum(*sizes: int | None) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _names(others: Sequence[NodeKey], key: NodeKey) -> str:

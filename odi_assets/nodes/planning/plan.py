@@ -14,7 +14,7 @@ from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text, node_value
-from odi_assets.sources.reads import PlannedRead, Read
+from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.util.words import counted
 
@@ -87,6 +87,30 @@ class NodePlan:
             for read in self.reads
         }
         return {**self.waited, **positions}
+
+    @property
+    def bytes(self) -> int | None:
+        """Size of the files that the run will read, or of more where only reading tells; None if that is not known."""
+        if self.nothing_new:
+            return 0
+        return self._bytes(whole=self.recompute is not None)
+
+    @property
+    def bytes_beside_gains(self) -> int | None:
+        """The same for a plan that finds nothing new although nodes before it write in the same run: all but what these
+        write."""
+        return self._bytes(whole=self.write.mode.traits.increment != "rows")
+
+    def _bytes(self, *, whole: bool) -> int | None:
+        sizes = [read.snapshot.bytes if whole else read.bytes for read in self.reads]
+        known = [size for size in sizes if size is not None]
+        return sum(known) + (self.target.bytes if self._reads_target else 0) if len(known) == len(sizes) else None
+
+    @property
+    def _reads_target(self) -> bool:
+        traits = self.write.mode.traits
+        repeats = any(isinstance(read, UnresolvedRead) or read.overlap is not None for read in self.reads)
+        return traits.computed_from == "table" or (traits.keeps_stored_rows and repeats)
 
     @property
     def summary(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -21,8 +21,10 @@ from odi_assets.sources.reads import Affected
 from odi_assets.sources.snapshot import Partitions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Protocol
 
+    from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import HwmEntry
 
     class Hwms(Protocol):
@@ -31,6 +33,27 @@ if TYPE_CHECKING:
         def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
             """As of ``StateBackend``."""
             ...
+
+
+@dataclass(frozen=True)
+class KnownHwms:
+    """The HWM entries of all keys as they were at one moment, those that mark a deletion too."""
+
+    entries: Mapping[str, HwmEntry]
+
+    @classmethod
+    def of(cls, state: StateBackend) -> KnownHwms:
+        """The entries that state has now, in one look.
+
+        Raises:
+            StateError: state cannot be read.
+        """
+        return cls({entry.key: entry for entry in state.list_hwms(deleted=True)})
+
+    def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+        """As of ``StateBackend``."""
+        entry = self.entries.get(key)
+        return None if entry is None or (entry.deleted and not deleted) else entry
 
 
 NEW_DATA = RunRequest()

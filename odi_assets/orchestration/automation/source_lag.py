@@ -19,14 +19,13 @@ from odi_assets.delta.position import table_position
 from odi_assets.nodes.history.repair import GRACE
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.planning.planner import KnownHwms, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.orchestration.assets.sources import is_watched
 from odi_assets.orchestration.automation.looks import Looks
 from odi_assets.orchestration.automation.marks_read import read_marks
 from odi_assets.sources.marks import hwm_text
-from odi_assets.state.records import HwmEntry
 
 logger = logging.getLogger(__name__)
 _DIGITS = 12
@@ -81,17 +80,6 @@ class _Seen:
     @property
     def is_idle(self) -> bool:
         return self.lasts and not self.ahead and not self.warning
-
-
-@dataclass(frozen=True)
-class _State:
-    """The HWMs as they were when a tick began."""
-
-    entries: Mapping[str, HwmEntry]
-
-    def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
-        entry = self.entries.get(key)
-        return None if entry is None or (entry.deleted and not deleted) else entry
 
 
 class Watch:
@@ -153,10 +141,10 @@ class Watch:
             leave_out: nodes that need no look.
         """
         until = time.monotonic() + seconds
-        entries = read_marks(self.project)
+        hwms = KnownHwms(read_marks(self.project))
         turn = self.nodes[self._next :] + self.nodes[: self._next]
         asked = [key for key in turn if key not in leave_out]
-        questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, _State(entries)) for key in asked}
+        questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, hwms) for key in asked}
         found, answered = Positions(), set()
         for answer in self._looks.ask(questions, until):
             key, seen = answer.key, answer.value
@@ -174,7 +162,7 @@ class Watch:
             if seen.ahead:
                 found.ahead[key], found.marks[key] = seen.text, seen.mark
             else:
-                entry = _State(entries).get_entry(self._state_keys[key])
+                entry = hwms.get_entry(self._state_keys[key])
                 found.current[key] = seen.text or hwm_text(entry.value if entry else None) or "nothing to read"
         unseen = tuple(key for key in asked if key not in answered)
         self._next = self.nodes.index(unseen[0]) if unseen else 0
@@ -191,10 +179,10 @@ class Watch:
         # Answers come in the order in which sources gave them.
         return {key: group[key] for key in self.nodes if key in group}
 
-    def _question(self, key: NodeKey, state: _State) -> Callable[[], _Seen]:
+    def _question(self, key: NodeKey, state: KnownHwms) -> Callable[[], _Seen]:
         return lambda: self._look_at(key, state)
 
-    def _look_at(self, key: NodeKey, state: _State) -> _Seen:
+    def _look_at(self, key: NodeKey, state: KnownHwms) -> _Seen:
         node, graph = Node.of(self.project, key), self.project.graph
         missing = [up for up in graph.upstream(key) if table_position(self.project.target(up))["version"] is None]
         if missing:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
+from odi_assets.nodes.events import Listener, NodeEvent, nobody
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
 from odi_assets.nodes.node import code_version
@@ -26,25 +26,6 @@ TRIGGER_TAG = "odi/trigger"
 BACKFILL_TAG = "dagster/backfill"
 _TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", BACKFILL_TAG: "backfill"}
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class NodeEvent:
-    """A node of a run started, has come as far as ``reason`` says, or finished with ``result``; or a resumed run
-    decided, for a ``reason``, to run it."""
-
-    kind: Literal["started", "progressed", "decided", "finished"]
-    key: NodeKey
-    result: NodeResult | None = None
-    reason: str | None = None
-
-
-Listener = Callable[[NodeEvent], None]
-
-
-def nobody(event: NodeEvent) -> None:
-    """The listener of a run that nobody watches."""
-    del event
 
 
 def run_trigger(run: dg.DagsterRun) -> str:

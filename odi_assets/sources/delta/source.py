@@ -182,6 +182,10 @@ class TableSnapshot(Snapshot):
     def rows_known(self) -> int | None:
         return self.handle.rows if self.handle.exists else None
 
+    @property
+    def bytes(self) -> int:
+        return self.handle.bytes
+
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         if only is None:
             return read_table(spark, self.handle)
@@ -203,6 +207,12 @@ class NewVersions(Read):
     @property
     def rows_known(self) -> int | None:
         return self.step.changes.rows if self._by_rows and self.step.changes else self.snapshot.rows_known
+
+    @property
+    def bytes(self) -> int:
+        if self._by_rows and self.step.changes is not None:
+            return sum(file.size for file in self.step.changes.files)
+        return self.snapshot.bytes
 
     def load(self, spark: SparkSession) -> DataFrame:
         from odi_assets.sources.delta.changed_rows import changed_rows

@@ -255,6 +255,10 @@ class DrivenUnresolved(UnresolvedRead):
     rows: UnresolvedRead
     wrapped: Callable[[Any], Any]
 
+    @property
+    def bytes(self) -> int | None:
+        return self.rows.bytes
+
     def resolve(self, spark: SparkSession) -> Read:
         read: Read = self.wrapped(self.rows.resolve(spark))
         return read

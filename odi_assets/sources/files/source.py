@@ -267,6 +267,10 @@ class FilesSnapshot(Snapshot):
         return len(self.chosen)
 
     @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.chosen)
+
+    @property
     def is_empty(self) -> bool:
         return not self.chosen
 
@@ -379,6 +383,10 @@ class NewFiles(Read):
     @property
     def file_count(self) -> int:
         return len(self.found.new)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.found.new)
 
     def load(self, spark: SparkSession) -> DataFrame:
         return replace(self.snapshot, chosen=self.found.new).rows(spark)

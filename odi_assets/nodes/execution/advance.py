@@ -1,0 +1,68 @@
+"""The last steps of a materialization, which need no Spark: advance the HWM in state, and the result of a node that had
+nothing to do."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from odi_assets.errors import StateConflictError
+from odi_assets.nodes.commit_facts import Origin
+from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.sources.marks import hwm_text
+from odi_assets.state.backend import StateBackend
+
+_log = logging.getLogger(__name__)
+
+
+def advance(
+    plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str, origin: Origin | None
+) -> None:
+    """Write the HWM of commit ``version`` into state. State is an index of it: the commit is what counts."""
+    if hwm is None:
+        return
+    seen = plan.start.current
+    try:
+        state.compare_and_set(
+            plan.node.state_key,
+            hwm,
+            expected_revision=seen.revision if seen else None,
+            expected_value=seen.value if seen else None,
+            target_commit=version,
+            run_id=run_id,
+            origin=origin.to_json() if origin else None,
+        )
+    except StateConflictError:
+        _log.warning(
+            "%s: its HWM was changed by somebody else while it ran; their value stays, and the commit of version %s "
+            "carries %s",
+            plan.node.key,
+            version,
+            hwm_text(hwm),
+        )
+
+
+def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
+    """The result of a node with nothing new: no commit. Repairs state if the target's log was ahead of it.
+
+    Changes that brought no row (files that were renamed or got a new time, commits upstream that changed no row) move
+    the HWM in state alone. So the next plan need not look at them again; it may not be able to, once logs are cleaned.
+    If that HWM is lost, the target's log has a lower one, and the same changes are found above it.
+    """
+    hwm, entry = plan.start.hwm, plan.start.entry
+    for warning in filter(None, (read.warning for read in plan.reads)):
+        _log.warning(warning)
+    if plan.start.repaired and plan.moves_hwm:
+        advance(plan, state, hwm, plan.start.log_version, run.run_id, plan.start.origin)
+    elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
+        for read in plan.reads:
+            read.before_commit()
+            if read.keep is not None:
+                read.keep()
+        hwm = plan.marked()
+        advance(plan, state, hwm, entry.target_commit, run.run_id, plan.origin(plan.target.table_id))
+    result = nothing_new(plan, run, hwm)
+    earlier = committed_by_earlier_attempt(plan, run)
+    return result if earlier is None else succeeded_before(plan, result, earlier)
