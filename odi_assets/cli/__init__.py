@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 
 from odi_assets.cli.terminal.exit_codes import DONE, reader_gone, report
 from odi_assets.cli.terminal.output import ReaderGone
-from odi_assets.spark.gateway import DEBUG_VARIABLE
+from odi_assets.util.debugging import DEBUG_VARIABLE
+
+_OBJECTS_BETWEEN_PASSES = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,3 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # --debug counts for this command, not for the next one of the same process.
         os.environ.pop(DEBUG_VARIABLE, None)
         os.environ |= debug
+
+
+def command() -> int:
+    """:func:`main` as a process of its own.
+
+    Python's collector walks all objects again and again while modules are loaded, and once more at the end: half of
+    the CPU of a short run. Nearly all of these objects stay. So the collector runs less often, and not at the end.
+    """
+    gc.set_threshold(_OBJECTS_BETWEEN_PASSES)
+    code = main()
+    gc.disable()
+    gc.freeze()
+    return code

@@ -1,6 +1,6 @@
 """``python -m odi_assets.cli``."""
 
-from odi_assets.cli import main
+from odi_assets.cli import command
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(command())

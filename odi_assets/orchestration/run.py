@@ -22,7 +22,7 @@ from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
 from odi_assets.orchestration.runs.in_flight import unfinished_runs
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import INTERRUPTS
-from odi_assets.spark.gateway import debugging
+from odi_assets.util.debugging import debugging
 
 LOGGER = "odi"
 _GIVEN_UP = "Dependencies for step "

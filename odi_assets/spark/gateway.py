@@ -25,12 +25,10 @@ from odi_assets.spark.launch import (
     options_of_size,
 )
 from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
-
-DEBUG_VARIABLE = "ODI_DEBUG"
-"""When set, Spark logs as it does by itself, stacks and all. ``0`` and ``false`` count as not set."""
 
 LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
 """Spark's log level from its first line on: ``error`` unless set. Read by log4j2.properties in this package."""
@@ -49,11 +47,6 @@ _CHATTER_BEGINS = (b"Starting Streaming TransformWithState", b"Streaming Transfo
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
 _log = logging.getLogger(__name__)
-
-
-def debugging() -> bool:
-    """Whether :data:`DEBUG_VARIABLE` asks for all output."""
-    return os.environ.get(DEBUG_VARIABLE, "").lower() not in {"", "0", "false", "no"}
 
 
 def quiet_options(conf: Mapping[str, str]) -> list[str]:

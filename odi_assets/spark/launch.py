@@ -44,7 +44,6 @@ _COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC$")
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """For a JVM of seconds: its optimizing compiler would cost more than it earns."""
 _POLL_SECONDS = 0.005
-_POSIX = os.name == "posix"
 _GATEWAY, _ARCHIVE_LOG = "gateway", "archive.log"
 
 
@@ -220,9 +219,14 @@ def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *m
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _GATEWAY),
         "JAVA_HOME": str(home_for_scripts(command.java)),
     }
-    line = command.line(*archive.options(folder / _ARCHIVE_LOG), *more)
     process = subprocess.Popen(
-        line, stdin=subprocess.PIPE, stderr=stderr, env=environment, preexec_fn=_ignore_interrupts if _POSIX else None
+        command.line(*archive.options(folder / _ARCHIVE_LOG), *more),
+        stdin=subprocess.PIPE,
+        # Where both are one, what this process writes to can be closed while the JVM ends.
+        stdout=stderr if _one_output() else None,
+        stderr=stderr,
+        env=environment,
+        preexec_fn=_ignore_interrupts,
     )
     return JvmProcess(process, archive, _scratch=scratch)
 
@@ -241,6 +245,14 @@ def archive_of(command: LaunchCommand) -> Archive:
     if own is not None:
         return Archive(reason=f"the project sets {own.partition('=')[0]}")
     return find_archive(command.java, command.class_path)
+
+
+def _one_output() -> bool:
+    try:
+        return os.path.sameopenfile(1, 2)
+    except OSError:
+        # One of them is closed.
+        return False
 
 
 def _ignore_interrupts() -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
 from odi_assets.spark.archive import Archive
-from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, debugging, quiet_query_errors, start_jvm
+from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, quiet_query_errors, start_jvm
+from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

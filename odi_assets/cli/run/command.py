@@ -128,7 +128,8 @@ def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> Ru
 
 def quiet_libraries() -> None:
     """Leave it to ``odi`` to say how a run goes: Spark and py4j keep their errors to the exceptions they raise."""
-    from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, debugging
+    from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE
+    from odi_assets.util.debugging import debugging
 
     if not debugging():
         os.environ.setdefault(LOG_LEVEL_VARIABLE, "fatal")

@@ -8,7 +8,7 @@ import traceback
 
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import ConfigError, OdiError
-from odi_assets.spark.gateway import debugging
+from odi_assets.util.debugging import debugging
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 

@@ -14,7 +14,7 @@ import typer
 
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import ConfigError
-from odi_assets.spark.gateway import DEBUG_VARIABLE
+from odi_assets.util.debugging import DEBUG_VARIABLE
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
