@@ -61,6 +61,7 @@ run: java ## run the sample: half of January 2013, then the other half
 	$(BIN)/odi run flights
 
 test: java ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
+	@ODI_JAVA_ARCHIVE="$(CURDIR)/.cache/java" $(BIN)/odi java prepare >/dev/null || true
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most

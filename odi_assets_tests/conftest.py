@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
+from odi_assets.spark.archive import ARCHIVE_VARIABLE, cache_folder
 from odi_assets.spark.session import open_session
 from odi_assets_tests.jdbc import jdbc_jars
 
@@ -99,6 +100,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: order.index(_unit(item.nodeid)))
 
 
+ARCHIVES = Path(__file__).parents[1] / ".cache" / "java"
+"""Class-data archives of the suite's JVMs; `make test` makes the one that it needs."""
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether JVMs would take archives from there without a word."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ARCHIVE_VARIABLE, str(folder))
+        return cache_folder().reason is None
+
+
 def jvm_options() -> str:
     """Options for the JVMs of tests, with their temporary files where those of Python are."""
     return f"{SHORT_LIVED} -Djava.io.tmpdir={tempfile.gettempdir()}"
@@ -118,6 +130,8 @@ def scratch() -> Iterator[None]:
         # Spark gives them to every driver, so those of child processes have them too.
         for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
             patch.setenv(name, jvm_options())
+        if ARCHIVE_VARIABLE not in os.environ:
+            patch.setenv(ARCHIVE_VARIABLE, str(ARCHIVES) if _is_ours(ARCHIVES) else "off")
         yield
 
 

@@ -30,7 +30,7 @@ _OFF = {"off", "0", "false", "no"}
 _ENDS = 65536
 """Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
 _RENAMED_LOG_SINCE = 24
-_MAPPED = re.compile(r"Mapped dynamic\s+region")
+_MAPPED, _REFUSED = re.compile(r"Mapped dynamic\s+region"), re.compile(r"failed|Unable to use")
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,10 @@ class Archive:
 def was_mapped(log: Path) -> bool:
     """Whether a JVM that wrote ``log`` took the classes of its archive."""
     try:
-        return _MAPPED.search(log.read_text(encoding="utf-8", errors="replace")) is not None
+        text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
+    return _MAPPED.search(text) is not None and _REFUSED.search(text) is None
 
 
 def silenced(java: Java) -> list[str]:

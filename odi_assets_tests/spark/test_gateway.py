@@ -12,24 +12,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.spark.gateway import quiet_conf
+from odi_assets.spark.gateway import quiet_options
 from odi_assets.spark.progress import running_stages
 
 OPTIONS = "spark.driver.extraJavaOptions"
 LOG_CONFIG = "-Dlog4j2.configurationFile="
 
 
-def test_sparks_log_is_configured_beside_the_projects_own_java_options() -> None:
-    options = quiet_conf({OPTIONS: "-Xss4m", "spark.app.name": "a"})
-    assert options[OPTIONS].startswith(f"-Xss4m {LOG_CONFIG}file:///")
-    assert options["spark.app.name"] == "a"
-
-
-def test_a_project_may_bring_its_own_log_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {OPTIONS: f"{LOG_CONFIG}mine.properties"}
-    assert quiet_conf(own) == own
+def test_sparks_log_is_configured_unless_the_project_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    (option,) = quiet_options({OPTIONS: "-Xss4m", "spark.app.name": "a"})
+    assert option.startswith(f"{LOG_CONFIG}file:///")
+    assert quiet_options({OPTIONS: f"{LOG_CONFIG}mine.properties"}) == []
     monkeypatch.setenv("ODI_DEBUG", "1")
-    assert quiet_conf({"spark.app.name": "a"}) == {"spark.app.name": "a"}
+    assert quiet_options({"spark.app.name": "a"}) == []
 
 
 def test_running_stages_are_seen_while_a_job_runs(spark: SparkSession) -> None:

@@ -1,0 +1,315 @@
+"""Class-data archives: which one a JVM may take, what is said where it takes none, how a damaged one is replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from odi_assets.spark.archive import ARCHIVE_VARIABLE, BASE, CLASSES, FACTS, Archive, find_archive
+from odi_assets.spark.java import Java, find_java
+from odi_assets.spark.launch import launch_command
+from odi_assets.spark.prepare import prepare
+from odi_assets_tests.conftest import ARCHIVES
+
+PATIENCE = 400.0
+
+
+@pytest.fixture
+def java() -> Java:
+    return find_java()
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> str:
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    (folder / "spark.jar").write_bytes(b"classes")
+    return f"{tmp_path / 'conf'}:{folder}/*"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.fixture
+def archive(java: Java, jars: str, cache: Path) -> Path:
+    """The folder of an archive that is fit for use, as far as can be seen without a JVM."""
+    found = find_archive(java, jars)
+    assert found.folder is not None
+    found.folder.mkdir()
+    (found.folder / CLASSES).write_bytes(os.urandom(300_000))
+    write_facts(found.folder)
+    assert cache in found.folder.parents
+    return found.folder
+
+
+def write_facts(folder: Path) -> None:
+    from odi_assets.spark.archive import facts_of
+
+    facts = {"made_at": "2026-01-01T00:00:00+00:00", "files": facts_of(folder)}
+    (folder / FACTS).write_text(json.dumps(facts))
+
+
+def test_a_whole_archive_is_used(java: Java, jars: str, archive: Path) -> None:
+    found = find_archive(java, jars)
+    assert found.is_usable
+    assert f"-XX:SharedArchiveFile={archive / CLASSES}" in found.options(Path("log"))
+    (archive / BASE).write_bytes(b"of a Java without one")
+    write_facts(archive)
+    both = f"-XX:SharedArchiveFile={archive / BASE}:{archive / CLASSES}"
+    assert both in find_archive(java, jars).options(Path("log"))
+
+
+def truncated(file: Path) -> None:
+    os.truncate(file, 200_000)
+
+
+def emptied(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[40] ^= 0xFF
+    file.write_bytes(content)
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, flipped, removed])
+@pytest.mark.parametrize("name", [CLASSES, FACTS])
+def test_a_damaged_archive_is_not_used_and_a_new_one_can_be_made(
+    java: Java, jars: str, archive: Path, damage: Callable[[Path], None], name: str
+) -> None:
+    damage(archive / name)
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.can_be_made) == (False, True)
+    assert "damaged" in str(found.reason)
+    assert found.options(Path("log")) == []
+
+
+def test_other_jars_and_another_java_have_archives_of_their_own(
+    java: Java, jars: str, archive: Path, tmp_path: Path
+) -> None:
+    other = Java(java.executable, java.home, java.version, f"{java.build}-1", java.found_by)
+    assert find_archive(other, jars).folder != archive
+    assert find_archive(java, f"{jars}:/more.jar").folder != archive
+    (tmp_path / "jars" / "spark.jar").write_bytes(b"newer classes")
+    assert find_archive(java, jars).folder != archive
+
+
+def test_a_folder_in_the_class_path_that_is_not_empty_means_no_archive(java: Java, jars: str, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    assert "conf" not in str(find_archive(java, jars).reason)
+    (tmp_path / "conf" / "core-site.xml").touch()
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.can_be_made) == (False, False)
+    assert f"{tmp_path / 'conf'}" in str(found.reason)
+
+
+@pytest.mark.parametrize("word", ["off", "OFF", "0", "no"])
+def test_archives_are_turned_off_by_a_word(
+    java: Java, jars: str, archive: Path, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert archive.is_dir()
+    monkeypatch.setenv(ARCHIVE_VARIABLE, word)
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.can_be_made) == (False, False)
+    assert f"{ARCHIVE_VARIABLE}={word}" in str(found.reason)
+
+
+def writable_folder(cache: Path, archive: Path) -> Path:
+    del archive
+    cache.chmod(0o777)
+    return cache
+
+
+def writable_file(cache: Path, archive: Path) -> Path:
+    del cache
+    (archive / CLASSES).chmod(0o666)
+    return archive / CLASSES
+
+
+def above_it(cache: Path, archive: Path) -> Path:
+    del archive
+    cache.parent.chmod(0o775)
+    return cache.parent
+
+
+def of_another_user(cache: Path, archive: Path) -> Path:
+    del cache
+    os.chown(archive, 12345, -1)
+    return archive
+
+
+@pytest.mark.parametrize("loosen", [writable_folder, writable_file, above_it, of_another_user])
+def test_what_somebody_else_may_write_is_not_used_and_that_is_said(
+    java: Java, jars: str, cache: Path, archive: Path, loosen: Callable[[Path, Path], Path]
+) -> None:
+    if loosen is of_another_user and os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    where = loosen(cache, archive)
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.can_be_made, found.is_unsafe) == (False, False, True)
+    assert str(where) in str(found.reason)
+
+
+def test_a_cache_that_cannot_be_made_means_no_archive(
+    java: Java, jars: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "file" / "cache"))
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.can_be_made) == (False, False)
+    assert "the cache cannot be used" in str(found.reason)
+
+
+# --- with a JVM ------------------------------------------------------------------------------------------------------
+
+_RUN = (
+    "import sys\n"
+    "from odi_assets.config.models import SparkConfig\n"
+    "from odi_assets.spark.session import open_session\n"
+    "handle = open_session(SparkConfig(master='local[1]'))\n"
+    "print(handle.spark.range(10).selectExpr('sum(id)').first()[0], handle.archive.reason)\n"
+    "handle.spark.stop() if 'keep' in sys.argv else handle.stop()\n"
+)
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A session in a process of its own."""
+    command = [sys.executable, "-c", _RUN, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, cache: Path) -> Path:
+    """The class files of the suite's own archive, in a cache of this test."""
+    os.environ[ARCHIVE_VARIABLE] = str(ARCHIVES)
+    made = prepare()
+    os.environ[ARCHIVE_VARIABLE] = str(cache)
+    if made.folder is None or not made.is_usable:
+        pytest.skip(f"the suite has no archive: {made.reason}")
+    cache.mkdir()
+    shutil.copytree(made.folder, cache / made.folder.name)
+    (cache / made.folder.name / CLASSES).chmod(0o600)
+    assert tmp_path in cache.parents
+    return cache / made.folder.name
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_flipped_byte_is_noticed_by_the_jvm_and_the_next_run_has_a_new_archive(copied: Path, tmp_path: Path) -> None:
+    before = run(tmp_path)
+    assert (before.stdout, before.stderr) == ("45 None\n", "")
+    # In the middle: neither its size nor its ends tell.
+    with (copied / CLASSES).open("r+b") as file:
+        file.seek(copied.joinpath(CLASSES).stat().st_size // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 0xFF]))
+    damaged = run(tmp_path)
+    assert (damaged.stdout, damaged.stderr) == ("45 the JVM refused it\n", "")
+    until_nobody_makes_one()
+    after = run(tmp_path, "keep")
+    assert (after.stdout, after.stderr) == ("45 None\n", "")
+
+
+def until_nobody_makes_one() -> None:
+    ends = time.monotonic() + PATIENCE
+    while any("odi_assets.spark.prepare" in " ".join(command_of(process)) for process in psutil.process_iter()):
+        assert time.monotonic() < ends, "an archive takes too long"
+        time.sleep(0.2)
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_jvm_that_crashes_with_its_archive_is_started_without_it(
+    copied: Path, java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    script = f'#!/bin/sh\ncase "$*" in *SharedArchiveFile*) kill -SEGV $$;; esac\nexec {java.executable} "$@"\n'
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    found = find_archive(find_java(), class_path())
+    assert found.folder is not None
+    copied.rename(found.folder)
+    done = run(tmp_path, "keep")
+    assert (done.stdout, done.stderr) == ("45 the JVM crashed with it\n", "")
+
+
+def class_path() -> str:
+    return launch_command(find_java(), {"spark.driver.memory": "1g"}).class_path
+
+
+@pytest.mark.usefixtures("jvm")
+def test_options_of_the_project_win_over_those_of_a_small_run(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert copied.is_dir()
+    # The suite's own options name a collector.
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
+    script = (
+        "from odi_assets.config.models import SparkConfig\n"
+        "from odi_assets.spark.session import begin_session, open_session\n"
+        "options = '-XX:+UseParallelGC -XX:TieredStopAtLevel=4'\n"
+        "config = SparkConfig(master='local[1]', conf={'spark.driver.extraJavaOptions': options})\n"
+        "begin_session(config, is_small=True)\n"
+        "handle = open_session(config)\n"
+        "jvm = handle.spark._jvm\n"
+        "beans = jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()\n"
+        "print(*(bean.getName() for bean in beans), handle.archive.reason)\n"
+        "handle.spark.stop()\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.stdout, done.stderr) == ("PS MarkSweep PS Scavenge None\n", "")
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_jvm_ends_with_the_process_that_was_killed_while_it_started(copied: Path, tmp_path: Path) -> None:
+    assert copied.is_dir()
+    script = (
+        "import time\n"
+        "from odi_assets.config.models import SparkConfig\n"
+        "from odi_assets.spark.session import begin_session\n"
+        "begin_session(SparkConfig(master='local[1]'))\n"
+        "print('begun', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    for pause in (0.0, 0.3, 1.0, 2.0):
+        process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(pause)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        gone, alive = psutil.wait_procs(started, timeout=60)
+        assert alive == [], f"killed after {pause} s; {len(gone)} ended"
+
+
+def test_an_archive_has_a_reason_or_a_folder() -> None:
+    assert not Archive(reason="turned off").is_usable
+    assert not Archive().is_usable
