@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from benchmarks import change_sweep, cursors, dagster, exactly_once, kill_sweep, snapshots, state, streaming, write
+from benchmarks import (
+    change_sweep,
+    cursors,
+    dagster,
+    exactly_once,
+    kill_sweep,
+    snapshots,
+    start,
+    state,
+    streaming,
+    write,
+)
 from benchmarks.harness import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
         write.BENCHMARK,
+        start.BENCHMARK,
         state.BENCHMARK,
         cursors.BENCHMARK,
         exactly_once.BENCHMARK,
