@@ -19,6 +19,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from arro3.core import Array, Table
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.maintenance.restore import presence
@@ -138,8 +139,9 @@ def write(table: Location, new: NewPart) -> None:
         OSError: the storage cannot be written.
     """
     place = table.child(f"{LEDGER_FOLDER}/{new.part.name}.parquet")
-    columns = {name: [getattr(file, name) for file in new.files] for name in _SCHEMA.names}
-    rows = pa.table(columns, schema=_SCHEMA)
+    columns = [Array([getattr(file, column.name) for file in new.files], column.type) for column in _SCHEMA]
+    # pyarrow's own arrays of Python's values import pandas.
+    rows = pa.RecordBatchReader.from_stream(Table.from_arrays(columns, schema=_SCHEMA)).read_all()
     if not place.is_local:
         with place.open("wb") as stream:
             pq.write_table(rows, stream, compression="zstd")
