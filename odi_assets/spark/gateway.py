@@ -87,6 +87,9 @@ def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | N
         # The JVM starts while PySpark is imported.
         from pyspark import SparkConf, SparkContext
 
+        from odi_assets.spark.numpy_values import look_at_numpy_values_alone
+
+        look_at_numpy_values_alone()
         # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         spark_conf = SparkConf()
