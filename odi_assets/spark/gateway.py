@@ -80,7 +80,7 @@ def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | N
         JavaError: there is no Java that Spark can use.
         Exception: whatever PySpark raises when the JVM or the context does not start.
     """
-    if _has_gateway():
+    if has_gateway():
         return None
     with _forwarded_stderr() as stderr:
         start = _JvmStart(find_java(), conf, stderr, is_small=is_small)
@@ -169,7 +169,8 @@ def _connected(port: int, secret: str, jvm: JvmProcess) -> Any:
     return gateway
 
 
-def _has_gateway() -> bool:
+def has_gateway() -> bool:
+    """Whether this process has started a JVM."""
     context: Any = sys.modules.get("pyspark.core.context")
     return context is not None and context.SparkContext._gateway is not None
 

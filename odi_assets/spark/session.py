@@ -6,7 +6,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
 from odi_assets.spark.archive import Archive
-from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, quiet_query_errors, start_jvm
+from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, has_gateway, quiet_query_errors, start_jvm
 from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
@@ -120,20 +121,35 @@ class _Beginning:
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
         return self._handle
 
+    def give_up(self) -> None:
+        """Wait for the session and stop it, if it started."""
+        self._thread.join()
+        if self._handle is not None:
+            self._handle.stop()
+
 
 _beginning: list[_Beginning] = []
 
 
-def begin_session(config: SparkConfig, *, app_name: str = "odi_assets", is_small: bool = False) -> None:
-    """Start a classic session beside other work; :func:`open_session` with the same settings waits for it.
+@contextmanager
+def session_beginning(config: SparkConfig, *, app_name: str = "odi_assets", is_small: bool = False) -> Iterator[None]:
+    """Start a classic session beside what the block does; :func:`open_session` with the same settings waits for it.
 
-    Errors are raised there. A JVM that nobody asks for ends with this process.
+    Errors are raised there. If nobody asked for the session, it is stopped at the end of the block. Nothing is started
+    where there is a JVM already.
 
     Args:
         is_small: the session is to read little (see :func:`odi_assets.spark.gateway.start_jvm`).
     """
-    if not config.remote and not _beginning:
-        _beginning.append(_Beginning(config, app_name, is_small=is_small))
+    begun = [] if config.remote or has_gateway() else [_Beginning(config, app_name, is_small=is_small)]
+    _beginning.extend(begun)
+    try:
+        yield
+    finally:
+        for one in begun:
+            if one in _beginning:
+                _beginning.remove(one)
+                one.give_up()
 
 
 def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_assets") -> SessionHandle:
@@ -150,7 +166,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
         begun = _beginning.pop()
         if begun.config == config:
             return begun.handle()
-        begun.handle().stop()
+        begun.give_up()
     active = SparkSession.getActiveSession()
     # A session stays "active" after its owner stopped its JVM.
     if active is not None and not _is_stopped(active):

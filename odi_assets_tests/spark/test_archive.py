@@ -272,11 +272,11 @@ def test_options_of_the_project_win_over_those_of_a_small_run(
     monkeypatch.delenv("SPARK_SUBMIT_OPTS")
     script = (
         "from odi_assets.config.models import SparkConfig\n"
-        "from odi_assets.spark.session import begin_session, open_session\n"
+        "from odi_assets.spark.session import open_session, session_beginning\n"
         "options = '-XX:+UseParallelGC -XX:TieredStopAtLevel=4'\n"
         "config = SparkConfig(master='local[1]', conf={'spark.driver.extraJavaOptions': options})\n"
-        "begin_session(config, is_small=True)\n"
-        "handle = open_session(config)\n"
+        "with session_beginning(config, is_small=True):\n"
+        "    handle = open_session(config)\n"
         "jvm = handle.spark._jvm\n"
         "beans = jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()\n"
         "print(*(bean.getName() for bean in beans), handle.archive.reason)\n"
@@ -293,10 +293,10 @@ def test_a_jvm_ends_with_the_process_that_was_killed_while_it_started(copied: Pa
     script = (
         "import time\n"
         "from odi_assets.config.models import SparkConfig\n"
-        "from odi_assets.spark.session import begin_session\n"
-        "begin_session(SparkConfig(master='local[1]'))\n"
-        "print('begun', flush=True)\n"
-        "time.sleep(600)\n"
+        "from odi_assets.spark.session import session_beginning\n"
+        "with session_beginning(SparkConfig(master='local[1]')):\n"
+        "    print('begun', flush=True)\n"
+        "    time.sleep(600)\n"
     )
     for pause in (0.0, 0.3, 1.0, 2.0):
         process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)

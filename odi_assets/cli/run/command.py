@@ -87,7 +87,7 @@ def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list
     from odi_assets.cli.run.progress import RunProgress
     from odi_assets.cli.terminal.selection import pipelines_in_order
     from odi_assets.nodes.idle_run import outlook, record_idle_run
-    from odi_assets.spark.session import SMALL_BYTES, begin_session
+    from odi_assets.spark.session import SMALL_BYTES, session_beginning
 
     pipelines = pipelines_in_order(project, keys)
     state = project.open_state()
@@ -99,10 +99,10 @@ def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list
             if summaries is not None:
                 return summaries
     request = _ready(project, keys, request)
-    with stdout_kept_for_data(), RunProgress(keys) as progress:
-        is_small = found.bytes is not None and found.bytes <= SMALL_BYTES
-        # The JVM starts while Dagster is imported.
-        begin_session(project.config.spark, app_name=f"odi run {' '.join(pipelines)}", is_small=is_small)
+    is_small = found.bytes is not None and found.bytes <= SMALL_BYTES
+    # The JVM starts while Dagster is imported.
+    begun = session_beginning(project.config.spark, app_name=f"odi run {' '.join(pipelines)}", is_small=is_small)
+    with stdout_kept_for_data(), begun, RunProgress(keys) as progress:
         from odi_assets.orchestration.run import run_pipelines
 
         return run_pipelines(project, pipelines, request, on_event=progress.listen, on_pipeline=progress.begin)
