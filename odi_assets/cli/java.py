@@ -29,7 +29,7 @@ def prepare(settings: Settings, as_json: JsonOption = False) -> None:
     java, _, class_path = _standing(settings)
     if not as_json:
         note("The archive is looked at, and made if there is none; that takes half a minute ...")
-    archive = prepare_archive(class_path)
+    archive = prepare_archive(class_path, insist=True)
     _print(java, archive, as_json)
     if not archive.is_usable:
         raise typer.Exit(FAILED)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ CLASSES, BASE, FACTS, FAILED = "classes.jsa", "base.jsa", "archive.json", "faile
 _OFF = {"off", "0", "false", "no"}
 _ENDS = 65536
 """Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
+_RETRY_SECONDS = 3600
 _RENAMED_LOG_SINCE = 24
 _MAPPED, _REFUSED = re.compile(r"Mapped dynamic\s+region"), re.compile(r"failed|Unable to use")
 
@@ -60,6 +62,7 @@ class Archive:
         made_at: when it was made, in UTC.
         size: its bytes.
         class_path: of the JVMs that it is for.
+        has_failed: the last attempt to make it failed; the next one comes after an hour.
     """
 
     folder: Path | None = None
@@ -69,6 +72,7 @@ class Archive:
     made_at: datetime | None = None
     size: int = 0
     class_path: str = ""
+    has_failed: bool = False
     _java: Java | None = field(default=None, repr=False)
 
     @property
@@ -160,8 +164,10 @@ def _examined(folder: Path, java: Java) -> Archive:
         if (unsafe := next(filter(None, map(_unsafe, (folder, *folder.iterdir()))), None)) is not None:
             return Archive(folder, f"{unsafe}; an archive is code", is_unsafe=True)
         failed = folder / FAILED
-        if failed.exists() and not facts_file.exists():
-            return Archive(folder, f"none can be made: {json.loads(failed.read_text(encoding='utf-8'))['reason']}")
+        if failed.exists():
+            reason = f"none could be made: {json.loads(failed.read_text(encoding='utf-8'))['reason']}"
+            is_recent = time.time() - failed.stat().st_mtime < _RETRY_SECONDS
+            return Archive(folder, reason, can_be_made=not is_recent, has_failed=True)
         known = json.loads(facts_file.read_text(encoding="utf-8"))
         made_at = datetime.fromisoformat(known["made_at"])
         if CLASSES not in known["files"] or known["files"] != facts_of(folder):

@@ -38,16 +38,18 @@ _NEEDED_BYTES = 600 * 1024**2
 _DUMP_SECONDS = 600
 _KEPT_SECONDS = 30 * 86400
 _MAKING = ".making-"
+_DISK_FULL = "No space left on device"
 _BASE_OF_JAVA = Path("lib/server/classes.jsa")
 
 
-def prepare(class_path: str | None = None) -> Archive:
+def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
     """Make the archive for this Java and a class path, unless there is one; return what there is afterwards.
 
     Archives that no JVM has used for a month, or whose Java or JARs are gone, are deleted.
 
     Args:
         class_path: of the JVMs that are to use it; the one of a project without JARs of its own unless given.
+        insist: try even if it failed within the last hour.
 
     Raises:
         JavaError: there is no Java that Spark can use.
@@ -57,6 +59,8 @@ def prepare(class_path: str | None = None) -> Archive:
     command = launch_command(java, {"spark.driver.memory": "1g"})
     class_path = class_path or command.class_path
     archive = _tried(find_archive(java, class_path), java, class_path)
+    if insist and archive.has_failed:
+        archive = replace(archive, can_be_made=True)
     if not archive.can_be_made or archive.folder is None:
         return archive
     free = shutil.disk_usage(archive.folder.parent).free
@@ -66,7 +70,7 @@ def prepare(class_path: str | None = None) -> Archive:
         with FileLock(archive.folder.parent / "making.lock", timeout=0):
             # Who held the lock may have made it meanwhile.
             archive = _tried(find_archive(java, class_path), java, class_path)
-            if archive.can_be_made and archive.folder is not None:
+            if not archive.is_usable and archive.folder is not None:
                 _make(java, command, class_path, archive.folder)
     except Timeout:
         return Archive(archive.folder, "another process is making it")
@@ -146,8 +150,12 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
         check=False,
     )
     shutil.rmtree(work, ignore_errors=True)
+    told = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if done.returncode < 0 or _DISK_FULL in done.stderr:
+        # The next attempt may succeed.
+        raise OSError(told)
     if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return told
     return None if (making / CLASSES).exists() else "the JVM wrote no archive"
 
 

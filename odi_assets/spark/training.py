@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,14 @@ def _stream(spark: SparkSession, folder: Path) -> None:
     query.awaitTermination()
 
 
+def _end_with(parent: int, jvm: subprocess.Popen[bytes]) -> None:
+    """End this process and the JVM when the process that started it has gone."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    jvm.kill()
+    os._exit(1)
+
+
 def main() -> int:
     """Start the JVM, do the work, and wait until the JVM has written its archive."""
     folder = Path(sys.argv[1])
@@ -90,6 +99,7 @@ def main() -> int:
         env={**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)},
         stdin=subprocess.PIPE,
     )
+    threading.Thread(target=_end_with, args=(os.getppid(), jvm), daemon=True).start()
     while not info.exists():
         if jvm.poll() is not None:
             return 1

@@ -17,6 +17,8 @@ from typing import TypeVar
 import psutil
 import pyspark
 
+from odi_assets.spark.java import find_java
+from odi_assets.spark.scripts_home import home_for_scripts
 from odi_assets_tests.conftest import jvm_options
 
 HOST = "127.0.0.1"
@@ -56,7 +58,8 @@ def local_environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(leave_out)}
     local = {"SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_HOSTNAME": HOST, "PYSPARK_PYTHON": sys.executable}
     options = dict.fromkeys(("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"), jvm_options())
-    return {**kept, **options, **local, **more}
+    java = {"JAVA_HOME": str(home_for_scripts(find_java()))}
+    return {**kept, **options, **local, **java, **more}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.spark.gateway import quiet_options
+from odi_assets.spark.java import find_java
 from odi_assets.spark.progress import running_stages
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -58,7 +58,7 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("jvm")
 def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_path: Path) -> None:
     """As Java 24 and later do, which need not be here: the warning comes from a program that runs this Java."""
-    real = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else shutil.which("java")
+    real = find_java().executable
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     warning = "WARNING: package sun.security.action not in java.base"
