@@ -39,8 +39,8 @@ def test_why_there_is_no_archive_is_said(odi: Odi, tmp_path: Path, monkeypatch: 
 
 def test_a_project_with_an_archive_of_its_own_is_left_alone(odi: Odi, shop: Path) -> None:
     file = shop / "odibi.yaml"
-    option = "    spark.driver.extraJavaOptions: '-XX:SharedArchiveFile=own.jsa'\n"
-    file.write_text(file.read_text().replace("  conf:\n", f"  conf:\n{option}"))
+    option = "spark.driver.extraJavaOptions: '-XX:SharedArchiveFile=own.jsa'"
+    file.write_text(file.read_text().replace("conf: {", f"conf: {{{option}, "))
     assert "archive  none: the project sets -XX:SharedArchiveFile" in odi("java").out
 
 
