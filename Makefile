@@ -47,7 +47,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # Comes before the installation, and so runs without it: whoever names a wrong Java hears of it at once.
 java-home:
-	@[ -z "$$JAVA_HOME" ] || { $(find_python); "$$python" -m odi_assets.spark.java; }
+	@[ -z "$${JAVA_HOME:-}" ] || { $(find_python); "$$python" -m odi_assets.spark.java; }
 
 java: java-home $(INSTALLED)
 	@$(BIN)/python -m odi_assets.spark.java 2>/dev/null || \
