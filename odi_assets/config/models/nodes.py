@@ -91,6 +91,9 @@ class ReadConfig(Strict):
         default=None, description="Column of a database that pieces are cut by; that of the increment unless given."
     )
     pieces: int = Field(default=1, ge=1, le=256, description="Pieces of a database that are read side by side.")
+    columns: dict[Text, Text] = Field(
+        default_factory=dict, description="SQL to ask for in the place of a column: `{price: CAST(price AS text)}`."
+    )
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
 
     @model_validator(mode="before")
@@ -103,7 +106,8 @@ class ReadConfig(Strict):
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> ReadConfig:
-        given = [name for name in ("table", "query", "partition_column", "pieces") if name in self.model_fields_set]
+        only = ("table", "query", "partition_column", "pieces", "columns")
+        given = [name for name in only if name in self.model_fields_set]
         if self.format is not FileFormat.SQL:
             found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
             if self.rescued is not None:
@@ -142,7 +146,21 @@ class ReadConfig(Strict):
         cursor = getattr(self.incremental, "column", None) or getattr(self.incremental, "columns", None)
         if self.pieces > 1 and self.partition_column is None and cursor is None:
             found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
+        found += [
+            about(
+                name, "is what rows are ordered or cut by: ask for it as it is, or read a `query`", at=("columns", name)
+            )
+            for name in sorted(self.columns.keys() & self._ordering)
+        ]
         return found
+
+    @property
+    def _ordering(self) -> set[str]:
+        """The columns that rows of a database are ordered or cut by."""
+        increment, snapshot = self.incremental, getattr(self.incremental, "snapshot", None)
+        one = {getattr(increment, "column", None), getattr(increment, "fallback_column", None), self.partition_column}
+        several = [*getattr(increment, "columns", ()), *(getattr(snapshot, "by", None) or ())]
+        return {name for name in (*one, *several) if name is not None}
 
     @property
     def shown(self) -> str:

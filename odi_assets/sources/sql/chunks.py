@@ -1,7 +1,7 @@
 """How a table is cut into chunks: ranges of its key with about as many rows, each row in exactly one of them.
 
-As OLake cuts them: whole numbers evenly, other keys where a walk along their index comes past every so many rows, and
-tables of PostgreSQL by their pages, with `ctid`.
+Keys are cut where a walk along their index comes past every so many rows, whatever gaps there are between them; tables
+of PostgreSQL by their pages, with `ctid`.
 """
 
 from __future__ import annotations
@@ -26,28 +26,26 @@ MOST_CHUNKS = 10_000
 """Every commit of a snapshot carries the chunks that are left, so there are not more than this."""
 LEAST_ROWS = 25_000
 """A part of a chunk that is read by itself has about so many rows at least; a connection for fewer does not pay."""
-_SPARSE = 20
-"""Even chunks may be so many times as long as they would be without gaps between the numbers."""
-_SAMPLE_PAGES = 8
+STRIDE = 100_000
+"""One query of a walk goes past so many rows at most, so that each ends in time."""
+_SAMPLE_PAGES = 1_000
 
 
 @dataclass(frozen=True)
 class Cutter:
-    """Cuts one table.
+    """Cuts one relation.
 
     Attributes:
-        table: its name in the project file; None for a query.
-        types: its columns, and their types where they are known.
+        types: its columns, and their types as Spark reads them.
     """
 
     relation: Relation
-    table: str | None
     config: ChunksConfig
     types: Mapping[str, TypeName | None]
     ask: Ask
 
     def chunks(self) -> Chunks | None:
-        """The chunks of the table; None if it has no rows.
+        """The chunks of the relation; None if it has no rows.
 
         Raises:
             IncrementError: it has no such column, or no key to cut by.
@@ -55,14 +53,10 @@ class Cutter:
         """
         if not self.ask(f"SELECT 1 AS odi_row FROM {self.relation.sql} odi LIMIT 1"):
             return None
-        primary = self.primary_key()
-        by = self.config.by or primary or self._default()
+        by = self.config.by or self.primary_key() or self._default()
         if by == (CTID,) and CTID not in self.types:
             return self._by_pages()
-        keys = key_columns(self.relation, by, self.types)
-        cuts = self._even_cuts(keys[0]) if by == primary and len(by) == 1 and keys[0].kind == INT else None
-        bounds = self._walk(keys, self.config.rows) if cuts is None else [(str(cut),) for cut in cuts]
-        return _between(by, bounds)
+        return _between(by, self._walk(self._columns(by), self.config.rows))
 
     def pieces(self, by: tuple[str, ...], chunk: Chunk, count: int) -> list[Chunk]:
         """At most ``count`` parts of a chunk, each of its rows in exactly one of them.
@@ -73,7 +67,7 @@ class Cutter:
         if by == (CTID,) and CTID not in self.types:
             cuts: list[tuple[str, ...]] = [(_place(page),) for page in self._page_cuts(chunk, count)]
         else:
-            keys = key_columns(self.relation, by, self.types)
+            keys = self._columns(by)
             if len(keys) == 1 and keys[0].kind == INT:
                 cuts = [(str(cut),) for cut in self._number_cuts(keys[0], chunk, count)]
             else:
@@ -82,7 +76,7 @@ class Cutter:
 
     def _page_cuts(self, chunk: Chunk, count: int) -> Sequence[int]:
         first = 0 if chunk.low is None else _page(chunk.low[0])
-        last = _page(chunk.high[0]) if chunk.high else storage_of(self.relation, str(self.table), self.ask)[1]
+        last = _page(chunk.high[0]) if chunk.high else storage_of(self.relation, self.ask)[1]
         step = max(1, -(-(last - first) // count))
         return range(first + step, last, step)
 
@@ -105,12 +99,12 @@ class Cutter:
 
     def primary_key(self) -> tuple[str, ...]:
         """The columns of the primary key, in its order; none if it has none, or is a query."""
-        if self.table is None:
+        if self.relation.table is None:
             return ()
-        return tuple(str(row[0]) for row in self.ask(self._keys.primary_key(self.table)))
+        return tuple(str(row[0]) for row in self.ask(self._keys.primary_key(self.relation.table)))
 
     def _default(self) -> tuple[str, ...]:
-        if self.table is not None and isinstance(self._keys, PostgresKeys):
+        if self.relation.table is not None and isinstance(self._keys, PostgresKeys):
             return (CTID,)
         raise IncrementError(
             f"{self.relation.label} has no primary key, so nothing says how to cut its snapshot into chunks",
@@ -118,39 +112,22 @@ class Cutter:
             label=self.relation.label,
         )
 
-    def _even_cuts(self, key: KeyColumn) -> Sequence[int] | None:
-        """Cuts at equal distances; None if there are too many, because the numbers are too sparse."""
-        sql, source = key.sql, self.relation.sql
-        # Each by itself: MySQL finds both at the ends of its index.
-        least, greatest = (f"SELECT {end}({sql}) FROM {source} odi" for end in ("MIN", "MAX"))
-        low, high = (int(value) for value in self.ask(f"SELECT ({least}) AS a, ({greatest}) AS b")[0])
-        found = self.ask(self._keys.estimate(str(self.table)))
-        rows = int(found[0][0] or 0) if found else 0
-        gaps = (high - low + 1) / rows if rows > 0 else 1
-        step = int(self.config.rows * min(max(gaps, 1), _SPARSE))
-        return range(low + step, high + 1, step) if (high - low) // step < MOST_CHUNKS else None
+    def _columns(self, by: Sequence[str]) -> list[KeyColumn]:
+        return key_columns(self.relation, by, self.types, self.ask)
 
     def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: Chunk | None = None) -> list[tuple[str, ...]]:
-        """Cuts with so many rows between them, in the whole table or in a chunk of it."""
-        shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
-        order = ", ".join(key.sql for key in keys)
-        filled = " AND ".join(f"{key.sql} IS NOT NULL" for key in keys)
-        if chunk is not None:
-            filled += f" AND ({self._keys.within(chunk, keys)})"
+        """Cuts with so many rows between them, in the whole relation or in a chunk of it."""
         cuts: list[tuple[str, ...]] = []
+        place, passed = None, 0
         while True:
-            above = f" AND {self._keys.above(keys, cuts[-1])}" if cuts else ""
-            # The last cut is the first row of its chunk.
-            skipped = rows - 1 if cuts else rows
-            where = f"FROM {self.relation.sql} odi WHERE {filled}{above}"
-            found = self.ask(f"SELECT {shown} {where} ORDER BY {order} LIMIT 1 OFFSET {skipped}")
-            if not found:
+            further = min(rows - passed, STRIDE)
+            found = self._ahead(keys, place, further, chunk)
+            if found is None or found == place:
+                # If the same is found again, it is rounded where it is written out. The rest is one chunk.
                 return cuts
-            cut = tuple(str(text) for text in found[0])
-            if cuts and cut == cuts[-1]:
-                # Written out, it is rounded: what is above it has itself in it. The rest is one chunk.
-                return cuts
-            cuts.append(cut)
+            place, passed = found, (passed + further) % rows
+            if passed == 0:
+                cuts.append(place)
             if len(cuts) >= MOST_CHUNKS:
                 raise IncrementError(
                     f"{self.relation.label} has more than {MOST_CHUNKS:,} chunks of {rows:,} rows",
@@ -158,24 +135,47 @@ class Cutter:
                     label=self.relation.label,
                 )
 
+    def _ahead(
+        self, keys: Sequence[KeyColumn], place: tuple[str, ...] | None, rows: int, chunk: Chunk | None
+    ) -> tuple[str, ...] | None:
+        """The key that is so many rows after ``place``, or after the first row; None if there are no more."""
+        shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
+        where = [self._keys.filled(keys)]
+        if chunk is not None:
+            where.append(f"({self._keys.within(chunk, keys)})")
+        if place is not None:
+            where.append(self._keys.above(keys, place))
+        found = self.ask(
+            f"SELECT {shown} FROM {self.relation.sql} odi WHERE {' AND '.join(where)} "
+            # The row at ``place`` is one of those that are gone past.
+            f"ORDER BY {', '.join(key.sql for key in keys)} LIMIT 1 OFFSET {rows if place is None else rows - 1}"
+        )
+        return tuple(str(text) for text in found[0]) if found else None
+
     def _by_pages(self) -> Chunks:
-        storage, pages = storage_of(self.relation, str(self.table), self.ask)
-        row = self.ask(self._keys.estimate(str(self.table)))[0]
-        rows, counted = int(row[0] or 0), int(row[1] or 0)
-        if rows <= 0 or counted <= 0:
-            where = f"{CTID} < {self._keys.constant(_place(_SAMPLE_PAGES), None)}"
-            rows = int(self.ask(f"SELECT COUNT(*) AS n FROM {self.relation.sql} odi WHERE {where}")[0][0])
-            counted = min(_SAMPLE_PAGES, max(pages, 1))
-        step = max(1, self.config.rows * counted // max(rows, 1), -(-pages // MOST_CHUNKS))
+        """Chunks of as many pages each. How many rows a page has is taken from a sample of all of them: what the server
+        knows may be old, or nothing."""
+        storage, pages, all_pages = storage_of(self.relation, self.ask)
+        share = min(100.0, 100 * _SAMPLE_PAGES / max(all_pages, 1))
+        query = f"SELECT COUNT(*) AS n FROM {self.relation.sql} odi TABLESAMPLE SYSTEM ({share!r})"
+        rows = int(int(self.ask(query)[0][0]) * 100 / share)
+        count = min(max(1, -(-rows // self.config.rows)), MOST_CHUNKS)
+        step = max(1, -(-pages // count))
         cuts = [(_place(page),) for page in range(step, pages, step)]
         return Chunks((CTID,), _between((CTID,), cuts).left, len(cuts) + 1, storage)
 
 
-def key_columns(relation: Relation, by: Sequence[str], types: Mapping[str, TypeName | None]) -> list[KeyColumn]:
-    """The columns that chunks are ranges of.
+def key_columns(
+    relation: Relation, by: Sequence[str], types: Mapping[str, TypeName | None], ask: Ask
+) -> list[KeyColumn]:
+    """The columns that chunks are ranges of: the same for who cuts a relation and for who reads its chunks.
+
+    Args:
+        types: the columns of the relation, and their types as Spark reads them.
 
     Raises:
-        IncrementError: there is no such column.
+        IncrementError: there is no such column, or the database has no order for it.
+        SourceError: the database does not answer.
     """
     keys = keys_of(relation.dialect)
     for name in by:
@@ -187,11 +187,12 @@ def key_columns(relation: Relation, by: Sequence[str], types: Mapping[str, TypeN
                 column=name,
             )
     kinds = {name: kind_of(kind) if isinstance(kind, str) else None for name, kind in types.items()}
-    return [keys.column(name, kinds.get(name)) for name in by]
+    declared = {} if relation.table is None else {str(row[0]): str(row[1]) for row in ask(keys.columns(relation.table))}
+    return [keys.column(name, kinds.get(name), declared.get(name)) for name in by]
 
 
-def storage_of(relation: Relation, table: str, ask: Ask) -> tuple[str, int]:
-    """What names the rows of a table as they are stored, and how many pages they are on.
+def storage_of(relation: Relation, ask: Ask) -> tuple[str, int, int]:
+    """What names the rows of a table as they are stored, and how many pages its longest part and all of its parts have.
 
     Raises:
         IncrementError: it has no pages of its own: it is a view, or a table of another server.
@@ -199,14 +200,14 @@ def storage_of(relation: Relation, table: str, ask: Ask) -> tuple[str, int]:
     keys = keys_of(relation.dialect)
     if not isinstance(keys, PostgresKeys):
         raise AssertionError("only PostgreSQL has ctid")
-    found = ask(keys.storage(table))
+    found = ask(keys.storage(str(relation.table)))
     if not found or found[0][0] is None:
         raise IncrementError(
             f"{relation.label} has no pages to cut it by: it is no table of this server",
             fix="name columns that it is cut by in `incremental.snapshot.by`",
             label=relation.label,
         )
-    return str(found[0][0]), int(found[0][1])
+    return str(found[0][0]), int(found[0][1]), int(found[0][2])
 
 
 def _between(by: Sequence[str], cuts: Sequence[tuple[str, ...]]) -> Chunks:

@@ -31,12 +31,30 @@ class SqlColumn:
         type: as Spark writes it in JSON.
         sql: what is asked for.
         comes_as_text: ``sql`` is a text that ``type`` is read from.
+        refused: the condition of values that ``type`` does not hold, where the driver would not tell.
     """
 
     name: str
     type: TypeName
     sql: str
     comes_as_text: bool = False
+    refused: str | None = None
+
+    def asked(self, dialect: Dialect) -> list[str]:
+        """What of a SELECT gives the column."""
+        name = dialect.quoted(self.name)
+        if self.refused is None:
+            return [f"{self.sql} AS {name}"]
+        other = f"CASE WHEN {self.refused} THEN {dialect.text(self.sql, None)} END"
+        return [
+            f"CASE WHEN NOT ({self.refused}) THEN {self.sql} END AS {name}",
+            f"{other} AS {dialect.quoted(self._other)}",
+        ]
+
+    @property
+    def _other(self) -> str:
+        """The column of values that are refused."""
+        return f"{self.name} odi_refused"
 
     def restored(self) -> Column:
         """The column with its own type, and without what the database and the driver noted of it."""
@@ -45,19 +63,30 @@ class SqlColumn:
         from odi_assets.tables.columns import quoted
 
         kind = _spark_type(self.type)
+        # A cast, even to the same type, leaves behind the notes of the driver, which Delta would keep.
+        same = F.expr(f"CAST({quoted(self.name)} AS {kind.simpleString()})")
+        if self.refused is not None:
+            other = F.col(quoted(self._other))
+            return F.when(other.isNotNull(), self._error(other)).otherwise(same).alias(self.name)
         if not self.comes_as_text:
-            # A cast, even to the same type, leaves behind the notes of the driver, which Delta would keep.
-            return F.expr(f"CAST({quoted(self.name)} AS {kind.simpleString()}) AS {quoted(self.name)}")
+            return same.alias(self.name)
         column = F.col(quoted(self.name))
         # An instant is asked for in UTC; nothing that the session is set to may change it.
         text = F.concat(column, F.lit("Z")) if self.type == "timestamp" else column
-        begin, end = VALUE.split("{}")
-        before, after = f"{begin}column `{self.name}` holds ", f", which is no {self.type}{end}"
-        error = F.raise_error(F.concat(F.lit(before), column, F.lit(after))).cast(kind)
+        error = self._error(column)
         value = F.coalesce(text.try_cast(kind), F.when(column.isNotNull(), error))
         if self._lost_digits:
             value = F.when(column.rlike(self._lost_digits), error).otherwise(value)
         return value.alias(self.name)
+
+    def _error(self, text: Column) -> Column:
+        """The error of a value that the column's type does not hold."""
+        from pyspark.sql import functions as F
+
+        kind = _spark_type(self.type)
+        begin, end = VALUE.split("{}")
+        before, after = f"{begin}column `{self.name}` holds ", f", which is no {kind.simpleString()}{end}"
+        return F.raise_error(F.concat(F.lit(before), text, F.lit(after))).cast(kind)
 
     @property
     def _lost_digits(self) -> str | None:
@@ -66,20 +95,43 @@ class SqlColumn:
         return rf"\.\d{{{found[1]}}}\d*[1-9]" if found else None
 
 
-def sql_column(field: StructField, dialect: Dialect) -> SqlColumn:
+def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
     """How a column is asked for.
 
     Args:
         field: as Spark's JDBC reader sees it.
+        sql: the column in SQL, or what is asked for in its place.
     """
-    name, found = dialect.quoted(field.name), field.dataType.jsonValue()
+    found = field.dataType.jsonValue()
+    if isinstance(dialect, Standard):
+        return SqlColumn(field.name, found, sql)
     asked = _type_of_text(field, found)
-    if asked is None or isinstance(dialect, Standard):
-        is_bits = found == "binary" and field.metadata.get("jdbcClientType", "").upper() == "BIT"
-        sql = dialect.number(name) if is_bits else name
-        return SqlColumn(field.name, "decimal(20,0)" if sql != name else found, sql)
-    kind = kind_of(found) if isinstance(found, str) and asked == found else None
-    return SqlColumn(field.name, asked, dialect.text(name, kind), comes_as_text=True)
+    if asked is not None:
+        kind = kind_of(found) if isinstance(found, str) and asked == found else None
+        return SqlColumn(field.name, asked, dialect.text(sql, kind), comes_as_text=True)
+    client_type = field.metadata.get("jdbcClientType", "").upper()
+    if found == "binary" and client_type == "BIT":
+        number = dialect.number(sql)
+        return SqlColumn(field.name, found if number == sql else "decimal(20,0)", number)
+    if isinstance(found, dict):
+        return _array(field, found, dialect, sql)
+    return SqlColumn(field.name, found, sql)
+
+
+def unknown_column(name: str, dialect: Dialect, sql: str) -> SqlColumn:
+    """How a column is asked for whose type Spark does not know: as the database writes its values."""
+    return SqlColumn(name, "string", dialect.written(sql))
+
+
+def _array(field: StructField, found: dict[str, Any], dialect: Dialect, sql: str) -> SqlColumn:
+    """An array. The driver hands over none with other dimensions than the column is declared with, nor where its first
+    element is; it rounds numbers, and makes a word of NULL among bits."""
+    if field.metadata.get("pg_bit_array_type"):
+        return SqlColumn(field.name, {**found, "elementType": "string"}, f"CAST({sql} AS text[])")
+    depth, element = 0, found
+    while isinstance(element, dict):
+        depth, element = depth + 1, element["elementType"]
+    return SqlColumn(field.name, found, sql, refused=dialect.no_plain_array(sql, depth, str(element)))
 
 
 def _type_of_text(field: StructField, found: TypeName) -> TypeName | None:
@@ -93,15 +145,28 @@ def _type_of_text(field: StructField, found: TypeName) -> TypeName | None:
     if found == "string":
         return found if str(field.metadata.get(_CHAR_TYPE, "")).startswith("char(") else None
     if found.startswith("decimal"):
-        # Where the scales differ, Spark made one up, or took one away: it would round.
-        return None if field.metadata.get("scale") == _scale(field) else found
+        return _type_of_number(field, found)
     return None
 
 
-def _scale(field: StructField) -> int:
-    from pyspark.sql.types import DecimalType
+_DIGITS, _MADE_UP = 38, 18
+"""The most digits of a decimal in Spark, and how many of them are after the point where a database does not say."""
+_SCALES = 2048
+"""PostgreSQL's driver hands over negative scales modulo this."""
 
-    return field.dataType.scale if isinstance(field.dataType, DecimalType) else 0
+
+def _type_of_number(field: StructField, found: str) -> str | None:
+    """The type of a number that is asked for as text, because it may have more digits than Spark's; None if it has
+    not."""
+    digits, kept = (int(number) for number in re.findall(r"\d+", found))
+    scale = int(field.metadata.get("scale", kept))
+    if scale > _SCALES // 2:
+        return f"decimal({_DIGITS},0)"
+    if kept == scale:
+        # With a scale of 0, one of more than 38 digits has the same type.
+        return found if digits == _DIGITS and scale == 0 else None
+    # Where the scales differ, Spark made one up, or took one away: it would round.
+    return f"decimal({_DIGITS},{min(scale, _MADE_UP)})" if kept == 0 else found
 
 
 def _spark_type(name: TypeName) -> Any:

@@ -8,6 +8,7 @@ are written out as text that says them exactly.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -90,6 +91,20 @@ class Dialect(ABC):
     def text(self, expression: str, kind: str | None) -> str:
         """A value written out: times in ISO 8601, instants in UTC, numbers with all digits."""
 
+    def written(self, expression: str) -> str:
+        """A value of any type written out, as the database does it."""
+        return self.text(expression, None)
+
+    def no_plain_array(self, expression: str, depth: int, element: str) -> str | None:
+        """The condition of arrays that no array of Spark holds; None where there are no arrays.
+
+        Args:
+            depth: how many dimensions Spark's has.
+            element: the type of its elements, as Spark calls it.
+        """
+        del expression, depth, element
+        return None
+
     def cursor(self, expression: str, kind: str) -> str:
         """A value so that the database orders it as we do; NULL for NaN and infinity, which order nothing."""
         del kind
@@ -132,6 +147,17 @@ class Postgres(Dialect):
         elif kind == FLOAT:
             expression = f"CAST({expression} AS float8)"
         return f"CAST({expression} AS text)"
+
+    def no_plain_array(self, expression: str, depth: int, element: str) -> str | None:
+        others = [f"array_ndims({expression}) <> {depth}"]
+        others += [f"array_lower({expression}, {number}) <> 1" for number in range(1, depth + 1)]
+        number = re.fullmatch(r"decimal\((\d+),(\d+)\)", element)
+        if number:
+            digits, scale = int(number[1]), int(number[2])
+            odd = f"odi_item = 'NaN' OR abs(odi_item) >= 1e{digits - scale} OR odi_item <> round(odi_item, {scale})"
+            others.append(f"EXISTS (SELECT 1 FROM unnest({expression}) odi_item WHERE {odd})")
+        # An empty array has no dimensions.
+        return f"COALESCE({' OR '.join(others)}, FALSE)"
 
     def cursor(self, expression: str, kind: str) -> str:
         if kind == STR:
@@ -236,6 +262,9 @@ class Mssql(Dialect):
             return f"CONVERT(nvarchar(40), CAST({expression} AS {'date' if kind == DATE else 'datetime2(6)'}), 121)"
         # Style 3 of floats: 17 digits, which tell each from all others.
         return f"CONVERT(nvarchar(4000), {expression}{', 3' if kind == FLOAT else ''})"
+
+    def written(self, expression: str) -> str:
+        return f"CONVERT(nvarchar(max), {expression})"
 
     def cursor(self, expression: str, kind: str) -> str:
         if kind in (INSTANT, LOCAL_TIME):

@@ -11,6 +11,10 @@ from odi_assets.sources.sql.dialects import Dialect
 _LONGEST = 400
 
 
+class UnknownTypeError(SourceError):
+    """A column has a type that Spark does not know."""
+
+
 @dataclass(frozen=True)
 class _Failure:
     pattern: re.Pattern[str]
@@ -77,6 +81,11 @@ _FAILURES = (
         "check `table`, with its schema, or the query",
     ),
     _failure(
+        r"could not identify an ordering operator|operator does not exist",
+        "the database has no order for a column that it is to be ordered by",
+        "name other columns: as cursors, or to cut chunks by (`incremental.snapshot.by`)",
+    ),
+    _failure(
         r"syntax error|SQL syntax|Incorrect syntax|SQLSyntaxErrorException",
         "the database does not understand the query",
         "correct `query`: a SELECT in the database's own SQL, which has to work in brackets after FROM",
@@ -85,6 +94,8 @@ _FAILURES = (
 _OF_A_DATABASE = re.compile(
     r"\[FAILED_JDBC|org\.postgresql\.|org\.mariadb\.|com\.mysql\.|com\.microsoft\.sqlserver\.|java\.sql\.|\[ODI_VALUE\]"
 )
+_UNKNOWN_TYPE = re.compile(r"UNRECOGNIZED_SQL_TYPE|Decimal scale \(\d+\) cannot be greater than precision")
+_COLUMN = re.compile(r"column `(.*?)` holds ", re.DOTALL)
 _VALUE = re.compile(r"\[ODI_VALUE\] (.*?) \[/ODI_VALUE\]", re.DOTALL)
 VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
 """How a value that cannot be held is told from Spark's workers."""
@@ -92,16 +103,26 @@ VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
 
 def of_spark(text: str, dialect: Dialect, label: str) -> SourceError | None:
     """The error that a text of Spark's means, if it is about a database."""
+    if _UNKNOWN_TYPE.search(text):
+        return UnknownTypeError(f"{label} has a column of a type that Spark does not know", label=label)
     if not _OF_A_DATABASE.search(text) and not _FAILURES[0].pattern.search(text):
         return None
     value = _VALUE.search(text)
     if value is not None:
-        return SourceError(
-            f"{label}: {value[1]}",
-            fix="correct it at the source, or read with a `query` that says what is to become of it",
-            label=label,
-        )
+        return SourceError(f"{label}: {value[1]}", fix=_way_on(value[1], dialect), label=label)
     return database_error(text, dialect, label)
+
+
+def _way_on(what: str, dialect: Dialect) -> str:
+    """What to do about a value that Spark's type does not hold."""
+    column = _COLUMN.search(what)
+    name = column[1] if column else ""
+    shown = name if re.fullmatch(r"\w+", name) else "'" + name.replace("'", "''") + "'"
+    sql = dialect.written(dialect.quoted(name)).replace("'", "''")
+    return (
+        f"correct it at the source; or ask for something else in `read`: `columns: {{{shown}: '{sql}'}}` reads the "
+        "column as text, and an expression of its own type (CASE, NULLIF) keeps the type that the node's table has"
+    )
 
 
 def database_error(text: str, dialect: Dialect, label: str) -> SourceError:

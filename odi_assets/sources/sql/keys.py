@@ -13,16 +13,22 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from odi_assets.config.models import CTID
-from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, Dialect, Mysql
+from odi_assets.errors import IncrementError
+from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, STR, Dialect, Mysql
 from odi_assets.sources.sql.marks import Chunk
 
-HEX = "0x"
-"""What a bound of bytes begins with, as MySQL's keys are written out."""
+HEX, NUMBER = "0x", "#"
+"""What a bound of bytes begins with, and one of a value that is known by its number, of MySQL."""
+OURS = re.compile(r"0x[0-9A-F]*|#\d+", re.DOTALL)
+"""A bound that is no text of a value."""
+CODE = "code"
+"""The kind of keys that MySQL orders by their numbers: members of ENUM and SET, and bits."""
 
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A key column in SQL. ``kind`` is that of its values; None for a type that no cursor has, as a UUID."""
+    """A key column in SQL. ``kind`` is that of the values that bounds are compared with; None for texts that the
+    database reads as values of the column's type."""
 
     sql: str
     kind: str | None
@@ -34,8 +40,17 @@ class Keys(ABC):
 
     dialect: Dialect
 
-    def column(self, name: str, kind: str | None) -> KeyColumn:
-        """The key column ``name``."""
+    def column(self, name: str, kind: str | None, declared: str | None) -> KeyColumn:
+        """The key column ``name``.
+
+        Args:
+            kind: that of its values as Spark reads them.
+            declared: its type as :meth:`columns` tells it; None for a column of a query.
+
+        Raises:
+            IncrementError: the database has no order for it.
+        """
+        del declared
         return KeyColumn(self.dialect.quoted(name), kind)
 
     @abstractmethod
@@ -43,8 +58,16 @@ class Keys(ABC):
         """The value of a key written out, so that :meth:`constant` gives it back."""
 
     @abstractmethod
-    def constant(self, text: str, kind: str | None) -> str:
+    def constant(self, text: str, key: KeyColumn) -> str:
         """A key that was written out, as a constant of its column's type."""
+
+    @abstractmethod
+    def is_null(self, key: KeyColumn) -> str:
+        """Whether a row has no key."""
+
+    @abstractmethod
+    def columns(self, table: str) -> str:
+        """The query for the names of a table's columns and their declared types, in their order."""
 
     @abstractmethod
     def primary_key(self, table: str) -> str:
@@ -53,10 +76,6 @@ class Keys(ABC):
         Args:
             table: its name in the project file.
         """
-
-    @abstractmethod
-    def estimate(self, table: str) -> str:
-        """The query for about how many rows a table has; 0 or less if the server does not know."""
 
     def within(self, chunk: Chunk, keys: Sequence[KeyColumn]) -> str:
         """Whether a row is in ``chunk``."""
@@ -68,10 +87,13 @@ class Keys(ABC):
         inside = " AND ".join(bounds) or "1 = 1"
         # NULL is neither below nor above a bound: all rows that have one are in the chunk that is open below.
         if chunk.low is None:
-            nulls = [f"{key.sql} IS NULL" for key in keys] if chunk.high is not None else []
+            nulls = [self.is_null(key) for key in keys] if chunk.high is not None else []
             return " OR ".join([f"({inside})", *nulls])
-        filled = [f"{key.sql} IS NOT NULL" for key in keys] if len(keys) > 1 else []
-        return " AND ".join([inside, *filled])
+        return " AND ".join([inside, *([self.filled(keys)] if len(keys) > 1 else [])])
+
+    def filled(self, keys: Sequence[KeyColumn]) -> str:
+        """Whether a row has all of ``keys``."""
+        return " AND ".join(f"NOT ({self.is_null(key)})" for key in keys)
 
     def above(self, keys: Sequence[KeyColumn], bound: Sequence[str]) -> str:
         """Whether the key of a row is greater than ``bound``."""
@@ -85,7 +107,7 @@ class Keys(ABC):
 
     def _beyond(self, keys: Sequence[KeyColumn], bound: Sequence[str], sign: str, last: str) -> str:
         """The order of several columns: the first that differs decides."""
-        pairs = [(key.sql, self.constant(text, key.kind)) for key, text in zip(keys, bound, strict=False)]
+        pairs = [(key.sql, self.constant(text, key)) for key, text in zip(keys, bound, strict=False)]
         first, text = pairs[0]
         if len(pairs) == 1:
             return f"{first} {last} {text}"
@@ -98,18 +120,28 @@ class Keys(ABC):
 
 
 class PostgresKeys(Keys):
-    """Keys of PostgreSQL. A text without a type is taken for one of the type that it is compared with."""
+    """Keys of PostgreSQL, of any type that has an order."""
 
-    def column(self, name: str, kind: str | None) -> KeyColumn:
-        return KeyColumn(CTID, None) if name == CTID else super().column(name, kind)
+    def column(self, name: str, kind: str | None, declared: str | None) -> KeyColumn:
+        return KeyColumn(CTID, None) if name == CTID else super().column(name, kind, declared)
 
     def text(self, key: KeyColumn) -> str:
         return f"CAST({key.sql} AS text)"
 
-    def constant(self, text: str, kind: str | None) -> str:
-        del kind
-        escaped = text.replace("\\", "\\\\").replace("'", "''")
-        return f"E'{escaped}'"
+    def constant(self, text: str, key: KeyColumn) -> str:
+        # The planner leaves the text alone over, as a constant of the column's type, whichever that is.
+        return f"COALESCE({_text(text)}, {key.sql})"
+
+    def is_null(self, key: KeyColumn) -> str:
+        # A row of which a part is NULL neither IS NULL nor IS NOT NULL.
+        return f"{key.sql} IS NOT DISTINCT FROM NULL"
+
+    def columns(self, table: str) -> str:
+        return (
+            "SELECT attname AS name, CAST(CAST(atttypid AS regtype) AS text) AS declared FROM pg_attribute "
+            f"WHERE attrelid = CAST({self._name(table)} AS regclass) AND attnum > 0 AND NOT attisdropped "
+            "ORDER BY attnum"
+        )
 
     def primary_key(self, table: str) -> str:
         return (
@@ -119,43 +151,99 @@ class PostgresKeys(Keys):
             "ORDER BY array_position(CAST(i.indkey AS int2[]), a.attnum)"
         )
 
-    def estimate(self, table: str) -> str:
-        return (
-            "SELECT CAST(CAST(SUM(GREATEST(c.reltuples, 0)) AS numeric(38,0)) AS text) AS rows, "
-            "CAST(SUM(c.relpages) AS text) AS pages "
-            f"FROM {self._parts(table)} JOIN pg_class c ON c.oid = p.relid WHERE c.relkind <> 'p'"
-        )
-
     def storage(self, table: str) -> str:
-        """The query for what names a table's rows as they are stored, and for the pages of its longest part."""
+        """The query for what names a table's rows as they are stored, and for the pages of its longest part and of all
+        of its parts."""
         pages = "pg_relation_size(p.relid) / CAST(current_setting('block_size') AS bigint)"
-        return (
-            "SELECT string_agg(CAST(pg_relation_filenode(p.relid) AS text), ',' ORDER BY p.relid) AS storage, "
-            f"CAST(MAX({pages}) AS text) AS pages FROM {self._parts(table)}"
-        )
-
-    def _parts(self, table: str) -> str:
         # A partitioned table has no rows and no file of its own; one without partitions has no tree.
         itself = f"CAST({self._name(table)} AS regclass)"
-        return f"(SELECT relid FROM pg_partition_tree({itself}) UNION SELECT {itself}) p"
+        return (
+            "SELECT string_agg(CAST(pg_relation_filenode(p.relid) AS text), ',' ORDER BY p.relid) AS storage, "
+            f"CAST(MAX({pages}) AS text) AS pages, CAST(SUM({pages}) AS text) AS all_pages "
+            f"FROM (SELECT relid FROM pg_partition_tree({itself}) UNION SELECT {itself}) p"
+        )
 
     def _name(self, table: str) -> str:
-        return self.constant(self.dialect.table(table), None)
+        return _text(self.dialect.table(table))
+
+
+def _text(text: str) -> str:
+    """A text of PostgreSQL, whatever its settings are."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
+
+
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_MYSQL_KINDS = {
+    **dict.fromkeys(_WHOLE_NUMBERS, INT),
+    "decimal": DECIMAL,
+    **dict.fromkeys(("bit", "enum", "set"), CODE),
+    **dict.fromkeys(("float", "double"), FLOAT),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), BYTES),
+}
+"""How keys of MySQL are compared, by their declared types; those of others as texts."""
+_UNORDERED = frozenset(
+    {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+    | {"geometrycollection", "geomcollection"}
+)
 
 
 class MysqlKeys(Keys):
     """Keys of MySQL and MariaDB."""
 
-    def text(self, key: KeyColumn) -> str:
-        return f"CONCAT('{HEX}', HEX({key.sql}))" if key.kind == BYTES else f"CAST({key.sql} AS CHAR)"
+    def column(self, name: str, kind: str | None, declared: str | None) -> KeyColumn:
+        sql = self.dialect.quoted(name)
+        if declared in _UNORDERED:
+            raise IncrementError(
+                f"`{name}` is {declared}, of which no value comes before another: no chunks can be cut by it",
+                fix="name other columns in `incremental.snapshot.by`",
+                column=name,
+            )
+        if declared is None:
+            # A text of a query may be a member of an ENUM: written out, it is ordered as it is compared.
+            return KeyColumn(f"CONCAT({sql})" if kind == STR else sql, kind)
+        if declared == "set":
+            # The number of a SET with 64 members is negative where it is compared by itself.
+            sql = f"CAST({sql} AS UNSIGNED)"
+        return KeyColumn(sql, _MYSQL_KINDS.get(declared))
 
-    def constant(self, text: str, kind: str | None) -> str:
-        if kind in (INT, DECIMAL):
-            return f"({format(Decimal(text), 'f')})"
-        if kind == FLOAT:
-            return f"({float(text)!r})"
-        # A constant with a character set of its own takes the collation of what it is compared with.
-        return f"X'{text.removeprefix(HEX)}'" if kind == BYTES else f"_utf8mb4 X'{text.encode().hex()}'"
+    def text(self, key: KeyColumn) -> str:
+        if key.kind == BYTES:
+            return f"CONCAT('{HEX}', HEX({key.sql}))"
+        if key.kind == FLOAT:
+            return self.dialect.text(key.sql, FLOAT)
+        if key.kind == CODE:
+            # In a sum, it is a number.
+            return f"CONCAT('{NUMBER}', {key.sql} + 0)"
+        return f"CAST({key.sql} AS CHAR)"
+
+    def constant(self, text: str, key: KeyColumn) -> str:
+        if key.kind == BYTES:
+            return f"X'{text.removeprefix(HEX)}'"
+        if key.kind not in (INT, DECIMAL, FLOAT, CODE):
+            return utf8_text(text)
+        is_code = key.kind == CODE
+        try:
+            if text.startswith(NUMBER) is not is_code:
+                raise ValueError(text)
+            number = Decimal(text.removeprefix(NUMBER))
+        except (ValueError, ArithmeticError) as error:
+            raise IncrementError(
+                f"chunks that are left are cut at {text!r}, and {key.sql} is compared by its number",
+                fix="begin the snapshot again with odi run --full-refresh",
+                column=key.sql,
+            ) from error
+        return f"({float(number)!r})" if key.kind == FLOAT else f"({format(number, 'f')})"
+
+    def is_null(self, key: KeyColumn) -> str:
+        # The date 0000-00-00 of a column that is NOT NULL "IS NULL", and is not equal to NULL.
+        return f"{key.sql} <=> NULL"
+
+    def columns(self, table: str) -> str:
+        return (
+            "SELECT column_name AS name, data_type AS declared FROM information_schema.columns "
+            f"WHERE {self._of(table)} ORDER BY ordinal_position"
+        )
 
     def primary_key(self, table: str) -> str:
         return (
@@ -163,14 +251,16 @@ class MysqlKeys(Keys):
             f"WHERE constraint_name = 'PRIMARY' AND {self._of(table)} ORDER BY ordinal_position"
         )
 
-    def estimate(self, table: str) -> str:
-        return f"SELECT CAST(table_rows AS CHAR) AS n FROM information_schema.tables WHERE {self._of(table)}"
-
     def _of(self, table: str) -> str:
         found = re.findall(r"`((?:[^`]|``)+)`|([^`.]+)", table)
         *schema, name = [(quoted or plain).replace("``", "`") for quoted, plain in found]
-        where = self.constant(schema[0], None) if schema else "DATABASE()"
-        return f"table_schema = {where} AND table_name = {self.constant(name, None)}"
+        where = utf8_text(schema[0]) if schema else "DATABASE()"
+        return f"table_schema = {where} AND table_name = {utf8_text(name)}"
+
+
+def utf8_text(text: str) -> str:
+    """A text of MySQL that takes the collation of what it is compared with."""
+    return f"_utf8mb4 X'{text.encode().hex()}'"
 
 
 def keys_of(dialect: Dialect) -> Keys:

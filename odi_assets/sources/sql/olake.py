@@ -18,7 +18,7 @@ from odi_assets.errors import CursorDocumentError, IncrementError
 from odi_assets.sources.cursor.types import TypeName, parse
 from odi_assets.sources.sql.chunks import Ask, Cutter, key_columns, storage_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql
-from odi_assets.sources.sql.keys import HEX, PostgresKeys, keys_of
+from odi_assets.sources.sql.keys import OURS, PostgresKeys, keys_of, utf8_text
 from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.statements import Relation
 
@@ -71,8 +71,9 @@ def _bounds(chunk: Chunk, by: Sequence[str], dialect: Dialect, label: str) -> di
 def _joined(bound: Sequence[str] | None, label: str) -> str | None:
     if bound is None:
         return None
-    if any("," in text or text != text.strip() or text.startswith(HEX) for text in bound):
-        raise _unknown(label, f"bounded by {', '.join(map(repr, bound))}, and OLake takes bounds apart at their commas")
+    if any("," in text or text != text.strip() or OURS.fullmatch(text) for text in bound):
+        shown = ", ".join(map(repr, bound))
+        raise _unknown(label, f"bounded by {shown}, and OLake compares texts, which it takes apart at their commas")
     return ",".join(bound)
 
 
@@ -98,7 +99,6 @@ def _unknown(label: str, why: str) -> CursorDocumentError:
 def mark_of_stream(
     state: Mapping[str, Any],
     relation: Relation,
-    table: str | None,
     increment: CursorsIncrement,
     types: Mapping[str, TypeName | None],
     ask: Ask,
@@ -107,7 +107,6 @@ def mark_of_stream(
 
     Args:
         state: that of the stream, as its document has it.
-        table: the table's name in the project file.
         types: the columns of the table.
         ask: asks the database.
 
@@ -129,14 +128,13 @@ def mark_of_stream(
     left = state[CHUNKS]
     if not isinstance(left, list) or any(not isinstance(one, Mapping) for one in left):
         raise _unreadable(relation.label, "are no list of `min` and `max`")
-    chunks = _chunks(left, relation, table, increment, types, ask) if left else None
+    chunks = _chunks(left, relation, increment, types, ask) if left else None
     return SnapshotMark(cursors, chunks)
 
 
 def _chunks(
     left: Sequence[Mapping[str, Any]],
     relation: Relation,
-    table: str | None,
     increment: CursorsIncrement,
     types: Mapping[str, TypeName | None],
     ask: Ask,
@@ -145,18 +143,21 @@ def _chunks(
     is_postgres = isinstance(keys_of(relation.dialect), PostgresKeys)
     if (
         is_postgres
-        and table is not None
+        and relation.table is not None
         and all(text is None or _PLACE.fullmatch(text) for pair in texts for text in pair)
     ):
-        storage, _ = storage_of(relation, table, ask)
+        storage, *_ = storage_of(relation, ask)
         chunks = [Chunk(_place(low), _place(high)) for low, high in texts]
         return Chunks((CTID,), tuple(sorted(chunks, key=_in_order)), len(chunks), storage)
-    cutter = Cutter(relation, table, increment.snapshot, types, ask)
+    cutter = Cutter(relation, increment.snapshot, types, ask)
     by = increment.snapshot.by or tuple(sorted(cutter.primary_key()))
     if not by:
         raise _unreadable(relation.label, "count rows in no order, because the table has no key")
-    key_columns(relation, by, types)
+    keys = key_columns(relation, by, types, ask)
     found = [Chunk(_split(low, len(by), relation.label), _split(high, len(by), relation.label)) for low, high in texts]
+    for chunk in found:
+        # Its bounds have to be values of the key.
+        keys_of(relation.dialect).within(chunk, keys)
     return Chunks(by, tuple(sorted(found, key=_in_order)), len(found))
 
 
@@ -204,8 +205,9 @@ def _cursor(value: Any, name: str, types: Mapping[str, TypeName | None], relatio
         text = _ZONED.sub("", text)
     elif kind == "timestamp" and not _ZONED.search(text) and isinstance(relation.dialect, Mysql):
         # OLake takes it over from a session in the server's own zone.
-        literal = keys_of(relation.dialect).constant(text, None)
-        text = str(ask(f"SELECT CAST(CONVERT_TZ({literal}, @@global.time_zone, '+00:00') AS CHAR) AS moment")[0][0])
+        text = str(
+            ask(f"SELECT CAST(CONVERT_TZ({utf8_text(text)}, @@global.time_zone, '+00:00') AS CHAR) AS moment")[0][0]
+        )
     return parse(text, str(kind), StatefulIncrement(mode="stateful", column=name), relation.label)
 
 

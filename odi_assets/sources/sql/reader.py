@@ -8,17 +8,22 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField
 
+from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cursor.types import TypeName
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.errors import read_errors_named
-from odi_assets.sources.sql.chunks import key_columns
-from odi_assets.sources.sql.columns import SqlColumn, sql_column
+from odi_assets.sources.sql import position as plain
+from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
+from odi_assets.sources.sql.dialects import Mysql, Postgres
+from odi_assets.sources.sql.errors import UnknownTypeError
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
 from odi_assets.sources.sql.marks import Chunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.tables.columns import quoted
+from odi_assets.util.extras import install_command
 
 _READER_OPTIONS: Mapping[str, str] = {
     "preferTimestampNTZ": "true",
@@ -46,9 +51,63 @@ class Reader:
 
     @cached_property
     def columns(self) -> list[SqlColumn]:
-        """The columns and how each is asked for."""
-        rows = self._load(f"SELECT * FROM {self.relation.sql} odi WHERE 1 = 0")
-        return [sql_column(found, self.relation.dialect) for found in rows.schema.fields]
+        """The columns and how each is asked for.
+
+        Raises:
+            ConfigError: something is asked for in the place of a column that is not there.
+            SourceError: the database does not answer; or a column has a type that Spark does not know, and nothing
+                tells which one it is.
+        """
+        whole = self._fields("*")
+        names = [field.name for field in whole] if whole is not None else self._names()
+        for name in self.relation.columns:
+            if name not in names:
+                raise ConfigError(
+                    f"{self.relation.label} has no column `{name}`; it has {', '.join(names)}",
+                    fix="correct `columns` in `read`",
+                    column=name,
+                )
+        if whole is not None and not self.relation.columns:
+            return [sql_column(field, self.relation.dialect, self._sql(field.name)) for field in whole]
+        return self._known(names)
+
+    def _sql(self, name: str) -> str:
+        return self.relation.columns.get(name) or self.relation.dialect.quoted(name)
+
+    def _known(self, names: Sequence[str]) -> list[SqlColumn]:
+        """The columns of these names; one whose type Spark does not know is looked for by halves."""
+        dialect = self.relation.dialect
+        asked = ", ".join(f"{self._sql(name)} AS {dialect.quoted(name)}" for name in names)
+        found = self._fields(asked)
+        if found is not None:
+            return [sql_column(field, dialect, self._sql(name)) for name, field in zip(names, found, strict=True)]
+        if len(names) == 1:
+            return [unknown_column(names[0], dialect, self._sql(names[0]))]
+        half = len(names) // 2
+        return [*self._known(names[:half]), *self._known(names[half:])]
+
+    def _fields(self, asked: str) -> list[StructField] | None:
+        """What Spark sees of a SELECT; None if it does not know one of the types."""
+        try:
+            return self._load(f"SELECT {asked} FROM {self.relation.sql} odi WHERE 1 = 0").schema.fields
+        except UnknownTypeError:
+            return None
+
+    def _names(self) -> list[str]:
+        """The names of the columns, from elsewhere than Spark."""
+        dialect, table = self.relation.dialect, self.relation.table
+        driver = plain.driver_of(dialect)
+        if table is not None and isinstance(dialect, Postgres | Mysql):
+            return [str(row[0]) for row in self.texts(keys_of(dialect).columns(table))]
+        if driver is not None:
+            sql = self.relation.sql
+            return list(plain.ask(dialect, driver, self.relation.label, lambda session: session.columns(sql)))
+        raise SourceError(
+            f"{self.relation.label} has a column of a type that Spark does not know",
+            fix="read with a `query` that casts it to text"
+            + (f"; or {install_command(dialect.extra)}, which tells the column" if dialect.extra else ""),
+            label=self.relation.label,
+        )
 
     @property
     def types(self) -> dict[str, TypeName]:
@@ -69,25 +128,21 @@ class Reader:
         pieces = predicates(self.relation, key, kind, condition, self.pieces, self.texts)
         return self._rows(condition, (f"{key} AS {self.relation.dialect.quoted(KEY)}",), pieces)
 
-    def chunks(self, where: str, by: Sequence[str], chunks: Sequence[Chunk]) -> DataFrame:
+    def chunks(self, where: str, by: Sequence[KeyColumn], chunks: Sequence[Chunk]) -> DataFrame:
         """The rows of ``chunks`` of a snapshot, lazily, each over a connection of its own.
 
         Args:
             where: the condition that rows of any chunk fulfil.
             by: the key columns that the chunks are ranges of.
-
-        Raises:
-            IncrementError: there is no such column.
         """
         dialect, keys = self.relation.dialect, keys_of(self.relation.dialect)
-        inside = key_columns(self.relation, by, self.types)
         # A condition on each chunk comes from outside of the query, which calls its keys by names of its own.
-        outside = [KeyColumn(dialect.quoted(f"{KEY}_{number}"), key.kind) for number, key in enumerate(inside)]
-        named = [f"{key.sql} AS {name.sql}" for key, name in zip(inside, outside, strict=True)]
+        outside = [KeyColumn(dialect.quoted(f"{KEY}_{number}"), key.kind) for number, key in enumerate(by)]
+        named = [f"{key.sql} AS {name.sql}" for key, name in zip(by, outside, strict=True)]
         return self._rows(where, named, [f"({keys.within(chunk, outside)})" for chunk in chunks])
 
     def _rows(self, where: str, keys: Sequence[str], pieces: list[str]) -> DataFrame:
-        asked = [f"{column.sql} AS {self.relation.dialect.quoted(column.name)}" for column in self.columns]
+        asked = [part for column in self.columns for part in column.asked(self.relation.dialect)]
         rows = self._load(f"SELECT {', '.join([*asked, *keys])} FROM {self.relation.sql} odi WHERE {where}", pieces)
         return rows.select([column.restored() for column in self.columns])
 

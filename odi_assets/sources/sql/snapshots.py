@@ -20,14 +20,17 @@ from odi_assets.sources.marks import UNRESOLVED, hwm_text
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
-from odi_assets.sources.sql.chunks import LEAST_ROWS, Ask, Cutter, storage_of
+from odi_assets.sources.sql.chunks import LEAST_ROWS, Ask, Cutter, key_columns, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
+from odi_assets.sources.sql.keys import KeyColumn
 from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.source import SqlSnapshot
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.sources.sql.reader import Reader
 
 _Answer = TypeVar("_Answer")
 
@@ -37,11 +40,9 @@ class CursorTable(SqlSnapshot):
     """A table that is followed by cursors, and what was known of it when the run was planned.
 
     Attributes:
-        table: its name in the project file; None for a query.
         seen: its columns' types and the maxima of its cursors; None if nobody looked.
     """
 
-    table: str | None
     increment: CursorsIncrement
     seen: tuple[Types, Maxima] | None = None
 
@@ -81,24 +82,14 @@ class CursorTable(SqlSnapshot):
             IncrementError: its cursors, or what it is to be cut by, do not fit it.
             SourceError: the database does not answer.
         """
-        driver = plain.driver_of(self.relation.dialect)
-        found = None
-        if driver is not None:
-
-            def question(session: plain.Session) -> tuple[CursorTable, SnapshotMark] | None:
-                types = session.columns(self.relation.sql)
-                return self._begun(types, session.rows) if _are_known(types, self.cursors) else None
-
-            found = plain.ask(self.relation.dialect, driver, self.label, question)
-        if found is None:
-            reader = self.reader(spark)
-            found = self._begun(reader.types, reader.texts)
-        return found
+        # The types by which the chunks are cut are those by which they are read.
+        types = self.reader(spark).types
+        return self._asked(spark, lambda ask: self._begun(types, ask))
 
     def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
         # In this order: what comes after the maxima were taken is above them, wherever the chunks are cut.
         seen = _look(self.cursors, types, ask)
-        chunks = Cutter(self.relation, self.table, self.increment.snapshot, types, ask).chunks()
+        chunks = Cutter(self.relation, self.increment.snapshot, types, ask).chunks()
         return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
 
     def side_by_side(
@@ -111,7 +102,7 @@ class CursorTable(SqlSnapshot):
             return chunks
 
         def parts(ask: Ask) -> list[Chunk]:
-            cutter = Cutter(self.relation, self.table, config, types, ask)
+            cutter = Cutter(self.relation, config, types, ask)
             return [part for chunk in chunks for part in cutter.pieces(by, chunk, count)]
 
         return self._asked(spark, parts)
@@ -124,11 +115,19 @@ class CursorTable(SqlSnapshot):
         answer: _Answer = plain.ask(self.relation.dialect, driver, self.label, lambda session: question(session.rows))
         return answer
 
+    def key_columns(self, by: Sequence[str], reader: Reader) -> Sequence[KeyColumn]:
+        """The columns that chunks are ranges of.
+
+        Raises:
+            IncrementError: there is no such column.
+        """
+        return self._asked(reader.spark, lambda ask: key_columns(self.relation, by, reader.types, ask))
+
     def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
         """Raises IncrementError if the table's rows were stored anew since its chunks were cut by their places."""
         if chunks.by != (CTID,) or chunks.storage is None:
             return
-        now, _ = self._asked(spark, lambda ask: storage_of(self.relation, str(self.table), ask))
+        now, *_ = self._asked(spark, lambda ask: storage_of(self.relation, ask))
         if not set(chunks.storage.split(",")) <= set(now.split(",")):
             raise IncrementError(
                 f"{self.label} was rewritten in the middle of its snapshot (by VACUUM FULL, CLUSTER, TRUNCATE or ALTER "
@@ -275,7 +274,7 @@ class SnapshotChunks(_OfCursorTable, Read):
         self.table.require_same_storage(self.chunks, spark)
         upto = cursors.upto(cursors.fitting(self.mark, reader.types), reader.types)
         parts = self.table.side_by_side(self.chunks.by, self.taken, reader.types, spark)
-        return reader.chunks(upto, self.chunks.by, parts)
+        return reader.chunks(upto, self.table.key_columns(self.chunks.by, reader), parts)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]

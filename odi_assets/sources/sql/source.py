@@ -44,8 +44,7 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
         target=target,
         increment=read.incremental,
         connection=read.connection,
-        relation=Relation(dialect, what, label),
-        table=read.table,
+        relation=Relation(dialect, what, label, read.table, read.columns),
         partition_column=read.partition_column,
         pieces=read.pieces,
         options=read.options,
@@ -75,13 +74,11 @@ class SqlSource(Source):
     """A table or a query of a database.
 
     Attributes:
-        table: the table's name; None for a query.
         partition_column, pieces: what the pieces are cut by that are read side by side, and how many there are.
         options: options of Spark's JDBC reader.
     """
 
     relation: Relation
-    table: str | None = None
     partition_column: str | None = None
     pieces: int = 1
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -101,6 +98,11 @@ class SqlSource(Source):
     @property
     def dialect(self) -> Dialect:
         return self.relation.dialect
+
+    @property
+    def table(self) -> str | None:
+        """The table's name in the project file; None for a query."""
+        return self.relation.table
 
     @property
     def uri(self) -> str:
@@ -252,7 +254,7 @@ class CursorTableSource(SqlSource):
 
         def question(session: plain.Session) -> SnapshotMark:
             types = session.columns(self.relation.sql)
-            return mark_of_stream(state, self.relation, self.table, self._increment, types, session.rows)
+            return mark_of_stream(state, self.relation, self._increment, types, session.rows)
 
         found: SnapshotMark = plain.ask(self.dialect, driver, self.label, question)
         return replace(found, measures=self.identity)
@@ -266,7 +268,6 @@ class CursorTableSource(SqlSource):
             format="sql",
             identity=self.identity,
             relation=self.relation,
-            table=self.table,
             increment=self._increment,
             partition_column=self.partition_column or self._increment.columns[0],
             pieces=self.pieces,

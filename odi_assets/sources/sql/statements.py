@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.errors import IncrementError, SourceError
@@ -21,11 +21,15 @@ class Relation:
     Attributes:
         sql: a table's name, or a query in brackets: what stands after FROM.
         label: it in words, for messages.
+        table: the table's name in the project file; None for a query.
+        columns: SQL that is asked for in the place of a column, by the column's name.
     """
 
     dialect: Dialect
     sql: str
     label: str
+    table: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means, if it is about a database."""
