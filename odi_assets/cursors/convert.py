@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from odi_assets.cursors.compare import compare_streams
+from odi_assets.cursors.dlt import write as dlt
 from odi_assets.cursors.editing import WRITERS
 from odi_assets.cursors.model import (
     FINISHED,
@@ -16,8 +18,10 @@ from odi_assets.cursors.model import (
     SnapshotStatus,
     Tool,
 )
+from odi_assets.cursors.moves import Move
 from odi_assets.cursors.positions import BinlogPosition, LogPosition, PostgresLsn, ResumeToken, SqlServerLsn
 from odi_assets.cursors.reading import parse
+from odi_assets.cursors.singer import write as singer
 from odi_assets.errors import CursorDocumentError
 from odi_assets.util.words import counted
 
@@ -76,15 +80,35 @@ def convert(document: CursorDocument, to: str, *, namespace: str | None = None) 
     """
     if to == document.tool:
         raise CursorDocumentError(f"{document.path or 'the document'} is one of {to} already", path=document.path)
+    streams, shared, outcomes = _converted(document, to, namespace)
+    found = parse(WRITERS[to].text_of(streams.values(), shared) + "\n", tool=to)
+    back, _, fates = _converted(found, document.tool, None)
+    for name, stream in streams.items():
+        there = _id_in(to, stream)
+        notes = _lost_on_the_way_back(document.by_id[name], back.get(there), fates[there])
+        outcomes[name] = replace(outcomes[name], notes=(*outcomes[name].notes, *notes))
+    return Conversion(found, tuple(outcomes.values()))
+
+
+def _converted(
+    document: CursorDocument, to: str, namespace: str | None
+) -> tuple[dict[str, CursorStream], SharedPosition | None, dict[str, Outcome]]:
+    """The streams that another tool's document has a place for, by their ids in this one; the position that they share;
+    and what became of each stream."""
     outcomes: dict[str, Outcome] = {}
     streams: dict[str, CursorStream] = {}
+    taken: dict[str, str] = {}
     for stream in document.streams:
         try:
             carried, notes = _carried(stream, document.tool, to)
+            named = _named(carried, document.tool, namespace)
+            other = taken.setdefault(_id_in(to, named), stream.id)
+            if other != stream.id:
+                raise _NotCarried(f"{to} would call it {_id_in(to, named)}, as it calls {other}")
         except _NotCarried as why:
             outcomes[stream.id] = Outcome(stream.id, False, f"{why}: {to} reads it from its start")
             continue
-        streams[stream.id] = _named(carried, document.tool, namespace)
+        streams[stream.id] = named
         what = str(carried.position or ", ".join(f"{name} = {value}" for name, value in carried.cursors.items()))
         outcomes[stream.id] = Outcome(stream.id, True, what, tuple(notes))
     shared = _shared(list(streams.values())) if to == Tool.OLAKE else None
@@ -92,8 +116,29 @@ def convert(document: CursorDocument, to: str, *, namespace: str | None = None) 
         if shared is not None and _is_shared(stream.position) and stream.position != shared.position:
             del streams[name]
             outcomes[name] = _left_behind(outcomes[name], shared)
-    text = WRITERS[to].text_of(streams.values(), shared) + "\n"
-    return Conversion(parse(text, tool=to), tuple(outcomes.values()))
+    return streams, shared, outcomes
+
+
+def _id_in(tool: str, stream: CursorStream) -> str:
+    """The id that a stream has in the document of a tool."""
+    if tool == Tool.SINGER:
+        return singer.stream_id(stream)
+    return f"{stream.namespace or dlt.SOURCE}.{stream.name}" if tool == Tool.DLT else stream.id
+
+
+def _lost_on_the_way_back(before: CursorStream, back: CursorStream | None, fate: Outcome) -> Iterator[str]:
+    """What of a stream would be missing or other if the new document were converted back."""
+    if back is None:
+        yield f"the way back: left out, {fate.what}"
+        return
+    if back.id != before.id:
+        yield f"the way back: it is called {back.id} then; `--namespace {before.namespace}` gives the name back"
+    columns = {name: value for name, value in before.cursors.items() if value is not None}
+    then = back._replace(id=before.id, namespace=before.namespace, name=before.name)
+    if columns and not back.position:
+        move = compare_streams(before.id, before._replace(position=None, cursors=columns, other=NO_CURSORS), then)
+        if move.move is not Move.SAME:
+            yield f"the way back: {move.reason}"
 
 
 def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, list[str]]:

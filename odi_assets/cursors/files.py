@@ -2,36 +2,87 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from odi_assets.cursors.compare import StreamMove, compare
 from odi_assets.cursors.model import CursorDocument
 from odi_assets.cursors.moves import Move
 from odi_assets.cursors.reading import inspect_file
 from odi_assets.errors import CursorDocumentError
-from odi_assets.util.durable import sync_folder
+from odi_assets.util.durable import write_file
 
 BACKWARDS = frozenset({Move.BACK, Move.GONE, Move.INCOMPARABLE})
 """Moves after which a tool reads rows again, or of which that cannot be ruled out."""
 _SHOWN = 10
+_LOCK_SECONDS, _POLL_SECONDS = 60.0, 0.01
 
 
-def save(document: CursorDocument, path: str | Path, *, force: bool = False) -> tuple[StreamMove, ...]:
+@contextmanager
+def held(path: str | Path) -> Iterator[None]:
+    """Keep the other processes and threads of this machine that write a document by :func:`save` away from its file,
+    for one read and change. A thread may hold a file twice.
+
+    Other tools know nothing of the lock.
+
+    Raises:
+        CursorDocumentError: somebody else held it for a minute.
+        OSError: there can be no lock there.
+    """
+    target = Path(path).resolve()
+    place = target.with_name(f".{target.name}.lock")
+    lock = FileLock(place, timeout=_LOCK_SECONDS, poll_interval=_POLL_SECONDS, is_singleton=True)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise CursorDocumentError(
+            f"another process has held the lock of {path} for {_LOCK_SECONDS:.0f} s",
+            fix=f"find the process that holds {place} (a stopped one holds it too) and end it",
+            path=str(path),
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def save(
+    document: CursorDocument, path: str | Path, *, force: bool = False, read: CursorDocument | None = None
+) -> tuple[StreamMove, ...]:
     """Write ``document.text`` to a file, in one step that no reader and no kill can meet half done.
 
     Args:
         force: also over a file that is further, or that cannot be read.
+        read: what the file held when ``document`` was made of it: it must hold that still, also with ``force``.
 
     Returns:
         How its streams moved from what the file held; nothing for a new file.
 
     Raises:
-        CursorDocumentError: a stream would go back, or the file holds no document; fields path, moves.
+        CursorDocumentError: a stream would go back, the file holds no document, or another one than ``read``; fields
+            path, moves.
         OSError: the file cannot be written.
     """
+    with held(path):
+        if read is not None:
+            _require_same(read, path)
+        return _save(document, path, force=force)
+
+
+def _require_same(read: CursorDocument, path: str | Path) -> None:
+    now = inspect_file(path, tool=read.tool).document
+    if now is None or now.text != read.text:
+        raise CursorDocumentError(
+            f"{path} was changed by somebody else since it was read, and stays as it is",
+            fix="stop the tool that writes it, and say the same again",
+            path=str(path),
+        )
+
+
+def _save(document: CursorDocument, path: str | Path, *, force: bool) -> tuple[StreamMove, ...]:
     target = Path(path)
     moves: tuple[StreamMove, ...] = ()
     if target.exists():
@@ -66,28 +117,3 @@ def require_forward(moves: Iterable[StreamMove], where: str) -> None:
             path=where,
             moves=back,
         )
-
-
-def write_file(path: Path, text: str) -> None:
-    """Put a text in the place of a file, whole, and on the disk.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    # What a link leads to is replaced, not the link.
-    target = path.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", errors="surrogatepass"))
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            Path(name).chmod(target.stat().st_mode & 0o7777)
-        else:
-            Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    sync_folder(target.parent)

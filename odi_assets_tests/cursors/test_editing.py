@@ -170,7 +170,7 @@ def test_a_file_is_not_written_over_with_an_earlier_position(tmp_path: Path) -> 
     assert file.read_text() == new.text
     (*_, moved) = (move for move in save(old, file, force=True) if move.move is not Move.SAME)
     assert moved.move is Move.BACK
-    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".state.json.lock", "state.json"]
 
 
 def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,14 +49,15 @@ def convert(
     """
     from odi_assets.cursors.convert import convert as converted
 
-    found = converted(document_of(file, tool), tool_of(to), namespace=namespace)
+    document = document_of(file, tool)
+    found = converted(document, tool_of(to), namespace=namespace)
     if as_json:
         outcomes = [outcome.to_json() for outcome in found.outcomes]
         data_json({"document": found.document.text if output is None else None, "streams": outcomes})
     elif output is None:
         data(found.document.text.removesuffix("\n"))
     if output is not None:
-        write(found.document, output, force=force)
+        write(found.document, output, force=force, read=document)
     if not as_json:
         for outcome in found.outcomes:
             text = "carried over" if outcome.carried else "left out"
@@ -84,16 +86,17 @@ def set_(
     from odi_assets.cursors.editing import values_of
     from odi_assets.cursors.files import require_forward
 
-    document = document_of(file, tool)
-    before = dict.fromkeys(_TEXTS, "") | ({} if shared else values_of(document, stream))
-    given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
-    if not shared:
-        _require_own(document, stream, given)
-    changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
-    moves = compare(document, changed)
-    if not force:
-        require_forward(moves, file)
-    write(changed, output or file, force=force)
+    with alone(output or file):
+        document = document_of(file, tool)
+        before = dict.fromkeys(_TEXTS, "") | ({} if shared else values_of(document, stream))
+        given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
+        if not shared:
+            _require_own(document, stream, given)
+        changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
+        moves = compare(document, changed)
+        if not force:
+            require_forward(moves, file)
+        write(changed, output or file, force=force, read=document)
     for move in moves:
         if move.old != move.new:
             note(str(move))
@@ -109,20 +112,32 @@ def reset(
     """Take streams out of a document: the tool reads them from their start. All others stay, byte for byte."""
     from odi_assets.cursors import without_streams
 
-    document = document_of(file, tool)
-    changed = without_streams(document, streams)
-    note(f"{document.tool} will read {', '.join(streams)} from the start.")
     target = output or file
-    if target != STREAM:
-        require_consent(yes)
-    write(changed, target, force=True)
+    # Who is asked may take long, and holds up nobody: what changes meanwhile is noticed.
+    with alone(target) if yes else nullcontext():
+        document = document_of(file, tool)
+        changed = without_streams(document, streams)
+        note(f"{document.tool} will read {', '.join(streams)} from the start.")
+        if target != STREAM:
+            require_consent(yes)
+        write(changed, target, force=True, read=document)
 
 
-def write(document: CursorDocument, file: str, *, force: bool) -> None:
+def alone(file: str) -> AbstractContextManager[None]:
+    """Within, no other process of ours changes a file."""
+    from odi_assets.cursors.files import held
+
+    return nullcontext() if file == STREAM or not Path(file).parent.is_dir() else held(file)
+
+
+def write(document: CursorDocument, file: str, *, force: bool, read: CursorDocument | None = None) -> None:
     """Put a document into a file, or on stdout.
 
+    Args:
+        read: what it was made of. If it was in this file, it has to be there still.
+
     Raises:
-        CursorDocumentError: streams would go back.
+        CursorDocumentError: streams would go back, or the file was changed since it was read.
     """
     from odi_assets.cursors import save
 
@@ -131,7 +146,8 @@ def write(document: CursorDocument, file: str, *, force: bool) -> None:
         return
     if not Path(file).parent.is_dir():
         raise ConfigError(f"there is no folder {Path(file).parent}", fix="make it first, or name another file")
-    save(document, file, force=force)
+    same = read is not None and read.path is not None and Path(read.path).resolve() == Path(file).resolve()
+    save(document, file, force=force, read=read if same else None)
     note(f"Written: {file}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from odi_assets.cli.cursors.change import write
+from odi_assets.cli.cursors.change import alone, write
 from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, ToolOption, document_of
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.terminal.output import data_json, note
@@ -121,6 +121,7 @@ def export_nodes(project: Project, file: str, nodes: list[str], *, force: bool) 
     """Write where ``nodes`` are as OLake's state, into the document in ``file`` if it holds one."""
     from odi_assets.nodes.recovery.olake import given_out
 
-    present = document_of(file, None) if file != STREAM and Path(file).exists() else None
-    document = given_out(project, project.open_state(), [project.node_named(node) for node in nodes], present)
-    write(document, file, force=force)
+    state, keys = project.open_state(), [project.node_named(node) for node in nodes]
+    with alone(file):
+        present = document_of(file, None) if file != STREAM and Path(file).exists() else None
+        write(given_out(project, state, keys, present), file, force=force, read=present)

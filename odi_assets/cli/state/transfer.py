@@ -14,6 +14,7 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, note
 from odi_assets.errors import ConfigError
+from odi_assets.util.durable import write_file
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -220,9 +221,7 @@ def _read(file: str) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    scratch = file.with_name(f"{file.name}.tmp")
     try:
-        scratch.write_text(f"{text}\n", encoding="utf-8")
-        scratch.replace(file)
+        write_file(file, f"{text}\n")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}", fix="name another file") from None

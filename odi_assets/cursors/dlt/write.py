@@ -11,13 +11,16 @@ from odi_assets.cursors.dlt.read import DATE, DATETIME, DECIMAL, MARKS, places
 from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition
 from odi_assets.util.exact_json import JsonPath, write
 
+SOURCE = "source"
+"""The source of streams without a namespace."""
+
 
 def text_of(streams: Iterable[CursorStream], shared: SharedPosition | None = None) -> str:
     """The state of a pipeline whose sources are the namespaces, as dlt takes it for its first run."""
     del shared
     sources: dict[str, Any] = {}
     for stream in streams:
-        resources = sources.setdefault(stream.namespace or "source", {"resources": {}})["resources"]
+        resources = sources.setdefault(stream.namespace or SOURCE, {"resources": {}})["resources"]
         resources[stream.name] = {"incremental": {column: entry(value) for column, value in stream.cursors.items()}}
     return write({"_state_version": 1, "_state_engine_version": 4, "sources": sources})
 

@@ -14,7 +14,8 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
-from odi_assets.sources.marks import READ
+from odi_assets.sources.marks import READ, Mark
+from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
@@ -46,7 +47,7 @@ def take_over(
     stream: str | None = None,
     force: bool = False,
     dry_run: bool = False,
-) -> tuple[SnapshotMark, HwmEntry | None]:
+) -> tuple[Mark, HwmEntry | None]:
     """Let a node go on where OLake stopped: with the chunks that are left of a snapshot, or above its cursors.
 
     What OLake has read is in OLake's destination. In the node's table, what is there counts as it.
@@ -87,7 +88,8 @@ def take_over(
             fix=f"delete it first (odi state delete {node.state_key}), or say --force",
             key=node.state_key,
         )
-    mark = source.taken_over(read_strict(states[name]))
+    taken = source.taken_over(read_strict(states[name]))
+    mark = _read(node).marked_anew(taken, start.hwm) or taken
     if not dry_run:
         state.compare_and_set(
             node.state_key,
@@ -124,7 +126,7 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
     if start.hwm is None:
         raise StateError(f"{node} has no position yet", fix=f"run it first: odi run {node.command}", key=node.state_key)
-    written = source.stream_state(SnapshotMark.of(start.hwm, source.label))
+    written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm), source.label))
     chunks = frozenset(Chunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
     namespace, _, name = stream_of(node).rpartition(".")
     status = SnapshotStatus.PENDING if chunks else SnapshotStatus.FINISHED
@@ -132,10 +134,14 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     return CursorStream(f"{namespace}.{name}", namespace, name, "", Snapshot(status, chunks), cursors=exact)
 
 
+def _read(node: Node) -> Source:
+    return next(source for source in node.sources if source.name == READ)
+
+
 def _source(node: Node) -> CursorTableSource:
     from odi_assets.sources.sql.source import CursorTableSource
 
-    found = next((source for source in node.sources if source.name == READ), None)
+    found = next((source.unwaited for source in node.sources if source.name == READ), None)
     if not isinstance(found, CursorTableSource) or node.following != (READ,):
         raise ConfigError(
             f"{node} does not read a table of a database by cursors, as OLake does",

@@ -19,6 +19,7 @@ from odi_assets.cursors import CursorStream, Move, SnapshotStatus, Tool, compare
 from odi_assets.cursors.codec import text_of
 from odi_assets.cursors.reading import ATTEMPTS, WAIT_SECONDS
 from odi_assets.errors import CursorDocumentError
+from odi_assets.util.durable import write_file
 from odi_assets.util.json_scan import read_strict
 from odi_assets.util.words import counted
 
@@ -125,8 +126,6 @@ def keep(table: Location, cursor: DrivingCursor, text: str) -> None:
     """
     place = _kept_place(table, cursor)
     if place.is_local:
-        from odi_assets.cursors.files import write_file
-
         place.local_path.parent.mkdir(parents=True, exist_ok=True)
         write_file(place.local_path, text)
         return

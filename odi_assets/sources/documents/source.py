@@ -145,7 +145,9 @@ class DrivenSource(Source):
         verdict = judge(self.by, then, now, self.document.uri)
         rows = self.rows.plan(_rows_of(before))
         read = self._driven(rows, mark, now, verdict)
-        if verdict.starts and not rows.nothing_new:
+        # Chunks that are left belong to a read that has begun.
+        has_begun = isinstance(rows, Read) and rows.goes_on and then is not None and not verdict.warns
+        if (verdict.starts or has_begun) and not rows.nothing_new:
             return read
         summary = f"{verdict.text}; {rows.summary}" if verdict.starts else verdict.text
         after = self._after(rows.after, now) if verdict.starts else mark

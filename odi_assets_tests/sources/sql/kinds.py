@@ -90,7 +90,7 @@ POSTGRES: Kinds = {
     "regconfig": _texts("english"),
     "regdictionary": _texts("simple"),
     "regnamespace": _texts("public"),
-    "regoper": _texts("!~~*"),
+    "regoper": _texts("||/"),
     "regoperator": _texts("+(integer,integer)"),
     "regproc": _texts("now"),
     "regprocedure": _texts("abs(integer)"),
