@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,6 +146,43 @@ def test_one_stream_is_set_in_place_and_not_back(files: SimpleNamespace, odi: Od
     assert odi("cursors", "set", "old.json", "public.i", "id=x").code == 2
     assert odi("cursors", "set", "old.json", "public.i", "id").code == 2
     assert odi("cursors", "set", "old.json", "public.q", "id=3").code == 1
+
+
+WRITER = """
+import contextlib, sys
+from odi_assets.cli.cursors.change import set_
+for number in range(1, 16):
+    with contextlib.redirect_stderr(None):
+        set_("many.json", sys.argv[1], [f"id={number}"])
+"""
+
+
+def test_no_process_takes_back_what_another_one_has_set() -> None:
+    names = [f"s{number}" for number in range(4)]
+    streams = [{"stream": name, "namespace": "", "sync_mode": "", "state": {"chunks": [], "id": 0}} for name in names]
+    Path("many.json").write_text(json.dumps({"type": "STREAM", "version": 7, "streams": streams}))
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, name]) for name in names]
+    assert [writer.wait() for writer in writers] == [0] * len(writers)
+    assert [one["state"]["id"] for one in json.loads(Path("many.json").read_text())["streams"]] == [15] * len(names)
+
+
+def test_what_another_tool_writes_meanwhile_is_not_written_over(odi: Odi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(_: bool) -> None:
+        Path("old.json").write_text(document("0/3C", id=8))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("odi_assets.cli.cursors.change.require_consent", asked)
+        answer = odi("cursors", "reset", "old.json", "public.i")
+    assert answer.code == 1
+    assert "old.json was changed by somebody else since it was read, and stays as it is" in answer.err
+    assert Path("old.json").read_text() == document("0/3C", id=8)
+    assert odi("cursors", "reset", "old.json", "public.i", "--yes").code == 0
+
+
+def test_a_document_is_converted_in_place_if_that_is_said(odi: Odi) -> None:
+    assert odi("cursors", "convert", "old.json", "--to", "singer", "-o", "old.json").code == 1
+    assert odi("cursors", "convert", "old.json", "--to", "singer", "-o", "old.json", "--force").code == 0
+    assert "public-i" in json.loads(Path("old.json").read_text())["bookmarks"]
 
 
 def test_a_shared_position_is_set_for_all_streams_only_if_that_is_said(files: SimpleNamespace, odi: Odi) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,51 @@ def test_what_does_not_carry_over_is_said_stream_by_stream() -> None:
     assert "2 chunks left" in found["public.b"].what
     assert not found["public.z"].carried
     assert "no place for 0/1A" in convert(parse_olake(TEXT), "dlt").outcomes[0].what
+
+
+STATES: dict[str, str] = {
+    "number": '"chunks":[],"id":1040',
+    "fraction": '"chunks":[],"id":1.50',
+    "text": '"chunks":[],"at":"2024-01-01T00:00:00Z"',
+    "day": '"chunks":[],"at":"2024-01-01"',
+    "empty": '"chunks":[],"at":""',
+    "log": '"chunks":[]',
+}
+LOGS = {
+    "PostgreSQL": '{"state":{"lsn":"0/1A"},"streams":["NAME"]}',
+    "MySQL": '{"state":{"server_id":7,"state":{"position":{"Name":"b.000001","Pos":4}}},"streams":["NAME"]}',
+}
+
+
+@pytest.mark.parametrize("tool", ["Airbyte", "Singer", "dlt"])
+@pytest.mark.parametrize(
+    ("namespace", "name"), [("p", "o"), ("", "o"), ("p", "a-b"), ("p-q", "o"), ("", "a-b"), ("a", "b.c")]
+)
+def test_what_does_not_come_back_the_same_is_said_on_the_way_out(tool: str, namespace: str, name: str) -> None:
+    stream_id = f"{namespace}.{name}" if namespace else name
+    for (kind, state), (log, shared) in itertools.product(STATES.items(), LOGS.items()):
+        reads_log = f'"global":{shared.replace("NAME", stream_id)},' if kind == "log" else ""
+        entry = f'{{"stream":"{name}","namespace":"{namespace}","sync_mode":"","state":{{{state}}}}}'
+        document = parse_olake(f'{{"type":"STREAM","version":7,{reads_log}"streams":[{entry}]}}')
+        there = convert(document, tool)
+        (outcome,) = there.outcomes
+        back = convert(there.document, "OLake").document
+        moves = compare(document, back)
+        same = all(move.move is Move.SAME for move in moves)
+        said = any("the way back" in note for note in outcome.notes)
+        assert same != (said or not outcome.carried), (kind, log, outcome, moves)
+
+
+def test_streams_that_would_have_one_name_are_not_written_over_one_another() -> None:
+    entries = [
+        {"stream": name, "namespace": space, "sync_mode": "", "state": {"chunks": [], "id": number}}
+        for number, (space, name) in enumerate([("a", "b-c"), ("a-b", "c"), ("x", "b-c")])
+    ]
+    document = parse_olake(json.dumps({"type": "STREAM", "version": 7, "streams": entries}))
+    for tool, namespace, left_out in (("Singer", None, ["a.b-c"]), ("Airbyte", "n", ["x.b-c"]), ("dlt", None, [])):
+        there = convert(document, tool, namespace=namespace)
+        assert [one.stream for one in there.outcomes if not one.carried] == left_out
+        assert len(there.document.streams) == 3 - len(left_out)
 
 
 def test_olake_has_one_log_position_for_all_streams() -> None:

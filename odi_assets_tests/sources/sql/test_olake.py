@@ -14,6 +14,7 @@ from odi_assets.cli.cursors.transfer import export_nodes, import_to_node
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
 from odi_assets.cursors import CursorDocument, Tool, parse
+from odi_assets.cursors.model import FINISHED
 from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.olake import given_out, stream_of
@@ -24,7 +25,7 @@ from odi_assets.sources.sql.olake import stream_state
 from odi_assets.sources.sql.source import CursorTableSource
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.sql.conftest import Make
+from odi_assets_tests.sources.sql.conftest import NODE, Make
 from odi_assets_tests.sources.sql.servers import Server
 from odi_assets_tests.sources.sql.test_snapshots import both, cursors, filled, ids, pages, step
 
@@ -220,3 +221,23 @@ def test_nodes_that_do_not_follow_tables_as_olake_does_are_told_apart(make: Make
     assert box.run("events").status is RunStatus.SUCCESS
     with pytest.raises(ConfigError, match="reads a query"):
         given_out(box.project, box.state, [KEY], None)
+
+
+DRIVEN = NODE.replace("    write:", "    cursor: {document: state.json, stream: public.events}\n    write:")
+
+
+def test_a_node_that_a_document_drives_goes_on_where_olake_stopped(make: Make, server: Server, tmp_path: Path) -> None:
+    filled(server, 20)
+    box = make(cursors("by: id"), text=DRIVEN)
+    left = [{"min": 6, "max": 11}, {"min": 16, "max": None}, {"min": 11, "max": 13}]
+    known = document("public.events", {"chunks": left, "at": 180})
+    (tmp_path / "state.json").write_text(known.text, encoding="utf-8")
+    import_to_node(box.project, known, "p.events", None, force=False, dry_run=False)
+    assert box.plan("events").nothing_new
+    # The document drives it: it reads once OLake has finished its snapshot, chunk after chunk and on to the maximum.
+    done = document("public.events", {"chunks": [], "at": 180})
+    (tmp_path / "state.json").write_text(done.text, encoding="utf-8")
+    assert box.run("events").status is RunStatus.SUCCESS
+    assert ids(box)[:9] == [*range(6, 13), 16, 17]
+    (given,) = [one for one in given_out(box.project, box.state, [KEY], None).streams if one.id == "public.events"]
+    assert given.snapshot == FINISHED
