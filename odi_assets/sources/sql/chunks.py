@@ -15,7 +15,7 @@ from odi_assets.config.models import CTID, ChunksConfig
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import INT
-from odi_assets.sources.sql.keys import KeyColumn, Keys, PostgresKeys, keys_of
+from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of
 from odi_assets.sources.sql.marks import Chunk, Chunks
 from odi_assets.sources.sql.statements import Relation
 
@@ -186,7 +186,7 @@ def key_columns(
                 " anew with odi run --full-refresh",
                 column=name,
             )
-    kinds = {name: kind_of(kind) if isinstance(kind, str) else None for name, kind in types.items()}
+    kinds = {name: BIT if kind == BIT else kind_of(kind) for name, kind in types.items() if isinstance(kind, str)}
     declared = {} if relation.table is None else {str(row[0]): str(row[1]) for row in ask(keys.columns(relation.table))}
     return [keys.column(name, kinds.get(name), declared.get(name)) for name in by]
 

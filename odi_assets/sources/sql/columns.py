@@ -124,14 +124,17 @@ def unknown_column(name: str, dialect: Dialect, sql: str) -> SqlColumn:
 
 
 def _array(field: StructField, found: dict[str, Any], dialect: Dialect, sql: str) -> SqlColumn:
-    """An array. The driver hands over none with other dimensions than the column is declared with, nor where its first
-    element is; it rounds numbers, and makes a word of NULL among bits."""
+    """An array. The driver hands over none with other dimensions than the column is declared with, nor the number of its
+    first element; it rounds numbers, and makes a word of NULL among bits."""
     if field.metadata.get("pg_bit_array_type"):
         return SqlColumn(field.name, {**found, "elementType": "string"}, f"CAST({sql} AS text[])")
     depth, element = 0, found
     while isinstance(element, dict):
         depth, element = depth + 1, element["elementType"]
-    return SqlColumn(field.name, found, sql, refused=dialect.no_plain_array(sql, depth, str(element)))
+    if depth > 1:
+        # Spark sees one dimension of whatever is not the column itself.
+        return SqlColumn(field.name, found, sql)
+    return SqlColumn(field.name, found, sql, refused=dialect.no_plain_array(sql, str(element)))
 
 
 def _type_of_text(field: StructField, found: TypeName) -> TypeName | None:

@@ -95,14 +95,13 @@ class Dialect(ABC):
         """A value of any type written out, as the database does it."""
         return self.text(expression, None)
 
-    def no_plain_array(self, expression: str, depth: int, element: str) -> str | None:
+    def no_plain_array(self, expression: str, element: str) -> str | None:
         """The condition of arrays that no array of Spark holds; None where there are no arrays.
 
         Args:
-            depth: how many dimensions Spark's has.
-            element: the type of its elements, as Spark calls it.
+            element: the type of the elements, as Spark calls it.
         """
-        del expression, depth, element
+        del expression, element
         return None
 
     def cursor(self, expression: str, kind: str) -> str:
@@ -148,9 +147,8 @@ class Postgres(Dialect):
             expression = f"CAST({expression} AS float8)"
         return f"CAST({expression} AS text)"
 
-    def no_plain_array(self, expression: str, depth: int, element: str) -> str | None:
-        others = [f"array_ndims({expression}) <> {depth}"]
-        others += [f"array_lower({expression}, {number}) <> 1" for number in range(1, depth + 1)]
+    def no_plain_array(self, expression: str, element: str) -> str | None:
+        others = [f"array_ndims({expression}) <> 1", f"array_lower({expression}, 1) <> 1"]
         number = re.fullmatch(r"decimal\((\d+),(\d+)\)", element)
         if number:
             digits, scale = int(number[1]), int(number[2])

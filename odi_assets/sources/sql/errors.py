@@ -96,7 +96,8 @@ _OF_A_DATABASE = re.compile(
 )
 _UNKNOWN_TYPE = re.compile(r"UNRECOGNIZED_SQL_TYPE|Decimal scale \(\d+\) cannot be greater than precision")
 _COLUMN = re.compile(r"column `(.*?)` holds ", re.DOTALL)
-_VALUE = re.compile(r"\[ODI_VALUE\] (.*?) \[/ODI_VALUE\]", re.DOTALL)
+# In a plan, the words stand in a call.
+_VALUE = re.compile(r"(?<!concat\()\[ODI_VALUE\] (.*?) \[/ODI_VALUE\]", re.DOTALL)
 VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
 """How a value that cannot be held is told from Spark's workers."""
 

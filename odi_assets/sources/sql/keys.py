@@ -21,6 +21,8 @@ HEX, NUMBER = "0x", "#"
 """What a bound of bytes begins with, and one of a value that is known by its number, of MySQL."""
 OURS = re.compile(r"0x[0-9A-F]*|#\d+", re.DOTALL)
 """A bound that is no text of a value."""
+BIT = "boolean"
+"""The kind of a key of one bit."""
 CODE = "code"
 """The kind of keys that MySQL orders by their numbers: members of ENUM and SET, and bits."""
 
@@ -201,7 +203,7 @@ class MysqlKeys(Keys):
             )
         if declared is None:
             # A text of a query may be a member of an ENUM: written out, it is ordered as it is compared.
-            return KeyColumn(f"CONCAT({sql})" if kind == STR else sql, kind)
+            return KeyColumn(f"CONCAT({sql})" if kind == STR else sql, DECIMAL if kind == BIT else kind)
         if declared == "set":
             # The number of a SET with 64 members is negative where it is compared by itself.
             sql = f"CAST({sql} AS UNSIGNED)"
@@ -213,9 +215,9 @@ class MysqlKeys(Keys):
         if key.kind == FLOAT:
             return self.dialect.text(key.sql, FLOAT)
         if key.kind == CODE:
-            # In a sum, it is a number.
             return f"CONCAT('{NUMBER}', {key.sql} + 0)"
-        return f"CAST({key.sql} AS CHAR)"
+        # In a sum, bits are a number.
+        return f"CAST({f'{key.sql} + 0' if key.kind in (INT, DECIMAL) else key.sql} AS CHAR)"
 
     def constant(self, text: str, key: KeyColumn) -> str:
         if key.kind == BYTES:
