@@ -56,6 +56,11 @@ def test_a_table_or_a_query_is_read(tmp_path: Path, read: str) -> None:
         ("table: sales.orders", "table: a, path: b", "a database has no paths: give `table` or `query`"),
         ("table: sales.orders", "table: a, schema: id INT", "a database has a schema of its own"),
         ("table: sales.orders", "table: a, pieces: 4", "says by no column how to cut: add `partition_column`"),
+        (
+            "table: sales.orders",
+            "table: a, columns: {id: CAST(id AS text)}, incremental: {mode: stateful, column: id}",
+            "`id` is what rows are ordered or cut by",
+        ),
         ("table: sales.orders", "table: a, pieces: 0", "greater than or equal to 1"),
         ("table: sales.orders", "table: a, incremental: files", "a database is followed by a column, with `stateful`"),
         ("table: sales.orders", "table: a, incremental: version", "a database is followed by a column"),
@@ -115,7 +120,7 @@ def test_files_have_no_snapshots_in_chunks(tmp_path: Path) -> None:
     assert "`ctid` is a key of PostgreSQL alone" in str(problem(tmp_path, text))
 
 
-@pytest.mark.parametrize("key", ["table: t", "query: SELECT 1", "partition_column: id", "pieces: 2"])
+@pytest.mark.parametrize("key", ["table: t", "query: SELECT 1", "partition_column: id", "pieces: 2", "columns: {a: b}"])
 def test_files_have_neither_tables_nor_pieces(tmp_path: Path, key: str) -> None:
     text = with_db("path: in").replace("connection: db, format: sql", f"connection: lake, format: csv, {key}")
     assert "is for `format: sql`" in str(problem(tmp_path, text))
