@@ -124,7 +124,7 @@ def unknown_column(name: str, dialect: Dialect, sql: str) -> SqlColumn:
 
 
 def _array(field: StructField, found: dict[str, Any], dialect: Dialect, sql: str) -> SqlColumn:
-    """An array. The driver hands over none with other dimensions than the column is declared with, nor the number of the
+    """An array. The driver hands over none with other dimensions than the column is declared with, and the number of no
     first element; it rounds numbers, and makes a word of NULL among bits."""
     if field.metadata.get("pg_bit_array_type"):
         return SqlColumn(field.name, {**found, "elementType": "string"}, f"CAST({sql} AS text[])")

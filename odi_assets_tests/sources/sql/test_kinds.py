@@ -1,32 +1,46 @@
-"""Columns of every type that a server has: each value comes over as the server writes it, or is refused by name."""
+"""Columns of every type that a server has: each value comes over as the server writes it, or is refused by name. Then the
+way on that the message names leads to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
-import pytest
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import SourceError
 from odi_assets.nodes.node import Node
+from odi_assets.sources.errors import read_errors_named
+from odi_assets.sources.sql.source import SqlSource
 from odi_assets_tests.sources.sql import kinds
-from odi_assets_tests.sources.sql.conftest import Make
+from odi_assets_tests.sources.sql.conftest import Make, both
 from odi_assets_tests.sources.sql.servers import Server
+
+REFUSED: Mapping[str, frozenset[str]] = {
+    "postgres": frozenset(
+        {"date", "timestamp", "timestamptz", "numeric", "numeric(50,10)", "numeric(60,50)", "numeric(1000,500)"}
+        | {"numeric(40,-5)", "odi_wide", "integer[]", "numeric[]", "numeric(50,10)[]"}
+    ),
+    "mysql": frozenset(
+        {"date", "datetime", "timestamp", "decimal(65,0)", "decimal(65,30)", "decimal(65,38)", "decimal(50,10)"}
+    ),
+}
+"""The types of which Spark's have no place for some values."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a column of each type: its first row has the first value of each, and the last one NULLs."""
+    """A table with a column of each type: its first row has the first value of each, and its last row NULLs."""
 
     server: Server
-    kinds: kinds.Kinds
+    kinds: Mapping[str, str]
 
     @classmethod
     def made(cls, server: Server) -> Table:
@@ -35,23 +49,39 @@ class Table:
         if is_postgres:
             server.execute(*kinds.POSTGRES_SETUP)
         columns = ", ".join(f"c{number} {kind}{'' if is_postgres else ' NULL'}" for number, kind in enumerate(found))
-        rows = max(map(len, found.values())) + 1
         server.execute("DROP TABLE IF EXISTS kinds", f"CREATE TABLE kinds (n int, {columns})")
-        for row in range(rows):
+        for row in range(max(map(len, found.values())) + 1):
             values = [each[row] if row < len(each) else "NULL" for each in found.values()]
             casts = [f"CAST({value} AS {kind})" for kind, value in zip(found, values, strict=True)]
             server.execute(f"INSERT INTO kinds VALUES ({row}, {', '.join(casts if is_postgres else values)})")
-        return cls(server, found)
+        return cls(server, {f"c{number}": kind for number, kind in enumerate(found)})
 
-    def texts(self, column: str, kind: str) -> list[Any]:
-        """The values of a column as the server writes them; those of an array, and its dimensions."""
-        if self.server.type == "mysql":
-            shown = f"HEX({column})" if _is_bytes(kind) else f"CAST({column} + 0 AS CHAR)" if kind[:3] == "bit" else ""
-            return [row[0] for row in self.ask(f"SELECT {shown or f'CAST({column} AS CHAR)'} FROM kinds ORDER BY n")]
-        if kind.endswith("[]"):
-            items = f"ARRAY(SELECT CAST(x AS text) FROM unnest({column}) x)"
-            return self.ask(f"SELECT array_dims({column}), {items}, {column} IS NULL FROM kinds ORDER BY n")
-        return [row[0] for row in self.ask(f"SELECT CAST({column} AS text) FROM kinds ORDER BY n")]
+    def shown(self, column: str, *, whole: bool = False) -> str:
+        """A column as the server writes it: of PostgreSQL any type as text, an array in its elements unless it is asked
+        for whole."""
+        kind = self.kinds[column]
+        if self.server.type == "postgres":
+            if kind.endswith("[]") and not whole:
+                items = f"ARRAY(SELECT CAST(x AS text) FROM unnest({column}) x)"
+                return f"CASE WHEN {column} IS NOT NULL THEN json_build_array(array_dims({column}), {items}) END"
+            return f"CAST({column} AS text)"
+        if "blob" in kind or "binary(" in kind or kind in SHAPES:
+            return f"HEX({column})"
+        number = {"bit": f"{column} + 0", "flo": f"CAST({column} AS DOUBLE)"}.get(kind[:3], column)
+        return f"CAST({number} AS CHAR)"
+
+    def texts(self, *, whole: bool = False) -> dict[str, list[Any]]:
+        """The values of each column as the server writes them, row by row."""
+        shown = ", ".join(self.shown(column, whole=whole) for column in self.kinds)
+        rows = self.ask(f"SELECT {shown} FROM kinds ORDER BY n")
+        return dict(zip(self.kinds, map(list, zip(*rows, strict=True)), strict=True))
+
+    def corrected(self, column: str, text: str) -> None:
+        """It without a value."""
+        where = f"{self.shown(column, whole=True)} = '{text}'"
+        (count,) = self.ask(f"SELECT COUNT(*) FROM kinds WHERE {where}")[0]
+        assert count, (self.kinds[column], text)
+        self.ask(f"UPDATE kinds SET {column} = NULL WHERE {where}")
 
     def ask(self, query: str) -> list[Any]:
         opened = self.server.connect()
@@ -61,25 +91,125 @@ class Table:
                 cursor.execute("SET datestyle = 'ISO'")
                 cursor.execute("SET timezone = 'UTC'")
             cursor.execute(query)
-            return list(cursor.fetchall())
+            return list(cursor.fetchall()) if cursor.description else []
         finally:
             opened.close()
 
 
-def _is_bytes(kind: str) -> bool:
-    return "blob" in kind or "binary(" in kind or kind in _SHAPES
+SHAPES = frozenset(kind for kind in kinds.MARIADB if kind.endswith(("point", "string", "polygon", "geometry", "tion")))
+_TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
-_SHAPES = frozenset(kind for kind in kinds.MARIADB if kind.endswith(("point", "string", "polygon", "geometry", "tion")))
-
-
-def read(make: Make, more: str = "") -> tuple[dict[str, DataType], list[Any]]:
+def read(make: Make, spark: SparkSession, more: str = "") -> tuple[dict[str, DataType], list[Row]]:
     """The types of the columns, and the rows in their order; times as text, for Python has not all of them."""
     (source,) = Node.of(make(f"table: kinds{more}").project, NodeKey("p", "events")).sources
-    rows = source.whole().load(make.spark)
+    assert isinstance(source, SqlSource)
+    rows = source.whole().load(spark)
     types = {field.name: field.dataType for field in rows.schema}
-    shown = [
-        F.col(name).cast("string") if kind.typeName() in ("date", "timestamp", "timestamp_ntz") else F.col(name)
-        for name, kind in types.items()
-    ]
-    return types, sorted(rows.select(shown).collect(), key=lambda row: row.n)
+    shown = [F.col(name).cast("string") if kind.typeName() in _TIMES else F.col(name) for name, kind in types.items()]
+    with read_errors_named("p.events", [source.relation.read_error]):
+        return types, sorted(rows.select(shown).collect(), key=lambda row: row.n)
+
+
+def read_or_corrected(make: Make, spark: SparkSession, table: Table) -> tuple[Any, dict[str, str]]:
+    """What is read once the values that are refused are gone; and the way on for each refused column."""
+    ways: dict[str, str] = {}
+    while isinstance(found := attempt(make, spark), SourceError):
+        value = re.search(r"column `(c\d+)` holds (.*), which is no ", str(found), re.DOTALL)
+        way = re.search(r"`columns: \{(c\d+: '.*')\}` reads", str(found))
+        assert value, str(found)
+        assert way, str(found)
+        table.corrected(value[1], value[2])
+        ways[value[1]] = way[1]
+    return found, ways
+
+
+def attempt(make: Make, spark: SparkSession) -> tuple[dict[str, DataType], list[Row]] | SourceError:
+    try:
+        return read(make, spark)
+    except SourceError as error:
+        return error
+
+
+@both
+def test_each_value_of_each_type_comes_over_or_is_refused_by_name(
+    make: Make, server: Server, spark: SparkSession
+) -> None:
+    table = Table.made(server)
+    all_texts = table.texts(whole=True)
+    (types, rows), ways = read_or_corrected(make, spark, table)
+    assert {table.kinds[column] for column in ways} == REFUSED[server.type]
+    require_same(table, types, rows, table.texts())
+    # The ways on, followed: all values are there.
+    Table.made(server)
+    types, rows = read(make, spark, f", columns: {{{', '.join(ways.values())}}}")
+    for column in ways:
+        assert types[column].typeName() == "string"
+        assert [row[column] for row in rows] == all_texts[column]
+
+
+def require_same(table: Table, types: Mapping[str, DataType], rows: list[Row], texts: Mapping[str, list[Any]]) -> None:
+    others = []
+    for column, kind in table.kinds.items():
+        for row, text in zip(rows, texts[column], strict=True):
+            if not is_same(types[column], row[column], text):
+                others.append((kind, types[column].simpleString(), row[column], text))
+    # The driver may write a value otherwise; it is the same if the server says so.
+    assert [other for other in others if not is_same_to_the_server(table, *other)] == []
+
+
+def is_same_to_the_server(table: Table, kind: str, spark_type: str, value: Any, text: Any) -> bool:
+    if table.server.type != "postgres" or value is None:
+        return False
+    pairs = [(value, text)] if spark_type == "string" else list(zip(value, text[1], strict=True))
+    kind = kind.removesuffix("[]")
+    return spark_type in ("string", "array<string>") and all(
+        one == other or table.ask(f"SELECT CAST(CAST('{one}' AS {kind}) AS text)")[0][0] == other
+        for one, other in pairs
+    )
+
+
+def is_same(kind: DataType, value: Any, text: Any) -> bool:
+    """Whether a value of Spark is what the server writes."""
+    if value is None or text is None:
+        return value is text
+    if isinstance(kind, ArrayType):
+        if isinstance(text, str):
+            return False
+        dimensions, items = text
+        flat, element = list(flattened(value)), kind
+        while isinstance(element, ArrayType):
+            element = element.elementType  # type: ignore[assignment]
+        lengths = [int(high) for high in re.findall(r":(\d+)\]", dimensions or "")]
+        return lengths == shape(value) and all(
+            is_same(element, one, other) for one, other in zip(flat, items, strict=True)
+        )
+    if isinstance(text, list):
+        return False
+    name = kind.typeName()
+    if name == "string":
+        return bool(value == text)
+    if name == "boolean":
+        return bool(value is (text in ("true", "1", "t")))
+    if name in ("float", "double"):
+        digits = "f" if name == "float" else "d"
+        return struct.pack(digits, value) == struct.pack(digits, float(text))
+    if name == "binary":
+        shown = text.removeprefix("\\x")
+        return bytes(value).hex() == shown.lower() or bytes(value) == text.encode()
+    if name in _TIMES:
+        return moment(value) == moment(text)
+    return Decimal(value) == Decimal(text)
+
+
+def moment(text: str) -> str:
+    return re.sub(r"(\.\d*?)0*$", r"\1", text.removesuffix("+00").removeprefix("+")).removesuffix(".")
+
+
+def flattened(value: Any) -> Iterator[Any]:
+    for one in value:
+        yield from flattened(one) if isinstance(one, list) else [one]
+
+
+def shape(value: Any) -> list[int]:
+    return [len(value), *shape(value[0])] if isinstance(value, list) and value else []
