@@ -159,7 +159,9 @@ class ReadConfig(Strict):
         """The columns that rows of a database are ordered or cut by."""
         increment, snapshot = self.incremental, getattr(self.incremental, "snapshot", None)
         one = {getattr(increment, "column", None), getattr(increment, "fallback_column", None), self.partition_column}
-        several = [*getattr(increment, "columns", ()), *(getattr(snapshot, "by", None) or ())]
+        # Of a table, the database tells what its keys are, whatever is asked for in their place.
+        by = () if self.query is None else getattr(snapshot, "by", None) or ()
+        several = [*getattr(increment, "columns", ()), *by]
         return {name for name in (*one, *several) if name is not None}
 
     @property

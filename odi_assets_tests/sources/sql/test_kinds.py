@@ -1,5 +1,5 @@
-"""Columns of every type that a server has: each value comes over as the server writes it, or is refused by name. Then the
-way on that the message names leads to it."""
+"""Columns of every type that a server has: each value comes over as the server writes it, or is refused by name. Then
+the way on that the message names leads to it."""
 
 from __future__ import annotations
 
