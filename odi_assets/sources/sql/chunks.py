@@ -1,11 +1,12 @@
 """How a table is cut into chunks: ranges of its key with about as many rows, each row in exactly one of them.
 
-Keys are cut where a walk along their index comes past every so many rows, whatever gaps there are between them; tables
-of PostgreSQL by their pages, with `ctid`.
+Numbers with few gaps are cut evenly, other keys where a walk along their index comes past every so many rows. Tables of
+PostgreSQL are cut by their pages, with `ctid`.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,6 +30,9 @@ LEAST_ROWS = 25_000
 STRIDE = 100_000
 """One query of a walk goes past so many rows at most, so that each ends in time."""
 _SAMPLE_PAGES = 1_000
+_TRIED, _DENSE = 1_000, 0.6
+"""How many numbers are looked for in a range, and which share of them has to be there. Where only half of all are
+there, one sample in ten thousand millions finds so many."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,13 @@ class Cutter:
         """
         if not self.ask(f"SELECT 1 AS odi_row FROM {self.relation.sql} odi LIMIT 1"):
             return None
-        by = self.config.by or self.primary_key() or self._default()
+        primary = self.primary_key()
+        by = self.config.by or primary or self._default()
         if by == (CTID,) and CTID not in self.types:
             return self._by_pages()
-        return _between(by, self._walk(self._columns(by), self.config.rows))
+        keys = self._columns(by)
+        even = self._even_cuts(keys[0]) if by == primary and len(keys) == 1 and keys[0].kind == INT else None
+        return _between(by, self._walk(keys, self.config.rows) if even is None else [(str(cut),) for cut in even])
 
     def pieces(self, by: tuple[str, ...], chunk: Chunk, count: int) -> list[Chunk]:
         """At most ``count`` parts of a chunk, each of its rows in exactly one of them.
@@ -114,6 +121,24 @@ class Cutter:
 
     def _columns(self, by: Sequence[str]) -> list[KeyColumn]:
         return key_columns(self.relation, by, self.types, self.ask)
+
+    def _even_cuts(self, key: KeyColumn) -> Sequence[int] | None:
+        """Cuts of a unique number at equal distances; None if there are too many gaps between the numbers."""
+        # Each by itself: MySQL finds both at the ends of its index.
+        least, greatest = (f"SELECT {end}({key.sql}) FROM {self.relation.sql} odi" for end in ("MIN", "MAX"))
+        low, high = (int(value) for value in self.ask(f"SELECT ({least}) AS a, ({greatest}) AS b")[0])
+        cuts = range(low + self.config.rows, high + 1, self.config.rows)
+        if len(cuts) >= MOST_CHUNKS:
+            return None
+        return cuts if len(cuts) < 2 or self._is_dense(key, low, high) else None
+
+    def _is_dense(self, key: KeyColumn, low: int, high: int) -> bool:
+        """Whether most numbers of a range are there, so that even chunks of it are no more than half empty."""
+        chance = random.Random(f"{low} {high}")
+        tried = {chance.randint(low, high) for _ in range(_TRIED)}
+        listed = ", ".join(map(str, tried))
+        (row,) = self.ask(f"SELECT COUNT(*) AS n FROM {self.relation.sql} odi WHERE {key.sql} IN ({listed})")
+        return int(row[0]) >= _DENSE * len(tried)
 
     def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: Chunk | None = None) -> list[tuple[str, ...]]:
         """Cuts with so many rows between them, in the whole relation or in a chunk of it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import Dialect, Standard
 from odi_assets.sources.sql.errors import VALUE
+from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -52,6 +53,11 @@ class SqlColumn:
         ]
 
     @property
+    def as_asked(self) -> str | None:
+        """The type of the column in Spark's DDL, where what is asked for does not tell it; None where it does."""
+        return None if self.refused is None else f"{quoted(self.name)} {_spark_type(self.type).simpleString()}"
+
+    @property
     def _other(self) -> str:
         """The column of values that are refused."""
         return f"{self.name} odi_refused"
@@ -59,8 +65,6 @@ class SqlColumn:
     def restored(self) -> Column:
         """The column with its own type, and without what the database and the driver noted of it."""
         from pyspark.sql import functions as F
-
-        from odi_assets.tables.columns import quoted
 
         kind = _spark_type(self.type)
         # A cast, even to the same type, leaves behind the notes of the driver, which Delta would keep.
@@ -131,10 +135,7 @@ def _array(field: StructField, found: dict[str, Any], dialect: Dialect, sql: str
     depth, element = 0, found
     while isinstance(element, dict):
         depth, element = depth + 1, element["elementType"]
-    if depth > 1:
-        # Spark sees one dimension of whatever is not the column itself.
-        return SqlColumn(field.name, found, sql)
-    return SqlColumn(field.name, found, sql, refused=dialect.no_plain_array(sql, str(element)))
+    return SqlColumn(field.name, found, sql, refused=dialect.no_plain_array(sql, depth, str(element)))
 
 
 def _type_of_text(field: StructField, found: TypeName) -> TypeName | None:

@@ -48,6 +48,9 @@ class Dialect(ABC):
     kinds: ClassVar[frozenset[str]] = frozenset({INT, DECIMAL, FLOAT, STR, BYTES, DATE, INSTANT, LOCAL_TIME})
     """The kinds of values that it orders as we do."""
 
+    unknown_types: ClassVar[frozenset[str]] = frozenset()
+    """Declared types of columns that Spark does not know; there may be more."""
+
     selects_without_from: ClassVar[bool] = True
     """It takes a SELECT of subqueries alone."""
 
@@ -95,13 +98,14 @@ class Dialect(ABC):
         """A value of any type written out, as the database does it."""
         return self.text(expression, None)
 
-    def no_plain_array(self, expression: str, element: str) -> str | None:
+    def no_plain_array(self, expression: str, depth: int, element: str) -> str | None:
         """The condition of arrays that no array of Spark holds; None where there are no arrays.
 
         Args:
-            element: the type of the elements, as Spark calls it.
+            depth: how many dimensions Spark's has.
+            element: the type of its elements, as Spark calls it.
         """
-        del expression, element
+        del expression, depth, element
         return None
 
     def cursor(self, expression: str, kind: str) -> str:
@@ -129,6 +133,7 @@ class Postgres(Dialect):
     package = "org.postgresql:postgresql:42.7.8"
     extra = "postgres"
     session = "SET TIME ZONE 'UTC'"
+    unknown_types = frozenset({"refcursor", "money[]"})
     connection: ServerConnection
 
     @property
@@ -147,8 +152,9 @@ class Postgres(Dialect):
             expression = f"CAST({expression} AS float8)"
         return f"CAST({expression} AS text)"
 
-    def no_plain_array(self, expression: str, element: str) -> str | None:
-        others = [f"array_ndims({expression}) <> 1", f"array_lower({expression}, 1) <> 1"]
+    def no_plain_array(self, expression: str, depth: int, element: str) -> str | None:
+        others = [f"array_ndims({expression}) <> {depth}"]
+        others += [f"array_lower({expression}, {number}) <> 1" for number in range(1, depth + 1)]
         number = re.fullmatch(r"decimal\((\d+),(\d+)\)", element)
         if number:
             digits, scale = int(number[1]), int(number[2])
@@ -193,6 +199,7 @@ class Mysql(Dialect):
     extra = "mysql"
     # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
     session = "SET time_zone = '+00:00'"
+    unknown_types = frozenset({"uuid"})
     connection: ServerConnection
 
     @property

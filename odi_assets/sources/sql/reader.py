@@ -59,32 +59,33 @@ class Reader:
                 tells which one it is.
         """
         whole = self._fields("*")
-        names = [field.name for field in whole] if whole is not None else self._names()
+        declared = self._declared() if whole is None else {field.name: None for field in whole}
         for name in self.relation.columns:
-            if name not in names:
+            if name not in declared:
                 raise ConfigError(
-                    f"{self.relation.label} has no column `{name}`; it has {', '.join(names)}",
+                    f"{self.relation.label} has no column `{name}`; it has {', '.join(declared)}",
                     fix="correct `columns` in `read`",
                     column=name,
                 )
         if whole is not None and not self.relation.columns:
             return [sql_column(field, self.relation.dialect, self._sql(field.name)) for field in whole]
-        return self._known(names)
+        given, dialect = self.relation.columns, self.relation.dialect
+        unknown = [name for name, kind in declared.items() if kind in dialect.unknown_types and name not in given]
+        found = {column.name: column for column in self._known([name for name in declared if name not in unknown])}
+        return [found.get(name) or unknown_column(name, dialect, self._sql(name)) for name in declared]
 
     def _sql(self, name: str) -> str:
         return self.relation.columns.get(name) or self.relation.dialect.quoted(name)
 
     def _known(self, names: Sequence[str]) -> list[SqlColumn]:
-        """The columns of these names; one whose type Spark does not know is looked for by halves."""
+        """The columns of these names whose types Spark knows; one that it does not know is looked for by halves."""
         dialect = self.relation.dialect
         asked = ", ".join(f"{self._sql(name)} AS {dialect.quoted(name)}" for name in names)
-        found = self._fields(asked)
+        found = self._fields(asked) if names else []
         if found is not None:
             return [sql_column(field, dialect, self._sql(name)) for name, field in zip(names, found, strict=True)]
-        if len(names) == 1:
-            return [unknown_column(names[0], dialect, self._sql(names[0]))]
         half = len(names) // 2
-        return [*self._known(names[:half]), *self._known(names[half:])]
+        return [] if half == 0 else [*self._known(names[:half]), *self._known(names[half:])]
 
     def _fields(self, asked: str) -> list[StructField] | None:
         """What Spark sees of a SELECT; None if it does not know one of the types."""
@@ -93,15 +94,16 @@ class Reader:
         except UnknownTypeError:
             return None
 
-    def _names(self) -> list[str]:
-        """The names of the columns, from elsewhere than Spark."""
+    def _declared(self) -> dict[str, str | None]:
+        """The names of the columns and, of a table, their declared types, from elsewhere than Spark."""
         dialect, table = self.relation.dialect, self.relation.table
         driver = plain.driver_of(dialect)
         if table is not None and isinstance(dialect, Postgres | Mysql):
-            return [str(row[0]) for row in self.texts(keys_of(dialect).columns(table))]
+            return {str(row[0]): str(row[1]) for row in self.texts(keys_of(dialect).columns(table))}
         if driver is not None:
             sql = self.relation.sql
-            return list(plain.ask(dialect, driver, self.relation.label, lambda session: session.columns(sql)))
+            names = plain.ask(dialect, driver, self.relation.label, lambda session: session.columns(sql))
+            return dict.fromkeys(names)
         raise SourceError(
             f"{self.relation.label} has a column of a type that Spark does not know",
             fix="read with a `query` that casts it to text"
@@ -143,7 +145,9 @@ class Reader:
 
     def _rows(self, where: str, keys: Sequence[str], pieces: list[str]) -> DataFrame:
         asked = [part for column in self.columns for part in column.asked(self.relation.dialect)]
-        rows = self._load(f"SELECT {', '.join([*asked, *keys])} FROM {self.relation.sql} odi WHERE {where}", pieces)
+        types = ", ".join(filter(None, (column.as_asked for column in self.columns)))
+        query = f"SELECT {', '.join([*asked, *keys])} FROM {self.relation.sql} odi WHERE {where}"
+        rows = self._load(query, pieces, **({"customSchema": types} if types else {}))
         return rows.select([column.restored() for column in self.columns])
 
     def texts(self, query: str) -> list[tuple[Any, ...]]:
@@ -155,8 +159,8 @@ class Reader:
             texts = rows.select([F.col(quoted(name)).cast("string") for name in rows.columns])
             return [tuple(row) for row in texts.collect()]
 
-    def _load(self, query: str, pieces: list[str] | None = None) -> DataFrame:
-        options = self._options()
+    def _load(self, query: str, pieces: list[str] | None = None, **more: str) -> DataFrame:
+        options = {**self._options(), **more}
         with read_errors_named(self.relation.label, [self.relation.read_error]):
             if not pieces:
                 return self.spark.read.format("jdbc").options(**options, dbtable=f"({query}) odi_rows").load()

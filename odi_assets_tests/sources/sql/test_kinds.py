@@ -78,7 +78,9 @@ class Table:
 
     def corrected(self, column: str, text: str) -> None:
         """It without a value."""
-        where = f"{self.shown(column, whole=True)} = '{text}'"
+        is_instant = self.kinds[column] == "timestamptz"
+        shown = f"CAST({column} AT TIME ZONE 'UTC' AS text)" if is_instant else self.shown(column, whole=True)
+        where = f"{shown} = '{text}'"
         (count,) = self.ask(f"SELECT COUNT(*) FROM kinds WHERE {where}")[0]
         assert count, (self.kinds[column], text)
         self.ask(f"UPDATE kinds SET {column} = NULL WHERE {where}")
