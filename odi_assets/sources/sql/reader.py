@@ -60,19 +60,23 @@ class Reader:
         """
         whole = self._fields("*")
         declared = self._declared() if whole is None else {field.name: None for field in whole}
+        self._require_named(declared)
+        if whole is not None and not self.relation.columns:
+            return [sql_column(field, self.relation.dialect, self._sql(field.name)) for field in whole]
+        given, unknown = self.relation.columns, self.relation.dialect.unknown_types
+        asked = [name for name, kind in declared.items() if name in given or kind not in unknown]
+        known = {column.name: column for column in self._known(asked)}
+        return [known.get(name) or unknown_column(name, self.relation.dialect, self._sql(name)) for name in declared]
+
+    def _require_named(self, names: Mapping[str, str | None]) -> None:
+        """Raises ConfigError if something is asked for in the place of a column that is not there."""
         for name in self.relation.columns:
-            if name not in declared:
+            if name not in names:
                 raise ConfigError(
-                    f"{self.relation.label} has no column `{name}`; it has {', '.join(declared)}",
+                    f"{self.relation.label} has no column `{name}`; it has {', '.join(names)}",
                     fix="correct `columns` in `read`",
                     column=name,
                 )
-        if whole is not None and not self.relation.columns:
-            return [sql_column(field, self.relation.dialect, self._sql(field.name)) for field in whole]
-        given, dialect = self.relation.columns, self.relation.dialect
-        unknown = [name for name, kind in declared.items() if kind in dialect.unknown_types and name not in given]
-        found = {column.name: column for column in self._known([name for name in declared if name not in unknown])}
-        return [found.get(name) or unknown_column(name, dialect, self._sql(name)) for name in declared]
 
     def _sql(self, name: str) -> str:
         return self.relation.columns.get(name) or self.relation.dialect.quoted(name)
