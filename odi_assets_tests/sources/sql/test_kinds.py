@@ -102,9 +102,9 @@ SHAPES = frozenset(kind for kind in kinds.MARIADB if kind.endswith(("point", "st
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
-def read(make: Make, spark: SparkSession, more: str = "") -> tuple[dict[str, DataType], list[Row]]:
+def read(make: Make, spark: SparkSession, what: str = "table: kinds") -> tuple[dict[str, DataType], list[Row]]:
     """The types of the columns, and the rows in their order; times as text, for Python has not all of them."""
-    (source,) = Node.of(make(f"table: kinds{more}").project, NodeKey("p", "events")).sources
+    (source,) = Node.of(make(what).project, NodeKey("p", "events")).sources
     assert isinstance(source, SqlSource)
     rows = source.whole().load(spark)
     types = {field.name: field.dataType for field in rows.schema}
@@ -113,24 +113,26 @@ def read(make: Make, spark: SparkSession, more: str = "") -> tuple[dict[str, Dat
         return types, sorted(rows.select(shown).collect(), key=lambda row: row.n)
 
 
-def read_or_corrected(make: Make, spark: SparkSession, table: Table) -> tuple[Any, dict[str, str]]:
-    """What is read once the values that are refused are gone; and the way on for each refused column."""
+def corrected(make: Make, spark: SparkSession, table: Table) -> dict[str, str]:
+    """The way on for each column with values that are refused; these are gone then."""
+    names = ", ".join(column for column, kind in table.kinds.items() if kind in REFUSED[table.server.type])
     ways: dict[str, str] = {}
-    while isinstance(found := attempt(make, spark), SourceError):
+    while (found := refusal(make, spark, f"query: SELECT n, {names} FROM kinds")) is not None:
         value = re.search(r"column `(c\d+)` holds (.*), which is no ", str(found), re.DOTALL)
         way = re.search(r"`columns: \{(c\d+: '.*')\}` reads", str(found))
         assert value, str(found)
         assert way, str(found)
         table.corrected(value[1], value[2])
         ways[value[1]] = way[1]
-    return found, ways
+    return ways
 
 
-def attempt(make: Make, spark: SparkSession) -> tuple[dict[str, DataType], list[Row]] | SourceError:
+def refusal(make: Make, spark: SparkSession, what: str) -> SourceError | None:
     try:
-        return read(make, spark)
+        read(make, spark, what)
     except SourceError as error:
         return error
+    return None
 
 
 @both
@@ -139,21 +141,23 @@ def test_each_value_of_each_type_comes_over_or_is_refused_by_name(
 ) -> None:
     table = Table.made(server)
     all_texts = table.texts(whole=True)
-    (types, rows), ways = read_or_corrected(make, spark, table)
+    ways = corrected(make, spark, table)
     assert {table.kinds[column] for column in ways} == REFUSED[server.type]
-    require_same(table, types, rows, table.texts())
+    require_same(table, *read(make, spark))
     # The ways on, followed: all values are there.
     Table.made(server)
-    types, rows = read(make, spark, f", columns: {{{', '.join(ways.values())}}}")
+    types, rows = read(make, spark, f"table: kinds, columns: {{{', '.join(ways.values())}}}")
     for column in ways:
         assert types[column].typeName() == "string"
         assert [row[column] for row in rows] == all_texts[column]
 
 
-def require_same(table: Table, types: Mapping[str, DataType], rows: list[Row], texts: Mapping[str, list[Any]]) -> None:
-    others = []
+def require_same(table: Table, types: Mapping[str, DataType], rows: list[Row]) -> None:
+    items, whole, others = table.texts(), table.texts(whole=True), []
     for column, kind in table.kinds.items():
-        for row, text in zip(rows, texts[column], strict=True):
+        # An array may come over as one text.
+        texts = whole[column] if types[column].typeName() == "string" else items[column]
+        for row, text in zip(rows, texts, strict=True):
             if not is_same(types[column], row[column], text):
                 others.append((kind, types[column].simpleString(), row[column], text))
     # The driver may write a value otherwise; it is the same if the server says so.
