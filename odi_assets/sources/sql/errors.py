@@ -56,8 +56,8 @@ _FAILURES = (
         r"statement timeout|max_statement_time|maximum statement execution time|timed out.*read|read.*timed out|"
         r"canceling statement|Lost connection to .* during query",
         "it did not answer in time",
-        "an index makes it fast, of the cursor or of what a snapshot is cut by; or set `look_timeout` of the connection: "
-        "0 leaves it to Spark",
+        "an index makes it fast, of the cursor or of what a snapshot is cut by; or set `look_timeout` of the "
+        "connection: 0 leaves it to Spark",
     ),
     _failure(
         r"Connection ?Refused|could not connect|Can't connect|connection timeout expired|connection attempt failed|"
