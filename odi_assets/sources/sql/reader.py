@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +145,12 @@ class Reader:
         # A condition on each chunk comes from outside of the query, which calls its keys by names of its own.
         outside = [KeyColumn(dialect.quoted(f"{KEY}_{number}"), key.kind) for number, key in enumerate(by)]
         named = [f"{key.sql} AS {name.sql}" for key, name in zip(by, outside, strict=True)]
-        return self._rows(where, named, [f"({keys.within(chunk, outside)})" for chunk in chunks])
+        try:
+            return self._rows(where, named, [f"({keys.within(chunk, outside)})" for chunk in chunks])
+        except UnknownTypeError:
+            # Spark does not know the type of a key: it is not to see it.
+            parts = [self._rows(f"({where}) AND ({keys.within(chunk, by)})", (), []) for chunk in chunks]
+            return reduce(DataFrame.unionAll, parts)
 
     def _rows(self, where: str, keys: Sequence[str], pieces: list[str]) -> DataFrame:
         asked = [part for column in self.columns for part in column.asked(self.relation.dialect)]

@@ -78,7 +78,7 @@ UNORDERED = {
         {"aclitem", "box", "cid", "circle", "gtsvector", "json", "jsonpath", "line", "lseg", "path", "pg_node_tree"}
         | {"pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "pg_dependencies", "pg_mcv_list", "pg_ndistinct"}
         | {"pg_snapshot", "point", "polygon", "refcursor", "txid_snapshot", "xid", "xml"}
-        | {"json[]", "point[]", "xml[]", "hstore", "hstore[]"}
+        | {"json[]", "point[]", "xml[]", "hstore"}
     ),
     "mysql": frozenset(
         {"point", "geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
