@@ -117,7 +117,7 @@ def corrected(make: Make, spark: SparkSession, table: Table) -> dict[str, str]:
     """The way on for each column with values that are refused; these are gone then."""
     names = ", ".join(column for column, kind in table.kinds.items() if kind in REFUSED[table.server.type])
     ways: dict[str, str] = {}
-    while (found := refusal(make, spark, f"query: SELECT n, {names} FROM kinds")) is not None:
+    while (found := refusal(make, spark, f"query: 'SELECT n, {names} FROM kinds'")) is not None:
         value = re.search(r"column `(c\d+)` holds (.*), which is no ", str(found), re.DOTALL)
         way = re.search(r"`columns: \{(c\d+: '.*')\}` reads", str(found))
         assert value, str(found)
