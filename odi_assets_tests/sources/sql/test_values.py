@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import SourceError
+from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.node import Node
 from odi_assets_tests.sources.sql.conftest import Make
 from odi_assets_tests.sources.sql.servers import Server
@@ -124,3 +124,31 @@ def test_instants_do_not_move_with_the_confs_of_the_session(make: Make, server: 
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert rows[0].m == int(datetime(2024, 11, 3, 5, 30, 0, 500_000, tzinfo=UTC).timestamp() * 1_000_000)
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_a_column_of_a_type_that_spark_does_not_know_does_not_stop_its_table(
+    make: Make, server: Server, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.execute(
+        "DROP TABLE IF EXISTS odd",
+        "CREATE TABLE odd (a int, u uuid, b int)",
+        "INSERT INTO odd VALUES (1, '00000000-0000-0000-0000-00000000000f', 2)",
+    )
+
+    def read(what: str) -> list[tuple[object, ...]]:
+        (source,) = Node.of(make(what).project, NodeKey("p", "events")).sources
+        return [tuple(row) for row in source.whole().load(spark).collect()]
+
+    rows = [(1, "00000000-0000-0000-0000-00000000000f", 2)]
+    assert read("table: odd") == rows
+    assert read("query: SELECT * FROM odd") == rows
+    assert read("table: odd, columns: {u: LEFT(u, 1), b: b + 1}") == [(1, "0", 3)]
+    with pytest.raises(ConfigError, match="db:odd has no column `v`; it has a, u, b"):
+        read("table: odd, columns: {v: u}")
+    monkeypatch.setattr("odi_assets.sources.sql.position.driver_of", lambda _: None)
+    assert read("table: odd") == rows
+    with pytest.raises(SourceError, match="of a type that Spark does not know") as caught:
+        read("query: SELECT * FROM odd")
+    assert "read with a `query` that casts it to text" in str(caught.value)
+    assert read("query: 'SELECT a, CAST(u AS CHAR) AS u, b FROM odd'") == rows
