@@ -143,7 +143,7 @@ def test_a_column_of_a_type_that_spark_does_not_know_does_not_stop_its_table(
     rows = [(1, "00000000-0000-0000-0000-00000000000f", 2)]
     assert read("table: odd") == rows
     assert read("query: SELECT * FROM odd") == rows
-    assert read("table: odd, columns: {u: LEFT(u, 1), b: b + 1}") == [(1, "0", 3)]
+    assert read('table: odd, columns: {u: "LEFT(u, 1)", b: b + 1}') == [(1, "0", 3)]
     with pytest.raises(ConfigError, match="db:odd has no column `v`; it has a, u, b"):
         read("table: odd, columns: {v: u}")
     monkeypatch.setattr("odi_assets.sources.sql.position.driver_of", lambda _: None)
