@@ -129,7 +129,8 @@ def _id_in(tool: str, stream: CursorStream) -> str:
 def _lost_on_the_way_back(before: CursorStream, back: CursorStream | None, fate: Outcome) -> Iterator[str]:
     """What of a stream would be missing or other if the new document were converted back."""
     if back is None:
-        yield f"the way back: left out, {fate.what}"
+        server = getattr(before.position, "server_id", None)
+        yield f"the way back: left out, {fate.what}" + (f" (server_id is {server} here)" if server else "")
         return
     if back.id != before.id:
         yield f"the way back: it is called {back.id} then; `--namespace {before.namespace}` gives the name back"
