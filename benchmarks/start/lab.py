@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from benchmarks.harness import Options
 
@@ -101,8 +103,18 @@ class StartLab:
         folder = self.folder / "sample"
         folder.mkdir()
         shutil.copy(_REPOSITORY / "odibi.yaml", folder)
+        shutil.copytree(_REPOSITORY / "data" / "landing", folder / "data" / "landing")
         self.odi("sample", "reset", "--yes", "--days", "15", where=folder)
         return folder
+
+    def landed(self) -> int:
+        """How many files have landed, each with a row that no other has."""
+        return len(list((self.folder / "landing").glob("*.csv")))
+
+    def ids(self) -> list[int]:
+        """The ids of all rows of the node's table."""
+        rows = DeltaTable(str(self.folder / "lake" / "rows")).scan(columns=["id"])
+        return [row["id"] for batch in pa.RecordBatchReader.from_stream(rows) for row in batch.to_pylist()]
 
     def odi(self, *arguments: str, environment: Mapping[str, str] | None = None, where: Path | None = None) -> Taken:
         """A command of ``odi``, in a process of its own."""
@@ -145,6 +157,11 @@ def command_of(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def makers() -> list[psutil.Process]:
+    """The processes that make an archive."""
+    return [one for one in psutil.process_iter() if "odi_assets.spark.prepare" in command_of(one)]
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:

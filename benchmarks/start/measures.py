@@ -9,11 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 
-import psutil
-from deltalake import DeltaTable
-
 from benchmarks.harness import Row, in_turn, timed_row
-from benchmarks.start.lab import StartLab, command_of, processes_of
+from benchmarks.start.lab import StartLab, makers, processes_of
 from odi_assets.spark.archive import ARCHIVE_VARIABLE
 
 
@@ -24,12 +21,14 @@ class Sizes:
     Attributes:
         rounds: of each contender, in turn.
         rows: of the large file; a million take 95 MB.
+        makers: how many makers of archives are killed.
         runs, kills: how many runs are counted for processes that stay, and how many of these are killed.
     """
 
     rounds: int = 7
     rows: int = 1_500_000
     large_rounds: int = 5
+    makers: int = 10
     runs: int = 50
     kills: int = 20
 
@@ -97,8 +96,31 @@ def first_command(lab: StartLab, sizes: Sizes) -> Iterator[Row]:
 
 def _until_alone() -> None:
     """Wait for the process that makes an archive: the next measure is not about it."""
-    while any("odi_assets.spark.prepare" in " ".join(command_of(process)) for process in psutil.process_iter()):
+    while makers():
         time.sleep(0.2)
+
+
+def killed_makers(lab: StartLab, sizes: Sizes) -> Iterator[Row]:
+    """Whoever makes an archive is killed at a random moment: no later run may notice, and the last archive is whole."""
+    draw = random.Random(7)
+    cache = lab.folder / "cache"
+    environment = {ARCHIVE_VARIABLE: str(cache)}
+    for _ in range(sizes.makers):
+        lab.land(1)
+        lab.odi("run", environment=environment)
+        time.sleep(draw.uniform(0.0, 20.0))
+        for maker in makers():
+            maker.kill()
+    lab.odi("java", "prepare", environment=environment)
+    _until_alone()
+    ids, landed = lab.ids(), lab.landed()
+    wrong = abs(landed - len(set(ids))) + len(ids) - len(set(ids))
+    told = f"{sizes.makers} makers of archives were killed"
+    yield Row(f"rows lost or repeated after {told}", wrong, None, "none", None, "0", wrong == 0)
+    archives = len(list(cache.glob("*/archive.json")))
+    left = len(list(cache.glob(".making-*"))) + len(processes_of(lab.folder)) + len(makers())
+    yield Row(f"whole archives after {told}", archives, None, "none", None, "1", archives == 1)
+    yield Row(f"folders and processes left after {told}", left, None, "none", None, "0", not left)
 
 
 def left_behind(lab: StartLab, sizes: Sizes) -> Iterator[Row]:
@@ -116,9 +138,7 @@ def left_behind(lab: StartLab, sizes: Sizes) -> Iterator[Row]:
     ends = time.monotonic() + 60
     while (left := processes_of(lab.folder)) and time.monotonic() < ends:
         time.sleep(0.2)
-    table = DeltaTable(str(lab.folder / "lake" / "rows"))
-    ids = [row["id"] for batch in table.to_pyarrow_dataset().to_batches(columns=["id"]) for row in batch.to_pylist()]
-    landed = len(list((lab.folder / "landing").glob("*.csv")))
+    ids, landed = lab.ids(), lab.landed()
     wrong = abs(landed - len(set(ids))) + len(ids) - len(set(ids))
     told = f"{sizes.runs} runs, {sizes.kills} of them killed"
     yield Row(f"rows lost or repeated after {told}", wrong, None, "none", None, "0", wrong == 0)
@@ -130,5 +150,6 @@ MEASURES: dict[str, Callable[[StartLab, Sizes], Iterator[Row]]] = {
     "large": large,
     "nothing-new": nothing_new,
     "first-command": first_command,
+    "killed-makers": killed_makers,
     "left-behind": left_behind,
 }
