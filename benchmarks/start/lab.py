@@ -161,7 +161,8 @@ def command_of(process: psutil.Process) -> list[str]:
 
 def makers() -> list[psutil.Process]:
     """The processes that make an archive."""
-    return [one for one in psutil.process_iter() if "odi_assets.spark.prepare" in command_of(one)]
+    name = "odi_assets.spark.prepare"
+    return [one for one in psutil.process_iter() if any(name in part for part in command_of(one))]
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:

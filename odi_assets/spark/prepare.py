@@ -1,7 +1,4 @@
-"""Makes class-data archives: starts a JVM, has it do what runs do, and keeps the classes that it has loaded.
-
-``python -m odi_assets.spark.prepare CLASS_PATH`` makes the archive for a class path, beside other work.
-"""
+"""Makes class-data archives: starts a JVM, has it do what runs do, and keeps the classes that it has loaded."""
 
 from __future__ import annotations
 
@@ -38,6 +35,14 @@ _NEEDED_BYTES = 600 * 1024**2
 _DUMP_SECONDS = 600
 _KEPT_SECONDS = 30 * 86400
 _MAKING = ".making-"
+_IN_BACKGROUND = f"""\
+import os, time
+os.nice(19)
+time.sleep(2)
+from {__name__} import main
+raise SystemExit(main())
+"""
+"""What makes an archive behind a command: it lets the command end first."""
 _DISK_FULL = "No space left on device"
 _BASE_OF_JAVA = Path("lib/server/classes.jsa")
 
@@ -79,7 +84,7 @@ def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
 
 def prepare_in_background(archive: Archive) -> None:
     """Make an archive in a process of its own, which nobody waits for and which takes only idle time."""
-    command = [sys.executable, "-m", __name__, archive.class_path]
+    command = [sys.executable, "-c", _IN_BACKGROUND, archive.class_path]
     with suppress(OSError):
         subprocess.Popen(
             command,
@@ -204,15 +209,10 @@ def _is_current(known: dict[str, str], folder: Path) -> bool:
 
 
 def main() -> int:
-    """Make the archive for the class path that the command line names; silent, and with the lowest priority."""
-    os.nice(19)
+    """Make the archive for the class path that the command line names; silent."""
     try:
         prepare(sys.argv[1])
     except (JavaError, OSError, subprocess.SubprocessError):
         # The next run tries again, and `odi java prepare` says why.
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
