@@ -38,6 +38,7 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
         schema_ddl=read.schema_ddl,
         options=read.options,
         rescued=read.rescued,
+        strict=read.strict,
     )
 
 

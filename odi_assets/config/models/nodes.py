@@ -85,6 +85,10 @@ class ReadConfig(Strict):
     rescued: Text | None = Field(
         default=None, description="Column that keeps, as JSON, what of a file does not fit the other columns."
     )
+    strict: bool = Field(
+        default=True,
+        description="Judge files by the standard of their format, and values by their types; `false`: as Spark reads them.",
+    )
     table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
     query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
     partition_column: Text | None = Field(

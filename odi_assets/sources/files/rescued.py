@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
+from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.united import Group, csv_columns, read_as_is
 from odi_assets.tables.columns import EXACT_TIMES, quoted
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from odi_assets.sources.files.source import FilesSnapshot
 
 _RECORD = "__odi_record"
+_HALF = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+"""One half of a character that is two in JSON's ``\\u`` alone; Spark makes a question mark of it."""
+
+_PARTS = ("struct", "array", "map")
 
 
 def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column: str) -> DataFrame:
@@ -38,20 +43,32 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
-    own, whole = (_of_csv if files.format == FileFormat.CSV else _of_json)(spark, files, group, wanted)
-    rows = files.load(
-        spark,
-        group.paths,
-        StructType([*own, StructField(_RECORD, StringType())]),
-        mode="PERMISSIVE",
-        columnNameOfCorruptRecord=_RECORD,
-        enforceSchema="true",
-        # Else only values of columns that a query needs are parsed, and what does not fit the others goes unseen.
-        columnPruning="false",
-    )
+    if group.way == SPLIT and wanted is not None:
+        own, whole = wanted, ()
+    else:
+        own, whole = (_of_csv if files.format == FileFormat.CSV else _of_json)(spark, files, group, wanted)
+    typed = as_read(files, own, group.way) if files.strict else own
+    columns = StructType([*typed, StructField(_RECORD, StringType())])
+    if group.way == SPLIT:
+        rows = _by_line(spark, files, group, columns)
+    else:
+        rows = files.load(
+            spark,
+            group.paths,
+            columns,
+            mode="PERMISSIVE",
+            columnNameOfCorruptRecord=_RECORD,
+            enforceSchema="true",
+            # Else only values of columns that a query needs are parsed, and what does not fit the others goes unseen.
+            columnPruning="false",
+            **empty_option(group.way),
+        )
     wanted = wanted or _with_folders(own, group)
-    left = [F.col(quoted(name)) for name in own.names if name not in {field.name for field in wanted}]
-    values = {}
+    checked = checked_columns(files, own, group.way) if files.strict else {}
+    named = {field.name for field in wanted}
+    values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
+    left = [values.get(name, F.col(quoted(name))).alias(name) for name in own.names if name not in named]
+    left += [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items() if name in named]
     for name in whole:
         values[name], misfit = _of_variant(name, wanted[name].dataType)
         left.append(misfit)
@@ -117,6 +134,27 @@ def _has_more(found: DataType | None, wanted: DataType) -> bool:
     if not isinstance(found, StructType) or not isinstance(wanted, StructType):
         return False
     return any(one.name not in wanted.names or _has_more(one.dataType, wanted[one.name].dataType) for one in found)
+
+
+def _by_line(spark: SparkSession, files: FilesSnapshot, group: Group, columns: StructType) -> DataFrame:
+    """The rows of JSON lines of which Spark would read some in part only: those are kept as they are.
+
+    So are, beside their values, lines with keys that ``columns`` lack, or with values that have parts.
+    """
+    from pyspark.sql import functions as F
+
+    lines = files.lines(spark, group.paths).where(F.trim("value") != "")
+    text = F.col("value")
+    is_one = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
+    has_keys_once = F.try_parse_json(text).isNotNull() & F.startswith(F.ltrim(text), F.lit("{"))
+    is_whole = F.coalesce(is_one & has_keys_once & ~text.rlike(_HALF), F.lit(False))
+    how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RECORD}
+    rows = lines.select(text, F.from_json(F.when(is_whole, text), columns, how).alias("row"))
+    more = F.size(F.array_except(F.json_object_keys(text), F.array(*map(F.lit, columns.names))))
+    has_parts = any(field.dataType.typeName() in _PARTS for field in columns)
+    fits = is_whole & (more == 0) & F.lit(not has_parts)
+    record = F.when(fits, F.col("row")[_RECORD]).otherwise(text).alias(_RECORD)
+    return rows.select(*[F.col("row")[name].alias(name) for name in columns.names[:-1]], record)
 
 
 def _of_variant(name: str, kind: DataType) -> tuple[Column, Column]:

@@ -8,25 +8,15 @@ A shape is a text that is equal only for files with the same columns. What the c
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat
 from odi_assets.connections.location import Location
+from odi_assets.sources.files.look.files import looked_at
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-_log = logging.getLogger(__name__)
-
-ON_DRIVER = 1_000
-"""Files that this process looks at by itself; more of them are a job for Spark."""
-
-_READERS = 8
-_IN_A_TASK = 250
 
 
 def shapes(
@@ -43,36 +33,10 @@ def shapes(
     """
     look = _looker(format_, options, None if base.is_local else dict(base.fsspec_options))
     places = [base.child(path).uri for path in paths]
-    found = _by_spark(spark, look, places) if len(paths) > ON_DRIVER else None
-    if found is None:
-        with ThreadPoolExecutor(max_workers=min(_READERS, len(paths))) as pool:
-            found = list(pool.map(look, places))
     groups: dict[str, list[str]] = {}
-    for path, shape in zip(paths, found, strict=True):
+    for path, shape in zip(paths, looked_at(spark, look, places), strict=True):
         groups.setdefault(shape or f"only {path}", []).append(path)
     return groups
-
-
-def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[str]) -> list[str] | None:
-    """What ``look`` finds, found by executors; None if they cannot look: they may lack pyarrow, or fsspec."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
-    def looked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-
-        for batch in batches:
-            found = pyarrow.array([look(place) for place in batch.column("place").to_pylist()], pyarrow.string())
-            yield pyarrow.RecordBatch.from_arrays([batch.column("number"), found], names=["number", "shape"])
-
-    rows = spark.createDataFrame(list(enumerate(places)), "number BIGINT, place STRING")
-    tasks = rows.repartition(max(2, len(places) // _IN_A_TASK))
-    try:
-        found = tasks.mapInArrow(looked, "number BIGINT, shape STRING").collect()
-    except (PySparkException, Py4JError) as error:
-        _log.warning("Spark's executors could not look at the files, this process does: %s", str(error)[:400])
-        return None
-    return [row["shape"] for row in sorted(found)]
 
 
 def _looker(format_: str, options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Callable[[str], str]:

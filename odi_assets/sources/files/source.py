@@ -61,6 +61,7 @@ class LandingFiles(Source):
         schema_ddl: the columns in Spark's DDL; None lets Spark infer them.
         options: reader options of the format.
         rescued: the column that keeps, as JSON, what does not fit the others.
+        strict: files are judged by the standard of their format, and values by their types; else Spark's reader decides.
     """
 
     format: FileFormat
@@ -69,6 +70,7 @@ class LandingFiles(Source):
     schema_ddl: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     rescued: str | None = None
+    strict: bool = True
 
     @property
     def identity(self) -> Identity:
@@ -214,6 +216,7 @@ class LandingFiles(Source):
             schema_ddl=self.schema_ddl,
             options=self.options,
             rescued=self.rescued,
+            strict=self.strict,
             one_shape=self.target.schema_policy == "fail" and not self.target.traits.replaces_columns,
         )
 
@@ -235,6 +238,7 @@ class FilesSnapshot(Snapshot):
         chosen: the files that rows are read from.
         one_shape: files with different columns are refused; else they are united by the names of the columns.
         looked_at: the shapes of files that were looked at before.
+        findings: what files are by the standard of their format, as far as they were looked at.
     """
 
     base: Location
@@ -243,8 +247,10 @@ class FilesSnapshot(Snapshot):
     schema_ddl: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     rescued: str | None = None
+    strict: bool = True
     one_shape: bool = False
     looked_at: dict[tuple[str, ...], Mapping[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
+    findings: dict[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def position(self) -> Position:
@@ -277,14 +283,23 @@ class FilesSnapshot(Snapshot):
     @property
     def has_header(self) -> bool:
         """Whether CSV files begin with the names of their columns."""
-        return self._is_true("header")
+        return self.is_true("header")
 
     @property
     def merges(self) -> bool:
         """Whether the project file asks Spark to unite Parquet files of different columns."""
-        return self._is_true("mergeschema")
+        return self.is_true("mergeschema")
 
-    def _is_true(self, option: str) -> bool:
+    @property
+    def corrupt_column(self) -> str | None:
+        """The column of ``schema_ddl`` that keeps lines that Spark cannot parse; None if there is none."""
+        given = {name.lower(): value for name, value in self.options.items()}
+        if self.rescued or self.schema_ddl is None or given.get("mode", "").lower() != "permissive":
+            return None
+        return given.get("columnnameofcorruptrecord", "_corrupt_record")
+
+    def is_true(self, option: str) -> bool:
+        """Whether a reader option, in small letters, is set to true."""
         return any(name.lower() == option and value.lower() == "true" for name, value in self.options.items())
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
@@ -297,7 +312,7 @@ class FilesSnapshot(Snapshot):
                 path=self.base.uri,
             )
         paths = [file.path for file in self.chosen]
-        if self.schema_ddl and not self.rescued and not any("=" in path for path in paths):
+        if self.schema_ddl and not self.strict and not self.rescued and not any("=" in path for path in paths):
             rows = self.load(spark, paths, self.schema_ddl)
         else:
             from odi_assets.sources.files.united import united_rows
@@ -322,6 +337,9 @@ class FilesSnapshot(Snapshot):
         given = {**_NO_FILE_LEFT_OUT, **self.base.reader_options, **self.options}
         names = {name.lower() for name in given}
         strict = {name: value for name, value in _STRICT.get(self.format, {}).items() if name.lower() not in names}
+        if self.strict and self.format == FileFormat.CSV:
+            # Else a line with too many or too few values goes unseen where a query needs some columns alone.
+            strict["columnPruning"] = "false"
         if "quote" in names and "escape" in strict:
             strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
         if schema is None and self.format == FileFormat.CSV:
@@ -330,7 +348,7 @@ class FilesSnapshot(Snapshot):
         with_colon = next((path for path in paths if self.base.is_local and ":" in path), None)
         if with_colon is not None:
             given |= _NAMES_WITH_COLONS
-            if self._is_true("multiline"):
+            if self.is_true("multiline"):
                 raise SourceError(
                     f"{self.label}: {with_colon} has a colon in its name, and Spark cannot open it with `multiLine`",
                     fix="give it another name, or a `path` to the node that does not match it",
@@ -348,6 +366,10 @@ class FilesSnapshot(Snapshot):
                 fix="run the node again: nothing was written, and it takes the files that are there then",
                 path=self.base.uri,
             ) from error
+
+    def lines(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        """The lines of text files, as Spark takes them apart, in a column ``value``."""
+        return replace(self, format="text", options={}).load(spark, paths)
 
     def read_error(self, text: str) -> SourceError | None:
         from odi_assets.sources.files.raised import told

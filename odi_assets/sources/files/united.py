@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import common_schema, plain_type, type_name
 from odi_assets.errors import SourceError
+from odi_assets.sources.files.deliveries import empty_option, looks, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import (
     column_name,
     filled_from_folders,
@@ -34,10 +35,15 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Group:
-    """Files that Spark can read together: of one shape, below folders that name the same columns."""
+    """Files that Spark can read together: of one shape, below folders that name the same columns.
+
+    Attributes:
+        way: how they have to be read, as ``deliveries.looks`` found it.
+    """
 
     paths: Sequence[str]
     keys: tuple[str, ...]
+    way: str = ""
 
     def __str__(self) -> str:
         more = f" and {len(self.paths) - 1:,} more like it" if len(self.paths) > 1 else ""
@@ -61,7 +67,7 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
     elif files.schema_ddl is not None:
         frames = [_with_schema(spark, files, group) for group in groups]
     else:
-        frames = [with_folder_columns(read_as_is(spark, files, group.paths), group.keys) for group in groups]
+        frames = [with_folder_columns(read_as_is(spark, files, group.paths, group.way), group.keys) for group in groups]
     return _union(files, groups, frames)
 
 
@@ -76,11 +82,13 @@ def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wan
         wanted: the columns that the project file names, in small letters; other columns of folders do not count.
     """
     keys = {path: _wanted_keys(path, wanted) for path in paths}
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    is_text = files.format in (FileFormat.CSV, FileFormat.JSON)
+    ways = looks(spark, files, paths) if files.strict and is_text else {}
+    groups: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for shape, alike in _shapes(spark, files, paths, has_keys=any(keys.values())).items():
         for path in alike:
-            groups.setdefault((shape, keys[path]), []).append(path)
-    return [Group(alike, named) for (_, named), alike in groups.items()]
+            groups.setdefault((shape, keys[path], ways.get(path, "")), []).append(path)
+    return [Group(alike, named, way) for (_, named, way), alike in groups.items()]
 
 
 def _wanted_keys(path: str, wanted: set[str] | None) -> tuple[str, ...]:
@@ -93,7 +101,7 @@ def _shapes(
 ) -> Mapping[str, Sequence[str]]:
     """``paths`` by shape; all in one, unlooked at, where what they are read with tells their columns."""
     is_csv, is_parquet = files.format == FileFormat.CSV, files.format == FileFormat.PARQUET
-    depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued
+    depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued or (is_parquet and files.strict)
     if len(paths) == 1 or not depends or not (is_csv or is_parquet):
         return {"": paths}
     from odi_assets.sources.files.shapes import shapes
@@ -106,14 +114,21 @@ def _shapes(
 
 def _with_schema(spark: SparkSession, files: FilesSnapshot, group: Group) -> DataFrame:
     """The columns that the project file names; those that the files lack come from the names of their folders."""
-    if not group.keys:
-        return files.load(spark, group.paths, files.schema_ddl)
-    if files.format != FileFormat.CSV:
-        return filled_from_folders(files.load(spark, group.paths, files.schema_ddl), group.keys)
     schema = spark.createDataFrame([], str(files.schema_ddl)).schema
-    of_files = csv_columns(spark, files, group, schema.names)
-    rows = files.load(spark, group.paths, type(schema)([field for field in schema if field.name in of_files]))
-    return filled_from_folders(rows, group.keys, schema)
+    if files.strict and files.format == FileFormat.PARQUET:
+        from odi_assets.sources.files.parquet_columns import parquet_rows
+
+        return parquet_rows(spark, files, group, schema)
+    of_files = schema
+    if group.keys and files.format == FileFormat.CSV:
+        names = csv_columns(spark, files, group, schema.names)
+        of_files = type(schema)([field for field in schema if field.name in names])
+    if not files.strict:
+        rows, values = files.load(spark, group.paths, of_files), {}
+    else:
+        rows = strict_rows(spark, files, group.paths, of_files, group.way)
+        values = stopping_columns(files, of_files, group.way)
+    return filled_from_folders(rows, group.keys, schema, values) if group.keys or values else rows
 
 
 def csv_columns(spark: SparkSession, files: FilesSnapshot, group: Group, names: Sequence[str]) -> list[str]:
@@ -127,8 +142,11 @@ def csv_columns(spark: SparkSession, files: FilesSnapshot, group: Group, names: 
     return without if len(own) == len(without) else list(names)
 
 
-def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> DataFrame:
+def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], way: str = "") -> DataFrame:
     """The columns that files of one shape have themselves.
+
+    Args:
+        way: how they have to be read, as ``deliveries.looks`` found it.
 
     Raises:
         SourceError: two columns have one name, or a type is one that Spark does not have.
@@ -136,7 +154,7 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) 
     from pyspark.errors import AnalysisException
 
     try:
-        rows = files.load(spark, paths)
+        rows = files.load(spark, paths, **empty_option(way))
         rows.schema  # noqa: B018  Spark Connect looks at the files only now
     except AnalysisException as error:
         condition = error.getCondition() or ""
@@ -157,7 +175,7 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) 
         ) from error
     if files.format == FileFormat.JSON and files.one_shape and len(paths) > 1:
         _require_same_keys(files, rows)
-    return rows
+    return rows.withColumns(stopping_columns(files, rows.schema, way)) if way else rows
 
 
 def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, SourceError
-from odi_assets.sources.files import shapes
+from odi_assets.sources.files.look import files as looks
 from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -159,7 +159,7 @@ def test_json_files_with_other_keys_are_united_or_refused(tmp_path: Path, spark:
 def test_many_files_are_looked_at_by_spark(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shapes, "ON_DRIVER", 2)
+    monkeypatch.setattr(looks, "ON_DRIVER", 2)
     zone = Zone(tmp_path, spark, f'format: csv, options: {{header: "true"}}, {FILES}', EVOLVE)
     for i in range(6):
         zone.land(f"in/{i}.csv", ["a,b", f"a{i},b{i}"] if i % 2 else ["b,a", f"b{i},a{i}"])

@@ -1,0 +1,207 @@
+"""What lies in a landing folder is loaded, or named: files of text, judged by the standard of their format.
+
+Each file is looked at before Spark reads it (see ``look``), and each value as it is read (see ``values``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from odi_assets.config.models import FileFormat
+from odi_assets.errors import SourceError
+from odi_assets.sources.files.folders import column_name, folder_keys
+from odi_assets.sources.files.look.files import as_text, looked_at
+from odi_assets.sources.files.raised import stopped_by
+from odi_assets.sources.files.values import Checked, Reading
+from odi_assets.tables.columns import EXACT_TIMES, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+    from odi_assets.sources.files.source import FilesSnapshot
+
+EMPTY = "empty"
+"""Files of CSV in which a value may be the empty text, in quotes."""
+
+SPLIT = "split"
+"""Files of JSON with lines that Spark reads in part only: their lines are looked at one by one."""
+
+_EMPTY_TEXT = "\x01odi empty\x01"
+_FAR_AND_LARGE = 256 * 1024 * 1024
+_OFF = "or `read.strict: false` reads such files as Spark does"
+_FIXES = {
+    "bytes": "say in `read.options` what it is: `encoding: windows-1252`; or land it again as UTF-8",
+    "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
+    "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
+    "json": "land one object on a line (or one JSON text in a file, with `multiLine`), each key once; or set "
+    "`read.rescued: COLUMN`, which keeps such lines",
+    "csv": 'values with line breaks need `options: {multiLine: "true"}`; otherwise correct the file, and land it again',
+}
+
+
+def looks(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> Mapping[str, str]:
+    """By path, how a file has to be read: ``EMPTY``, ``SPLIT``, or the empty text.
+
+    Raises:
+        SourceError: a file is not as the standard of its format has it, and Spark would not say so, or would not say
+            where.
+    """
+    new = [path for path in paths if path not in files.findings]
+    if new:
+        look = as_text(_look(spark, files, new))
+        sizes = {file.path: file.size for file in files.chosen}
+        is_far = not files.base.is_local and sum(sizes.get(path, 0) for path in new) > _FAR_AND_LARGE
+        found = looked_at(spark, look, [files.base.child(path).uri for path in new], by_spark=is_far)
+        files.findings.update({path: json.loads(text) for path, text in zip(new, found, strict=True)})
+    return {path: _way(files, path, files.findings[path]) for path in paths}
+
+
+def _look(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> Any:
+    remote = None if files.base.is_local else dict(files.base.fsspec_options)
+    schema = None if files.schema_ddl is None else spark.createDataFrame([], files.schema_ddl).schema
+    if files.format == FileFormat.CSV:
+        from odi_assets.sources.files.look.csv_text import csv_look
+
+        return csv_look(files.options, remote, None if schema is None else len(schema))
+    from odi_assets.sources.files.look.json_text import json_look
+
+    of_folders = {column_name(key).lower() for path in paths for key in folder_keys(path)}
+    names = [] if schema is None or files.rescued else schema.names
+    own = {name for name in names if name.lower() not in of_folders and name != files.corrupt_column}
+    return json_look(files.options, remote, own or None)
+
+
+def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
+    kind = found.get("kind")
+    if kind is None:
+        return EMPTY if found.get("empty") and not _says_what_is_null(files) else ""
+    is_kept = files.rescued is not None or files.corrupt_column is not None
+    if kind == "broken" and is_kept and found["line"]:
+        return ""
+    if kind == "silent" and _can_be_split(files, path):
+        return SPLIT
+    raise _renamed(files, path, found["why"]) if kind == "renamed" else _stopped(files, path, found)
+
+
+def _can_be_split(files: FilesSnapshot, path: str) -> bool:
+    has_own_lines = {"multiline", "linesep", "encoding", "charset"} & {name.lower() for name in files.options}
+    is_json = files.format == FileFormat.JSON and files.schema_ddl is not None
+    return is_json and files.rescued is not None and not has_own_lines and not folder_keys(path)
+
+
+def _says_what_is_null(files: FilesSnapshot) -> bool:
+    given = {name.lower() for name in files.options}
+    return bool(given & {"nullvalue", "emptyvalue", "inferschema", "locale", "timezone"})
+
+
+def _stopped(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> SourceError:
+    place = f"{path}:{found['line']}" if found["line"] else path
+    kind = str(found["kind"])
+    return SourceError(
+        f"{files.label}: {place} cannot be read: {found['why']}",
+        fix=f"nothing was loaded: {_FIXES[files.format if kind == 'silent' else kind]}; {_OFF}",
+        path=path,
+        line=found["line"],
+    )
+
+
+def _renamed(files: FilesSnapshot, path: str, why: str) -> SourceError:
+    missing, more = json.loads(why)
+    return renamed(files, path, missing, more)
+
+
+def renamed(files: FilesSnapshot, path: str, missing: Sequence[str], more: Sequence[str]) -> SourceError:
+    """A file that lacks columns of the schema, and has others: somebody may have renamed them."""
+    lacking, others = (", ".join(f"`{name}`" for name in names[:3]) for names in (missing, more))
+    return SourceError(
+        f"{files.label}: no row of {path} has {lacking} of `read.schema`, and it has {others}, which the schema lacks: "
+        "a column may have been renamed",
+        fix="correct `read.schema`; or set `read.rescued: COLUMN`, which keeps columns that it does not name; "
+        "or `read.strict: false` makes NULL of what is missing; nothing was loaded",
+        path=path,
+        columns=tuple(missing),
+    )
+
+
+def reading_of(files: FilesSnapshot, way: str) -> Reading:
+    """How the values of files are read that :func:`looks` found to be of one ``way``."""
+    options = {name.lower(): value for name, value in files.options.items()}
+    return Reading(options, files.format == FileFormat.JSON, _EMPTY_TEXT if way == EMPTY else None)
+
+
+def empty_option(way: str) -> dict[str, str]:
+    """Reader options of CSV that tell an empty text from none."""
+    return {"emptyValue": _EMPTY_TEXT} if way == EMPTY else {}
+
+
+def strict_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], schema: StructType, way: str) -> DataFrame:
+    """The rows of files, with the columns of ``schema``; a value that its type does not hold stops the read.
+
+    The rows can be selected from, with the columns that Spark adds to files.
+    """
+    return files.load(spark, paths, as_read(files, schema, way), **empty_option(way))
+
+
+def as_read(files: FilesSnapshot, schema: StructType, way: str) -> StructType:
+    """The types that Spark reads the columns of ``schema`` as."""
+    from pyspark.sql.types import StructField, StructType
+
+    reading = reading_of(files, way)
+    kept = files.corrupt_column
+    return StructType(
+        [one if one.name == kept else StructField(one.name, reading.as_text(one.dataType)) for one in schema]
+    )
+
+
+def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Checked]:
+    """The columns of ``schema``, of rows read as :func:`as_read` says, that need a look; by name."""
+    from pyspark.sql import functions as F
+
+    reading = reading_of(files, way)
+    found = {
+        field.name: reading.checked(F.col(quoted(field.name)), field.dataType)
+        for field in schema
+        if field.name != files.corrupt_column
+    }
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Column]:
+    """The columns of ``schema`` that need a look. What does not fit stops the read, or is kept by the column of
+    ``schema`` that keeps what Spark cannot parse."""
+    from pyspark.sql import functions as F
+
+    checked, kept = checked_columns(files, schema, way), files.corrupt_column
+    if kept is not None and checked:
+        wrong = [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items()]
+        text = F.to_json(F.struct(*wrong), EXACT_TIMES)
+        values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
+        return {**values, kept: F.coalesce(F.col(quoted(kept)), F.when(text != "{}", text))}
+    fields = {field.name: field for field in schema}
+    return {name: value_or_stop(fields[name], Misfit(*one)) for name, one in checked.items()}
+
+
+class Misfit(NamedTuple):
+    """A value as its type has it, and whether it does not fit; ``why`` in words."""
+
+    value: Column
+    misfits: Column
+    why: str = ""
+
+
+def value_or_stop(field: StructField, found: Misfit) -> Column:
+    """The values of a column; one that does not fit stops the read, and is named with its file."""
+    from pyspark.sql import functions as F
+
+    name, kind = field.name, field.dataType.simpleString()
+    text = F.substring(F.col(quoted(name)).cast("string"), 1, 100)
+    fix = (
+        f"give `{name}` a type in `read.schema` that holds it (STRING holds all texts); or set `read.rescued: COLUMN`, "
+        "which keeps what does not fit; or `read.strict: false` takes what Spark makes of it; nothing was loaded"
+    )
+    what = f" {found.why} is no value of {kind}".replace("  ", " ")
+    stopped = stopped_by(F.input_file_name(), f": column `{name}`: ", text, what, fix=fix)
+    return F.when(F.col(quoted(name)).isNotNull() & found.misfits, stopped.cast(field.dataType)).otherwise(found.value)

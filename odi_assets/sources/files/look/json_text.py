@@ -1,0 +1,190 @@
+"""What of a JSON file Spark would read otherwise than RFC 8259 has it: one object on a line, or one text in a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from odi_assets.sources.files.look.text import Block, Fault, blocks
+
+_BLANKS = " \t\r\n"
+_LENIENT = (
+    "allowcomments",
+    "allowunquotedfieldnames",
+    "allowsinglequotes",
+    "allownumericleadingzeros",
+    "allowbackslashescapinganycharacter",
+    "allowunquotedcontrolchars",
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def json_look(
+    options: Mapping[str, str], remote: Mapping[str, Any] | None, declared: Collection[str] | None
+) -> Callable[[str], dict[str, Any]]:
+    """A function that looks at the JSON file at a path or URI; it raises Fault, or returns an empty object.
+
+    Args:
+        options: of Spark's reader, as the project file has them.
+        declared: the columns that every file needs in some row, if it has others; None: no matter.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    encoding = given.get("encoding", given.get("charset", "utf-8"))
+    is_multi_line = given.get("multiline", "").lower() == "true"
+    is_lenient = any(given.get(name, "").lower() == "true" for name in _LENIENT)
+
+    def look(place: str) -> dict[str, Any]:
+        keys: set[str] = set()
+        for block in blocks(place, remote, encoding, lines=not is_multi_line):
+            if is_lenient:
+                continue
+            if is_multi_line:
+                _one_text(block, keys)
+            elif block.data.strip() and not _is_plain(block.data, keys):
+                _lines(block, keys)
+        missing, more = sorted(set(declared or ()) - keys), sorted(keys - set(declared or ()))
+        if keys and missing and more:
+            raise Fault(0, json.dumps([missing, more]), "renamed")
+        return {}
+
+    return look
+
+
+def _is_plain(data: bytes, keys: set[str]) -> bool:
+    """Whether pyarrow, which is fast, finds one object on each line, and each of its keys once; adds its keys."""
+    first = data.lstrip(_BLANKS.encode()).split(b"\n", 1)[0]
+    try:
+        example = json.loads(first)
+        if not isinstance(example, dict) or b"\\u" in data and re.search(rb"\\u[dD][89a-fA-F]", data):
+            return False
+        schema = pa.schema([(name, kind) for name, value in example.items() if (kind := _kind(value)) is not None])
+        rows = pj.read_json(
+            pa.BufferReader(data),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=schema),
+        )
+    except (ValueError, RecursionError, pa.ArrowException):
+        return False
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if rows.num_rows != lines or data.count(b"\r") != data.count(b"\r\n"):
+        return False
+    keys.update(rows.column_names)
+    return True
+
+
+def _kind(value: Any) -> pa.DataType | None:
+    """The type that pyarrow reads a value as, with none that it would guess; None: let it guess."""
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int | float):
+        return pa.float64()
+    if isinstance(value, str):
+        return pa.string()
+    if isinstance(value, dict) and value:
+        parts = [(name, _kind(part)) for name, part in value.items()]
+        return None if any(kind is None for _, kind in parts) else pa.struct(parts)
+    if isinstance(value, list) and value:
+        kind = _kind(value[0])
+        return None if kind is None else pa.list_(kind)
+    return None
+
+
+class _Twice(ValueError):
+    """A key that an object has twice."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+# Numbers are Spark's to judge.
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str)
+
+
+def _lines(block: Block, keys: set[str]) -> None:
+    """Raises Fault at the first line that Spark reads in part only, or else at the first one that is no JSON."""
+    broken: Fault | None = None
+    for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
+        text = line.decode().strip(_BLANKS)
+        if not text:
+            continue
+        try:
+            value, end = _value(text, 0, block.line + number)
+            if end != len(text):
+                raise Fault(block.line + number, f"behind the first value there is {text[end : end + 40]!r}", "silent")
+            _rows(value, block.line + number, keys)
+        except Fault as fault:
+            if fault.kind == "silent":
+                raise
+            broken = broken or fault
+    if broken is not None:
+        raise broken
+
+
+def _one_text(block: Block, keys: set[str]) -> None:
+    """Raises Fault unless a text is one JSON value. The elements of an array are looked at one by one."""
+    text = block.data.decode()
+    place = _behind_blanks(text, 0)
+    try:
+        place = _elements(text, place, keys) if text[place : place + 1] == "[" else _element(text, place, keys)
+        rest = text[place:].strip(_BLANKS)
+        if rest:
+            place = _behind_blanks(text, place)
+            raise Fault(place, f"behind the first value there is {rest[:40]!r}, and `multiLine` reads one", "silent")
+    except Fault as fault:
+        raise Fault(1 + text.count("\n", 0, fault.line), fault.why, fault.kind) from None
+
+
+def _elements(text: str, place: int, keys: set[str]) -> int:
+    """The place behind an array that begins at ``place``. Lines of a Fault are places in the text."""
+    place = _behind_blanks(text, place + 1)
+    while text[place : place + 1] != "]":
+        place = _behind_blanks(text, _element(text, place, keys))
+        if text[place : place + 1] == ",":
+            place = _behind_blanks(text, place + 1)
+        elif text[place : place + 1] != "]":
+            raise Fault(place, "it is no JSON: `,` or `]` is missing", "broken")
+    return place + 1
+
+
+def _element(text: str, place: int, keys: set[str]) -> int:
+    value, end = _value(text, place, place)
+    _rows(value, place, keys)
+    return end
+
+
+def _behind_blanks(text: str, place: int) -> int:
+    while place < len(text) and text[place] in _BLANKS:
+        place += 1
+    return place
+
+
+def _value(text: str, place: int, line: int) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, place)
+    except _Twice as error:
+        raise Fault(line, f"an object has the key {str(error)!r} twice", "silent") from None
+    except (ValueError, RecursionError) as error:
+        raise Fault(line, f"it is no JSON: {str(error)[:200]}", "broken") from None
+
+
+def _rows(value: Any, line: int, keys: set[str]) -> None:
+    """Adds the keys of the rows that a value is."""
+    rows: Iterable[Any] = value if isinstance(value, list) else [value]
+    for row in rows:
+        if not isinstance(row, dict):
+            raise Fault(line, f"a row is {json.dumps(row)[:40]}, and no object", "silent")
+        keys.update(row)
+    text = json.dumps(value, ensure_ascii=False)
+    found = _SURROGATE.search(text)
+    if found:
+        raise Fault(line, f"a text has one half of a character alone: \\u{ord(found[0]):04x}", "silent")

@@ -1,0 +1,138 @@
+"""The text of a landing file, in blocks of whole lines, as UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+_BLOCK = 4 * 1024 * 1024
+_UTF_8_MARK = b"\xef\xbb\xbf"
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_OF_SPARK_ALONE = (".snappy", ".lz4", ".xz", ".lzo")
+
+
+class Fault(Exception):  # noqa: N818  a finding, not a failure
+    """What of a file is not as the standard of its format has it.
+
+    Attributes:
+        line: of the text, counted from 1; 0 if it is about the whole file.
+        why: in words.
+        kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing were
+            wrong; ``renamed``: a column is in no row; ``unseen``: the file cannot be looked at.
+    """
+
+    def __init__(self, line: int, why: str, kind: str) -> None:
+        super().__init__(line, why, kind)
+        self.line, self.why, self.kind = line, why, kind
+
+
+class Block(NamedTuple):
+    """Whole lines of a text.
+
+    Attributes:
+        line: the number of the first one.
+        data: they, as UTF-8.
+    """
+
+    line: int
+    data: bytes
+
+
+def blocks(
+    place: str, remote: Mapping[str, Any] | None, encoding: str, *, lines: bool = True, line_end: bytes = b"\n"
+) -> Iterator[Block]:
+    """The text of a file.
+
+    Args:
+        remote: fsspec's options for the store; None for local files.
+        lines: a block ends where a line does. Otherwise all of the text is one block.
+
+    Raises:
+        Fault: it is no text of ``encoding``, or is packed in a way that only Spark knows, or is not whole.
+    """
+    line, rest = 1, b""
+    for piece in _texts(place, remote, encoding):
+        rest += piece
+        end = rest.rfind(line_end) + len(line_end) if lines and line_end in piece else 0
+        if end:
+            yield Block(line, _checked(rest[:end], line))
+            line += rest.count(b"\n", 0, end)
+            rest = rest[end:]
+    if rest:
+        yield Block(line, _checked(rest, line))
+
+
+def _texts(place: str, remote: Mapping[str, Any] | None, encoding: str) -> Iterator[bytes]:
+    decode = _decoder(encoding)
+    first = True
+    for piece in _pieces(place, remote):
+        text = decode(piece)
+        if first and text:
+            text, first = text.removeprefix(_UTF_8_MARK), False
+        yield text
+    yield decode(b"", True)
+
+
+def _decoder(encoding: str) -> Callable[..., bytes]:
+    """Makes UTF-8 of pieces of a text; those of UTF-8 are checked where their lines are known."""
+    try:
+        codec = codecs.lookup(encoding)
+    except LookupError:
+        raise Fault(0, f"the encoding {encoding} is one that only Spark knows", "unseen") from None
+    if codec.name in ("utf-8", "ascii"):
+        return lambda piece, final=False: piece  # noqa: ARG005  the decoders of codecs take it
+    decoder = codec.incrementaldecoder("strict")
+
+    def decoded(piece: bytes, final: bool = False) -> bytes:
+        try:
+            return decoder.decode(piece, final).encode()
+        except UnicodeError as error:
+            raise Fault(0, f"it has bytes that are not {encoding}: {error}", "bytes") from None
+
+    return decoded
+
+
+def _checked(data: bytes, line: int) -> bytes:
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            found = data[error.start : error.start + 1]
+            at = line + data.count(b"\n", 0, error.start)
+            raise Fault(at, f"the byte 0x{found.hex()} is not UTF-8", "bytes") from None
+    return data
+
+
+def _pieces(place: str, remote: Mapping[str, Any] | None) -> Iterator[bytes]:
+    if remote is None:
+        with open(place, "rb") as stream:  # noqa: PTH123  one text for local files and those of stores
+            yield from _unpacked(stream, place)
+        return
+    import fsspec
+
+    with fsspec.open(place, "rb", **remote) as stream:
+        yield from _unpacked(stream, place)
+
+
+def _unpacked(stream: Any, place: str) -> Iterator[bytes]:
+    name = place.lower()
+    if name.endswith(_OF_SPARK_ALONE):
+        raise Fault(0, "it is packed in a way that only Spark knows", "unseen")
+    codec = next((codec for end, codec in _PACKED.items() if name.endswith(end)), None)
+    source = stream if codec is None else pa.CompressedInputStream(pa.PythonFile(stream), codec)
+    inflate = zlib.decompressobj() if name.endswith(".deflate") else None
+    try:
+        while piece := source.read(_BLOCK):
+            yield piece if inflate is None else inflate.decompress(piece)
+        if inflate is not None:
+            yield inflate.flush()
+    except (pa.ArrowException, OSError, zlib.error) as error:
+        if codec is None and inflate is None:
+            raise
+        raise Fault(0, f"it cannot be unpacked: {str(error)[:200]}", "broken") from None
+    if inflate is not None and not inflate.eof:
+        raise Fault(0, "it cannot be unpacked: it ends too early", "broken")

@@ -1,0 +1,155 @@
+"""Parquet files read with the columns that the project file names: by the types that the files have.
+
+Told to read a column that a file lacks, Spark makes NULLs; told to read unsigned numbers or bytes as something else, it
+takes the bits. So files are read with their own types, and values of another type are converted, each as it is or not
+at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.delta.schema_evolution import fits_without_loss, plain_type, type_name
+from odi_assets.errors import SourceError
+from odi_assets.sources.files.deliveries import Misfit, renamed, value_or_stop
+from odi_assets.sources.files.folders import column_name, filled_from_folders
+from odi_assets.tables.columns import quoted
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructField, StructType
+
+    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.united import Group
+
+_NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double")
+_EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "binary")}
+"""Types, and others that a cast makes of them with nothing lost: the session's zone is UTC."""
+
+_NANOSECONDS = "nanoseconds"
+_SIMPLE = {"BOOLEAN": "boolean", "INT96": "timestamp", "FLOAT": "float", "DOUBLE": "double"}
+_WHOLE = {"8True": "byte", "16True": "short", "32True": "int", "64True": "bigint"} | {
+    "8False": "smallint",
+    "16False": "int",
+    "32False": "bigint",
+    "64False": "decimal(20,0)",
+}
+
+
+def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType) -> DataFrame:
+    """The columns that ``wanted`` names, of files of one shape.
+
+    Raises:
+        SourceError: they lack one and have others, or have one with a type whose values are none of the wanted type.
+    """
+    from pyspark.sql.types import StructField, StructType
+
+    from odi_assets.sources.files.united import read_as_is
+
+    names, kinds = _columns(files, group.paths[0])
+    own = {name.lower(): name for name in names}
+    named = {name.lower() for name in wanted.names}
+    if len(own) < len(names) and any(sum(name.lower() == one for name in names) > 1 for one in named):
+        return read_as_is(spark, files, group.paths)
+    of_folders = {column_name(key).lower() for key in group.keys}
+    missing = [name for name in wanted.names if name.lower() not in own.keys() | of_folders]
+    more = [name for name in names if name.lower() not in named]
+    if missing and more:
+        raise renamed(files, group.paths[0], missing, more)
+    stored, values = [], {}
+    for field in wanted:
+        kind = kinds.get(own.get(field.name.lower(), ""))
+        nanoseconds = kind == _NANOSECONDS
+        given = _spark_type("bigint" if nanoseconds else kind) if kind is not None else field.dataType
+        stored.append(StructField(field.name, given))
+        if nanoseconds and field.dataType.typeName() in ("timestamp", "timestamp_ntz"):
+            values[field.name] = value_or_stop(field, _of_nanoseconds(field))
+        elif plain_type(given.jsonValue()) != plain_type(field.dataType.jsonValue()):
+            values[field.name] = _converted(files, group, given, field)
+    rows = files.load(spark, group.paths, StructType(stored))
+    return filled_from_folders(rows, group.keys, wanted, values) if group.keys or values else rows
+
+
+def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:
+    """The columns of a file, and the types in Spark's words of those that are plain values."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with files.base.child(path).open("rb") as stream:
+            schema = pq.read_metadata(stream).schema
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(
+            f"{files.label}: {path} cannot be read: {error}",
+            fix="nothing was loaded: land the file again, whole (under a name that begins with `.` or `_` until it is "
+            "complete)",
+            path=path,
+        ) from error
+    leaves = [schema.column(number) for number in range(len(schema))]
+    plain = {leaf.path: _type_of(leaf) for leaf in leaves if leaf.max_repetition_level == 0}
+    names = list(schema.to_arrow_schema().names)
+    return names, {name: kind for name in names if (kind := plain.get(name)) is not None}
+
+
+def _type_of(leaf: pq.ColumnSchema) -> str | None:
+    """The type that a column of Parquet is to Spark; None: let Spark say."""
+    import json
+
+    logical: dict[str, Any] = json.loads(leaf.logical_type.to_json())
+    kind, physical = logical["Type"], leaf.physical_type
+    if kind == "Decimal":
+        return f"decimal({leaf.precision},{leaf.scale})"
+    if kind == "Int":
+        return _WHOLE.get(f"{logical['bitWidth']}{logical['isSigned']}")
+    if kind == "Timestamp":
+        nanoseconds = logical["timeUnit"] == "nanoseconds"
+        return _NANOSECONDS if nanoseconds else "timestamp" if logical["isAdjustedToUTC"] else "timestamp_ntz"
+    if kind in ("String", "Enum", "JSON"):
+        return "string"
+    if kind == "Date":
+        return "date"
+    if kind not in ("None", "BSON"):
+        return None
+    return {**_SIMPLE, "INT32": "int", "INT64": "bigint", "BYTE_ARRAY": "binary"}.get(physical)
+
+
+def _spark_type(kind: str) -> DataType:
+    from pyspark.sql.types import _parse_datatype_json_value
+
+    return _parse_datatype_json_value({"int": "integer", "bigint": "long", "smallint": "short"}.get(kind, kind))
+
+
+def _of_nanoseconds(field: StructField) -> Misfit:
+    from pyspark.sql import functions as F
+
+    own = F.col(quoted(field.name))
+    moment = F.timestamp_micros(F.expr(f"{quoted(field.name)} div 1000"))
+    return Misfit(moment.cast(field.dataType), own % 1_000 != 0, "has parts of a microsecond, and so")
+
+
+def _converted(files: FilesSnapshot, group: Group, own: DataType, field: StructField) -> Column:
+    """Values of another type as those of the wanted one.
+
+    Raises:
+        SourceError: no value of the one type is one of the other.
+    """
+    from pyspark.sql import functions as F
+
+    column, left, right = F.col(quoted(field.name)), own.typeName(), field.dataType.typeName()
+    if fits_without_loss(own.jsonValue(), field.dataType.jsonValue()) or (left, right) in _EXACT:
+        return column.cast(field.dataType)
+    if left in _NUMBERS and right in _NUMBERS:
+        value = column.try_cast(field.dataType)
+        return value_or_stop(field, Misfit(value, ~F.coalesce(value.try_cast(own) == column, F.lit(False))))
+    if (left, right) == ("binary", "string"):
+        return value_or_stop(field, Misfit(column.cast("string"), ~F.is_valid_utf8(column.cast("string"))))
+    kinds = type_name(own.jsonValue()), type_name(field.dataType.jsonValue())
+    raise SourceError(
+        f"{files.label}: column `{field.name}` is {kinds[0]} in {group}, and {kinds[1]} in `read.schema`, which does not "
+        "hold its values",
+        fix=f"make it {kinds[0]} in `read.schema`; or set `read.rescued: COLUMN`, which keeps what does not fit; nothing "
+        "was loaded",
+        path=group.paths[0],
+        column=field.name,
+    )
