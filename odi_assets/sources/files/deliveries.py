@@ -6,7 +6,7 @@ Each file is looked at before Spark reads it (see ``look``), and each value as i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odi_assets.config.models import FileFormat
@@ -38,6 +38,8 @@ _FIXES = {
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
     "json": "land one object on a line (or one JSON text in a file, with `multiLine`), each key once; or set "
     "`read.rescued: COLUMN`, which keeps such lines",
+    "blank": "give such rows a value, or another separator; or leave them out",
+    "nanoseconds": "land it with times of type INT64 in microseconds, or with whole microseconds",
     "csv": 'values with line breaks need `options: {multiLine: "true"}`; otherwise correct the file, and land it again',
 }
 
@@ -51,16 +53,34 @@ def looks(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> Ma
     """
     new = [path for path in paths if path not in files.findings]
     if new:
-        look = as_text(_look(spark, files, new))
-        sizes = {file.path: file.size for file in files.chosen}
-        is_far = not files.base.is_local and sum(sizes.get(path, 0) for path in new) > _FAR_AND_LARGE
-        found = looked_at(spark, look, [files.base.child(path).uri for path in new], by_spark=is_far)
-        files.findings.update({path: json.loads(text) for path, text in zip(new, found, strict=True)})
+        files.findings.update(zip(new, _findings(spark, files, new, _look(spark, files, new)), strict=True))
     return {path: _way(files, path, files.findings[path]) for path in paths}
 
 
-def _look(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> Any:
-    remote = None if files.base.is_local else dict(files.base.fsspec_options)
+def require_standard(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], look: _Look) -> None:
+    """Raises SourceError for the first of ``paths`` that ``look`` finds fault with."""
+    for path, found in zip(paths, _findings(spark, files, paths, look), strict=True):
+        if "kind" in found:
+            raise _stopped(files, path, found)
+
+
+def _findings(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], look: _Look) -> list[Mapping[str, Any]]:
+    sizes = {file.path: file.size for file in files.chosen}
+    is_far = not files.base.is_local and sum(sizes.get(path, 0) for path in paths) > _FAR_AND_LARGE
+    places = [files.base.child(path).uri for path in paths]
+    return [json.loads(text) for text in looked_at(spark, as_text(look), places, by_spark=is_far)]
+
+
+def remote_options(files: FilesSnapshot) -> Mapping[str, Any] | None:
+    """fsspec's options for the store of files; None for local files."""
+    return None if files.base.is_local else dict(files.base.fsspec_options)
+
+
+_Look = Callable[[str], Mapping[str, Any]]
+
+
+def _look(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> _Look:
+    remote = remote_options(files)
     schema = None if files.schema_ddl is None else spark.createDataFrame([], files.schema_ddl).schema
     if files.format == FileFormat.CSV:
         from odi_assets.sources.files.look.csv_text import csv_look

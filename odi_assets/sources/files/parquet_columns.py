@@ -7,12 +7,14 @@ at all.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.schema_evolution import fits_without_loss, plain_type, type_name
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.deliveries import Misfit, renamed, value_or_stop
+from odi_assets.sources.files.deliveries import Misfit, remote_options, renamed, require_standard, value_or_stop
 from odi_assets.sources.files.folders import column_name, filled_from_folders
+from odi_assets.sources.files.look.parquet_times import int96_look
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -69,6 +71,21 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: Group, wanted
             values[field.name] = _converted(files, group, given, field)
     rows = files.load(spark, group.paths, StructType(stored))
     return filled_from_folders(rows, group.keys, wanted, values) if group.keys or values else rows
+
+
+def require_whole_microseconds(
+    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: Collection[str] | None
+) -> None:
+    """Raises SourceError if times of INT96 have parts of a microsecond, in columns of ``wanted``, in small letters."""
+    import pyarrow.parquet as pq
+
+    with files.base.child(group.paths[0]).open("rb") as stream:
+        schema = pq.read_metadata(stream).schema
+    leaves = [schema.column(number) for number in range(len(schema))]
+    times = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.max_repetition_level == 0]
+    names = [name for name in times if "." not in name and (wanted is None or name.lower() in wanted)]
+    if names:
+        require_standard(spark, files, group.paths, int96_look(remote_options(files), names))
 
 
 def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:

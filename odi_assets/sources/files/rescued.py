@@ -99,9 +99,17 @@ def _of_json(
     Raises:
         SourceError: two keys differ by capitals only.
     """
+    from pyspark.errors import PySparkValueError
     from pyspark.sql.types import StructField, StructType, VariantType
 
-    all_keys = files.load(spark, group.paths, mode="PERMISSIVE", columnNameOfCorruptRecord=_RECORD).schema
+    try:
+        all_keys = files.load(spark, group.paths, mode="PERMISSIVE", columnNameOfCorruptRecord=_RECORD).schema
+    except PySparkValueError as error:
+        raise SourceError(
+            f"{files.label}: the columns of {group} cannot be found out: {error}",
+            fix="land it with values that are nested less deeply; nothing was loaded",
+            path=group.paths[0],
+        ) from error
     found = [field for field in all_keys if field.name != _RECORD]
     if wanted is None:
         return StructType(found), ()

@@ -340,6 +340,8 @@ class FilesSnapshot(Snapshot):
         if self.strict and self.format == FileFormat.CSV:
             # Else a line with too many or too few values goes unseen where a query needs some columns alone.
             strict["columnPruning"] = "false"
+        if self.strict and self.format == FileFormat.JSON and "allowsinglequotes" not in names:
+            strict["allowSingleQuotes"] = "false"
         if "quote" in names and "escape" in strict:
             strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
         if schema is None and self.format == FileFormat.CSV:

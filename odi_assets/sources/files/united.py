@@ -60,6 +60,11 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
     declared = _declared(spark, files)
     wanted = None if declared is None else {name.lower() for name in declared}
     groups = _groups(spark, files, paths, wanted)
+    if files.strict and files.format == FileFormat.PARQUET:
+        from odi_assets.sources.files.parquet_columns import require_whole_microseconds
+
+        for group in groups:
+            require_whole_microseconds(spark, files, group, wanted)
     if files.rescued:
         from odi_assets.sources.files.rescued import rescued_rows
 

@@ -115,4 +115,4 @@ def _require_no_blank_row(block: Block, separator: str) -> None:
     for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
         if line and not line.strip(bytes(range(33))):
             what = "a row of empty values" if separator.isspace() else "a row of blanks"
-            raise Fault(block.line + number, f"{what}, which Spark takes for no row", "silent")
+            raise Fault(block.line + number, f"{what}, which Spark takes for no row", "blank")

@@ -22,7 +22,8 @@ class Fault(Exception):  # noqa: N818  a finding, not a failure
         line: of the text, counted from 1; 0 if it is about the whole file.
         why: in words.
         kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing were
-            wrong; ``renamed``: a column is in no row; ``unseen``: the file cannot be looked at.
+            wrong; ``blank``: a row that Spark leaves out; ``renamed``: a column is in no row; ``nanoseconds``: times
+            that lose a part; ``unseen``: the file cannot be looked at.
     """
 
     def __init__(self, line: int, why: str, kind: str) -> None:

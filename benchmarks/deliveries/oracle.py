@@ -1,0 +1,369 @@
+"""What a file holds by the standard of its format, read by Python's own parsers and pyarrow; none of it is ours or Spark's."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import gzip
+import io
+import json
+import re
+import zlib
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.deliveries.writers import Delivery
+
+UNFIT = object()
+"""A value that the type of its column does not hold."""
+
+
+@dataclass(frozen=True)
+class Lenient:
+    """A value that is written in another way than its type's: it may be taken as ``value``, or refused."""
+
+    value: Any
+
+
+@dataclass
+class Expected:
+    """What a file holds.
+
+    Attributes:
+        rows: of values by column, :data:`UNFIT` and :class:`Lenient` among them.
+        broken: how many rows are none by the standard.
+        whole: why the file as a whole is none, or is of other columns; empty if it is not.
+        asks: Spark cannot read it without another option, so a reader may stop and ask for it.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    broken: int = 0
+    whole: str = ""
+    asks: bool = False
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether a reader has a reason to stop."""
+        odd = any(value is UNFIT or isinstance(value, Lenient) for row in self.rows for value in row.values())
+        return bool(odd or self.broken or self.whole or self.asks)
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether a reader that keeps nothing aside has to stop."""
+        return bool(self.broken or self.whole or any(value is UNFIT for row in self.rows for value in row.values()))
+
+
+def expected(delivery: Delivery, *, by_name: bool) -> Expected:
+    """What a file holds.
+
+    Args:
+        by_name: columns of CSV are found by their names, and others than the schema's may be there.
+    """
+    if delivery.format == "parquet":
+        return _parquet(delivery, by_name)
+    try:
+        data = _unpacked(delivery)
+    except (OSError, EOFError, zlib.error) as error:
+        return Expected(whole=str(error))
+    try:
+        text = data.decode(delivery.options.get("encoding", "utf-8")).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        return Expected(whole=str(error))
+    return _csv(delivery, text, by_name) if delivery.format == "csv" else _json(delivery, text, by_name)
+
+
+def _unpacked(delivery: Delivery) -> bytes:
+    if delivery.name.endswith(".gz"):
+        return gzip.decompress(delivery.data)
+    return bz2.decompress(delivery.data) if delivery.name.endswith(".bz2") else delivery.data
+
+
+def records(text: str, separator: str) -> list[list[tuple[str, bool]]]:
+    """The records of RFC 4180: values, and whether they were in quotes. ValueError if it is none."""
+    found: list[list[tuple[str, bool]]] = []
+    record: list[tuple[str, bool]] = []
+    place, size = 0, len(text)
+    while place < size or record:
+        quoted = place < size and text[place] == '"'
+        value = ""
+        if quoted:
+            place += 1
+            while True:
+                end = text.find('"', place)
+                if end < 0:
+                    raise ValueError("a quote is not closed")
+                value, place = value + text[place:end], end + 1
+                if text[place : place + 1] != '"':
+                    break
+                value, place = value + '"', place + 1
+            if place < size and text[place] not in (separator, "\r", "\n"):
+                raise ValueError("a value goes on behind its quote")
+        else:
+            end = place
+            while end < size and text[end] not in (separator, "\r", "\n"):
+                end += 1
+            value, place = text[place:end], end
+        record.append((value, quoted))
+        if place < size and text[place] == separator:
+            place += 1
+            continue
+        is_blank = len(record) == 1 and not record[0][1] and not record[0][0].strip()
+        if not is_blank:
+            found.append(record)
+        record = []
+        place += 2 if text[place : place + 2] == "\r\n" else 1
+    return found
+
+
+def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
+    try:
+        found = records(text, delivery.options.get("sep", ","))
+    except ValueError as error:
+        return Expected(whole=str(error))
+    names = list(delivery.columns)
+    if delivery.options.get("header") and found:
+        header = [value for value, _ in found.pop(0)]
+        lowered = [name.lower() for name in header]
+        if len(set(lowered)) < len(lowered) or (not by_name and lowered != [name.lower() for name in names]):
+            return Expected(whole="the header is not that of the schema")
+        names = [next((own for own in names if own.lower() == name.lower()), f"?{name}") for name in header]
+    has_breaks = any("\n" in value or "\r" in value for record in found for value, _ in record)
+    is_blank = any(not "".join(value for value, _ in record) for record in found)
+    asks = (has_breaks and not delivery.options.get("multiLine")) or (is_blank and delivery.options.get("sep") == "\t")
+    result = Expected(asks=asks)
+    for record in found:
+        if len(record) != len(names):
+            result.broken += 1
+            continue
+        own = dict(zip(names, record, strict=True))
+        row = {name: _of_csv(*own[name], kind) if name in own else None for name, kind in delivery.columns.items()}
+        result.rows.append(row)
+    return result
+
+
+def _of_csv(text: str, quoted: bool, kind: str) -> Any:
+    if kind == "STRING":
+        return text if text or quoted else None
+    return None if not text else _typed(text, kind)
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
+
+
+def _typed(text: str, kind: str) -> Any:
+    """A value that is written as text; an integer of JSON is one, too."""
+    if kind in ("BIGINT", "INT"):
+        bits = 63 if kind == "BIGINT" else 31
+        strict = re.fullmatch(r"[+-]?\d+", text)
+        if not strict and not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+            return UNFIT
+        if not -(2**bits) <= int(text) < 2**bits:
+            return UNFIT
+        return int(text) if strict else Lenient(int(text))
+    if kind == "DOUBLE":
+        if text in ("NaN", "Infinity"):
+            return Lenient(float(text))
+        return float(text) if _NUMBER.fullmatch(text) and abs(float(text)) != float("inf") else UNFIT
+    if kind.startswith("DECIMAL"):
+        precision, scale = (int(part) for part in re.findall(r"\d+", kind))
+        return _decimal(Decimal(text), precision, scale) if _NUMBER.fullmatch(text) else UNFIT
+    if kind == "BOOLEAN":
+        return {"true": True, "false": False}.get(text.lower(), UNFIT)
+    if kind == "DATE":
+        return _day(text)
+    return _moment(text, kind)
+
+
+def _decimal(value: Decimal, precision: int, scale: int) -> Any:
+    try:
+        fitting = value.quantize(Decimal(1).scaleb(-scale))
+    except InvalidOperation:
+        return UNFIT
+    return fitting if fitting == value and len(str(abs(int(fitting)))) <= precision - scale else UNFIT
+
+
+def _day(text: str) -> Any:
+    strict = re.fullmatch(r"\d{4}-\d\d-\d\d", text)
+    loose = re.fullmatch(r"(\d{4})-?(\d\d?)-?(\d\d?)(?:[T ]00:00:00)?", text)
+    if not loose:
+        return UNFIT
+    try:
+        day = dt.date(*(int(part) for part in loose.groups()))
+    except ValueError:
+        return UNFIT
+    return day if strict else Lenient(day)
+
+
+def _moment(text: str, kind: str) -> Any:
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        day = _day(text)
+        day = day.value if isinstance(day, Lenient) else day
+        if day is not UNFIT and "-" in text:
+            moment = dt.datetime.combine(day, dt.time())
+            return Lenient(moment if kind == "TIMESTAMP_NTZ" else moment.replace(tzinfo=dt.UTC))
+        return UNFIT
+    day_text, time, fraction, zone = found.groups()
+    if (fraction or "")[6:].strip("0") or (zone and kind == "TIMESTAMP_NTZ"):
+        return UNFIT
+    try:
+        moment = dt.datetime.fromisoformat(f"{day_text}T{time}")
+    except ValueError:
+        return UNFIT
+    moment = moment.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
+    if kind == "TIMESTAMP_NTZ":
+        return moment
+    return dt.datetime.fromisoformat(f"{moment.isoformat()}{(zone or '+00:00').replace('Z', '+00:00')}")
+
+
+class _Raw(str):
+    """A number of JSON, as it is written."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _loads(text: str) -> Any:
+    value = json.loads(text, object_pairs_hook=_pairs, parse_int=_Raw, parse_float=_Raw, parse_constant=_Raw)
+    json.dumps(value, ensure_ascii=False).encode()  # a half of a character alone is none
+    return value
+
+
+def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
+    result = Expected()
+    blank = " \t\r\n"
+    texts = [text] if delivery.options.get("multiLine") else re.split("\r\n|\r|\n", text)
+    keys: set[str] = set()
+    for one in texts:
+        if not one.strip(blank):
+            continue
+        try:
+            value = _loads(one.strip(blank))
+        except (ValueError, RecursionError):
+            result.broken += 1
+            continue
+        rows = value if isinstance(value, list) else [value]
+        for row in rows:
+            if not isinstance(row, dict):
+                result.broken += 1
+                continue
+            keys.update(row)
+            result.rows.append({name: _of_json(row.get(name), kind) for name, kind in delivery.columns.items()})
+    missing = delivery.columns.keys() - keys
+    if keys and missing and keys - delivery.columns.keys() and not by_name:
+        result.whole = f"{sorted(missing)} are in no row"
+    return result
+
+
+def _of_json(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if kind.startswith("ARRAY"):
+        return _parts([_of_json(one, kind[6:-1]) for one in value]) if isinstance(value, list) else UNFIT
+    if kind.startswith("MAP"):
+        if not isinstance(value, dict):
+            return UNFIT
+        return _parts({name: _of_json(one, "DATE") for name, one in value.items()})
+    if kind.startswith("STRUCT"):
+        if not isinstance(value, dict):
+            return UNFIT
+        return _parts({"at": _of_json(value.get("at"), "TIMESTAMP"), "n": _of_json(value.get("n"), "BIGINT")})
+    if kind == "STRING":
+        return value if type(value) is str else Lenient(value)
+    if kind == "BOOLEAN":
+        return value if isinstance(value, bool) else UNFIT
+    if isinstance(value, bool | list | dict):
+        return UNFIT
+    if isinstance(value, _Raw) and kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        return UNFIT
+    if not isinstance(value, _Raw) and kind in ("BIGINT", "INT", "DOUBLE"):
+        found = _typed(value, kind)
+        return UNFIT if found is UNFIT else Lenient(found.value if isinstance(found, Lenient) else found)
+    return _typed(value, kind)
+
+
+def _parts(value: Any) -> Any:
+    inner = list(value.values()) if isinstance(value, dict) else value
+    if any(one is UNFIT for one in inner):
+        return UNFIT
+    if not any(isinstance(one, Lenient) for one in inner):
+        return value
+    plain = [one.value if isinstance(one, Lenient) else one for one in inner]
+    return Lenient(dict(zip(value, plain, strict=True)) if isinstance(value, dict) else plain)
+
+
+def _parquet(delivery: Delivery, by_name: bool) -> Expected:
+    try:
+        table = pq.ParquetFile(io.BytesIO(delivery.data)).read()
+    except (OSError, pa.ArrowException) as error:
+        return Expected(whole=str(error)) if delivery.data else Expected()
+    own = {name.lower(): table.column(name) for name in table.column_names}
+    missing, more = delivery.columns.keys() - own.keys(), own.keys() - delivery.columns.keys()
+    if missing and more and not by_name:
+        return Expected(whole=f"{sorted(missing)} are in no row")
+    columns = {name: _column(own[name], kind) if name in own else [None] * len(table) for name, kind in delivery.columns.items()}
+    return Expected([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+
+
+def _column(values: pa.ChunkedArray, kind: str) -> list[Any]:
+    own = values.type
+    if pa.types.is_timestamp(own) and own.unit == "ns":
+        numbers = values.cast(pa.int64()).to_pylist()
+        if kind == "BIGINT":
+            return [None if number is None else Lenient(number) for number in numbers]
+        values = pa.chunked_array([[None if n is None else n // 1000 for n in numbers]], pa.int64()).cast(pa.timestamp("us", own.tz))
+        fits = [number is None or number % 1000 == 0 for number in numbers]
+    else:
+        fits = [True] * len(values)
+    return [
+        (None if value is None else _of_arrow(value, kind)) if fit else UNFIT
+        for value, fit in zip(values.to_pylist(), fits, strict=True)
+    ]
+
+
+def _of_arrow(value: Any, kind: str) -> Any:
+    if kind == "STRING":
+        if isinstance(value, bytes):
+            try:
+                return Lenient(value.decode())
+            except UnicodeDecodeError:
+                return UNFIT
+        return value if isinstance(value, str) else UNFIT
+    if isinstance(value, str | bytes):
+        return UNFIT
+    if kind == "BOOLEAN":
+        return value if isinstance(value, bool) else UNFIT
+    if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        return _time_of_arrow(value, kind)
+    if isinstance(value, dt.date | bool):
+        return UNFIT
+    if kind == "DOUBLE":
+        return value if isinstance(value, float) else Lenient(float(value)) if float(value) == value else UNFIT
+    if isinstance(value, float):
+        found = _typed(repr(value).removesuffix(".0"), kind)
+        return found if found is UNFIT else Lenient(found)
+    found = _typed(str(value).removesuffix(".0"), kind)
+    return found if found is UNFIT or isinstance(value, int) else Lenient(found)
+
+
+def _time_of_arrow(value: Any, kind: str) -> Any:
+    if not isinstance(value, dt.date):
+        return UNFIT
+    if not isinstance(value, dt.datetime):
+        if kind == "DATE":
+            return value
+        moment = dt.datetime.combine(value, dt.time())
+        return Lenient(moment if kind == "TIMESTAMP_NTZ" else moment.replace(tzinfo=dt.UTC))
+    if kind == "DATE":
+        return UNFIT
+    if kind == "TIMESTAMP":
+        return value if value.tzinfo else Lenient(value.replace(tzinfo=dt.UTC))
+    return UNFIT if value.tzinfo else value

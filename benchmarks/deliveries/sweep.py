@@ -1,0 +1,157 @@
+"""The sweep: one file after the other, each loaded by a run of a node of its own, and judged row by row."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import deltalake
+from pyspark.sql import SparkSession
+
+from benchmarks.deliveries.oracle import UNFIT, Expected, Lenient, expected
+from benchmarks.deliveries.writers import FAULTS, WRITERS, Delivery
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import OdiError
+from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import RunRequest
+from odi_assets.nodes.result import RunInfo
+
+_NODE = """
+project: deliveries
+connections: {{landing: {{type: local, base_path: landing}}, lake: {{type: local, base_path: lake}}}}
+system: {{connection: lake, path: system}}
+pipelines:
+- pipeline: p
+  nodes:
+  - {{name: n, read: {read}, write: {{connection: lake, path: n, mode: append}}}}
+"""
+_runs = itertools.count(1)
+
+
+@dataclass
+class Tally:
+    """Counts of one sweep.
+
+    Attributes:
+        silent: files of which a row was lost or changed, and no word was said; each with how to see it again.
+        unclear: stops that do not name the file, and errors that are none of ours.
+        needless: stops over files that the schema holds as they are.
+    """
+
+    files: int = 0
+    loaded: int = 0
+    rescued: int = 0
+    stopped: int = 0
+    by_fault: Counter[str] = field(default_factory=Counter)
+    silent: list[str] = field(default_factory=list)
+    unclear: list[str] = field(default_factory=list)
+    needless: list[str] = field(default_factory=list)
+
+
+def one_of_each(seed: int) -> Iterable[tuple[int, Delivery, bool]]:
+    """A file for each fault of each format."""
+    for format_, faults in FAULTS.items():
+        for number, fault in enumerate(faults):
+            for is_rescued in (False, True):
+                yield seed + number, WRITERS[format_](random.Random(seed + number), fault), is_rescued
+
+
+def drawn(files: int, seed: int) -> Iterable[tuple[int, Delivery, bool]]:
+    """Files whose faults are drawn."""
+    for number in range(seed, seed + files):
+        draw = random.Random(number)
+        yield number, WRITERS[draw.choice(("csv", "csv", "json", "json", "parquet"))](draw), draw.random() < 0.3
+
+
+def sweep(
+    spark: SparkSession, deliveries: Iterable[tuple[int, Delivery, bool]], folder: Path, say: Callable[[str], None]
+) -> Tally:
+    """Load each of the files, and compare its rows with what Python's parsers find in it."""
+    tally = Tally()
+    for seed, delivery, is_rescued in deliveries:
+        tally.files += 1
+        tally.by_fault.update(f"{delivery.format}: {fault}" for fault in delivery.faults or ["none"])
+        what = f"--seed {seed} ({delivery.format}{', rescued' if is_rescued else ''}: {delivery.faults})"
+        wanted = expected(delivery, by_name=is_rescued)
+        root = folder / "world"
+        try:
+            rows = _loaded(spark, root, delivery, is_rescued)
+        except OdiError as error:
+            tally.stopped += 1
+            if delivery.name not in str(error):
+                tally.unclear.append(f"{what}: {error}")
+            elif not wanted.may_stop:
+                tally.needless.append(f"{what}: {error}")
+        except Exception as error:  # noqa: BLE001  any other error is a finding
+            tally.unclear.append(f"{what}: {type(error).__name__}: {str(error)[:300]}")
+        else:
+            tally.loaded += 1
+            tally.rescued += any(row.get("rest") is not None for row in rows)
+            if (difference := _difference(rows, wanted, is_rescued)) is not None:
+                tally.silent.append(f"{what}: {difference}")
+                say(f"  {tally.silent[-1]}")
+        shutil.rmtree(root, ignore_errors=True)
+    return tally
+
+
+def _loaded(spark: SparkSession, root: Path, delivery: Delivery, is_rescued: bool) -> list[dict[str, Any]]:
+    read: dict[str, Any] = {"connection": "landing", "format": delivery.format, "path": "*", "schema": delivery.schema}
+    read |= {"options": delivery.options, "incremental": "files"} | ({"rescued": "rest"} if is_rescued else {})
+    (root / "landing").mkdir(parents=True)
+    (root / "landing" / delivery.name).write_bytes(delivery.data)
+    (root / "odibi.yaml").write_text(_NODE.format(read=json.dumps(read)), encoding="utf-8")
+    project = Project.load(root / "odibi.yaml")
+    state = project.open_state()
+    plan = plan_node(project, state, NodeKey("p", "n"), RunRequest())
+    if plan.nothing_new:
+        return []
+    commit(compute(plan, spark), state, RunInfo(f"run-{next(_runs)}"))
+    found: list[dict[str, Any]] = deltalake.DeltaTable(str(root / "lake/n")).to_pyarrow_table().to_pylist()
+    return found
+
+
+def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) -> str | None:
+    """What is wrong with rows that were loaded and of which nothing was said; None if nothing is."""
+    if not is_rescued and wanted.must_stop:
+        return f"{wanted.whole or 'rows that do not fit'} were loaded: {rows}; wanted {wanted.rows}"
+    if is_rescued and (wanted.whole or (wanted.broken and not wanted.rows)):
+        # What is no file of its format may be kept line by line.
+        return None if any(row["rest"] for row in rows) else f"{wanted.whole}: {rows}"
+    if len(rows) != len(wanted.rows) + wanted.broken and not (is_rescued and wanted.broken):
+        return f"{len(rows)} rows, wanted {len(wanted.rows)}: {rows}; wanted {wanted.rows}"
+    left = list(rows)
+    for row in wanted.rows:
+        match = next((one for one in left if _fits(one, row, is_rescued)), None)
+        if match is None:
+            return f"no row is {row}; there are {left}"
+        left.remove(match)
+    lost = [row for row in left if not row.get("rest")]
+    return f"rows that nobody delivered: {lost}" if lost else None
+
+
+def _fits(row: dict[str, Any], wanted: dict[str, Any], is_rescued: bool) -> bool:
+    kept = is_rescued and row["rest"] is not None
+    return all(_equal(row[name], value, kept) for name, value in wanted.items())
+
+
+def _equal(value: Any, wanted: Any, kept: bool) -> bool:
+    if kept and value is None:
+        return True
+    if wanted is UNFIT:
+        return False
+    if isinstance(wanted, Lenient):
+        return _equal(value, wanted.value, kept) or isinstance(value, str)
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        value = dict(value)
+    if isinstance(wanted, float) and wanted != wanted:
+        return bool(value != value)
+    return bool(value == wanted)
