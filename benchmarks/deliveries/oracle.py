@@ -1,4 +1,4 @@
-"""What a file holds by the standard of its format, read by Python's own parsers and pyarrow; none of it is ours or Spark's."""
+"""What a file holds by the standard of its format, read by parsers of Python and pyarrow: nothing of ours or Spark."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
         if not one.strip(blank):
             continue
         try:
-            value = _loads(one.strip(blank))
+            value = _loads(one.strip(blank).removeprefix("\ufeff"))
         except (ValueError, RecursionError):
             result.broken += 1
             continue
@@ -309,7 +309,10 @@ def _parquet(delivery: Delivery, by_name: bool) -> Expected:
     missing, more = delivery.columns.keys() - own.keys(), own.keys() - delivery.columns.keys()
     if missing and more and not by_name:
         return Expected(whole=f"{sorted(missing)} are in no row")
-    columns = {name: _column(own[name], kind) if name in own else [None] * len(table) for name, kind in delivery.columns.items()}
+    columns = {
+        name: _column(own[name], kind) if name in own else [None] * len(table)
+        for name, kind in delivery.columns.items()
+    }
     return Expected([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
 
 
@@ -319,7 +322,9 @@ def _column(values: pa.ChunkedArray, kind: str) -> list[Any]:
         numbers = values.cast(pa.int64()).to_pylist()
         if kind == "BIGINT":
             return [None if number is None else Lenient(number) for number in numbers]
-        values = pa.chunked_array([[None if n is None else n // 1000 for n in numbers]], pa.int64()).cast(pa.timestamp("us", own.tz))
+        values = pa.chunked_array([[None if n is None else n // 1000 for n in numbers]], pa.int64()).cast(
+            pa.timestamp("us", own.tz)
+        )
         fits = [number is None or number % 1000 == 0 for number in numbers]
     else:
         fits = [True] * len(values)

@@ -12,7 +12,7 @@ from benchmarks.harness import Options, Row
 
 
 def files(options: Options) -> list[Row]:
-    """Files with faults by their grammar: each row is loaded as Python's parsers read it, is kept aside, or is named."""
+    """Files with faults by their grammar: each row is loaded as Python's parsers read it, kept aside, or named."""
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session

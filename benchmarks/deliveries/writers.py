@@ -34,7 +34,18 @@ ODD: dict[str, tuple[str, ...]] = {
     "INT": ("2147483648", "1.0", "0x10", "007"),
     "STRING": ("", " ", "a\u2028b", "é", "NULL", "a\tb", "12", "\U0001f600"),
     "DOUBLE": ("1e400", "NaN", "Infinity", "1e-400", "12345678901234567890", ".5", "1,5"),
-    "DECIMAL(10,2)": ("1.555", "1.550", "123456789.1", "1e2", "1.234e1", "12345e-2", "12345e-3", "1,50", "NaN", "-0.00"),
+    "DECIMAL(10,2)": (
+        "1.555",
+        "1.550",
+        "123456789.1",
+        "1e2",
+        "1.234e1",
+        "12345e-2",
+        "12345e-3",
+        "1,50",
+        "NaN",
+        "-0.00",
+    ),
     "DATE": ("12:30", "2024-02-30", "2024", "2024-05", "2024-01-01 23:00:00", "20240101", "2024-1-2", "now"),
     "TIMESTAMP": (
         "12:30",
@@ -189,12 +200,18 @@ _CSV: dict[str, _Lines | None] = {
     "no bytes": None,
     "one value less": _on_a_line(lambda _, line, sep: line.rpartition(sep)[0]),
     "one value more": _on_a_line(lambda _, line, sep: line + sep + "more"),
-    "empty in quotes": _on_a_line(lambda _, line, sep: line.partition(sep)[0] + sep + '""' + "".join(line.partition(sep)[2].partition(sep)[1:])),
-    "empty": _on_a_line(lambda _, line, sep: line.partition(sep)[0] + sep + "".join(line.partition(sep)[2].partition(sep)[1:])),
+    "empty in quotes": _on_a_line(
+        lambda _, line, sep: line.partition(sep)[0] + sep + '""' + "".join(line.partition(sep)[2].partition(sep)[1:])
+    ),
+    "empty": _on_a_line(
+        lambda _, line, sep: line.partition(sep)[0] + sep + "".join(line.partition(sep)[2].partition(sep)[1:])
+    ),
     "all empty": _on_a_line(lambda _, line, sep: sep * line.count(sep)),
     "quote not closed": _on_a_line(lambda _, line, sep: line.rpartition(sep)[0] + sep + '"' + line.rpartition(sep)[2]),
     "behind the quote": _on_a_line(lambda _, line, sep: '"1"x' + sep + line.partition(sep)[2]),
-    "quote in a plain value": _on_a_line(lambda _, line, sep: line.partition(sep)[0] + sep + '5" x' + "".join(line.partition(sep)[2].partition(sep)[1:])),
+    "quote in a plain value": _on_a_line(
+        lambda _, line, sep: line.partition(sep)[0] + sep + '5" x' + "".join(line.partition(sep)[2].partition(sep)[1:])
+    ),
     "blank line": _on_a_line(lambda _, line, __: f"{line}\n\n"),
     "line of blanks": _on_a_line(lambda _, line, __: f"{line}\n  \n"),
     "header twice": lambda _, lines, __, has: [*lines, lines[0]] if has else lines,
@@ -220,7 +237,10 @@ def json_delivery(draw: random.Random, only: str | None = None) -> Delivery:
         elif fault == "odd part":
             name = draw.choice([*NESTED])
             columns[name] = NESTED[name]
-            odd = {"tags": ("[1.25]", "[null, 1.5]"), "part": ('{"at": "12:30", "n": 1}', '{"n": 1, "n": 2}', '{"n": 1.5}')}
+            odd = {
+                "tags": ("[1.25]", "[null, 1.5]"),
+                "part": ('{"at": "12:30", "n": 1}', '{"n": 1, "n": 2}', '{"n": 1.5}'),
+            }
             lines[0][name] = draw.choice(odd.get(name, ('{"a": "2024-05"}', '{"a": "2024-01-01", "a": "2024-01-02"}')))
         elif fault == "sparse":
             lines = [*lines, {name: raw for name, raw in _json_line(draw, columns, 90).items() if name == "id"}]
@@ -281,7 +301,9 @@ _JSON: dict[str, Callable[[str], str] | None] = {
     "a bracket behind": lambda text: text + "}",
     "a comma behind": lambda text: text + ",",
     "key twice": lambda text: text[:-1] + ',"id": 77}',
-    "half a character": lambda text: text[:-1] + ',"name": "\\ud800"}' if '"name"' not in text else text.replace("name ", "\\udc00"),
+    "half a character": lambda text: (
+        text[:-1] + ',"name": "\\ud800"}' if '"name"' not in text else text.replace("name ", "\\udc00")
+    ),
     "whole character": lambda text: text.replace("name ", "\\ud83d\\ude00"),
     "null": lambda text: f"{text}\nnull",
     "a number": lambda text: f"5\n{text}",

@@ -204,12 +204,24 @@ class UnresolvedWindow(UnresolvedRead):
 
     def resolve(self, spark: SparkSession) -> Read:
         kind = self.kind or cursor_type(self.increment, _types(self.snapshot.rows(spark)), self.label)
+        self._require_typed(kind)
         window = self._window(kind)
         if self.upto is not None:
             return self._read(kind, replace(window, upper=self._fitting(self.upto, kind)), None)
         bound = self.snapshot.bound(spark, window) if isinstance(self.bound, Unresolved) else self.bound
         read = self.bounded(kind, bound)
         return read.with_ties(spark) if self.keeps_ties and isinstance(read, CursorWindow) else read
+
+    def _require_typed(self, kind: str) -> None:
+        increment = self.increment
+        if kind != "string" or not self.snapshot.guesses_types or increment.date_format or increment.type == "text":
+            return
+        raise IncrementError(
+            f"the cursor `{increment.column}` of {self.label} is text, in which `10` comes before `9`; nobody said so",
+            fix="give it a type in `read.schema`; or set `incremental.date_format` for dates; or say that it is "
+            "compared as text: `incremental.type: text`",
+            column=increment.column,
+        )
 
     def bounded(self, kind: str, bound: Bound) -> CursorWindow | NothingNew:
         """The read, once the type of the cursor and its upper bound are known.

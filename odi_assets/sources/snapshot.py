@@ -90,6 +90,11 @@ class Snapshot(ABC):
         return None
 
     @property
+    def guesses_types(self) -> bool:
+        """Whether nobody named the types of its columns: what looks like a number may be text."""
+        return False
+
+    @property
     def rows_known(self) -> int | None:
         """How many rows it has; None if that is not known without reading."""
         return None

@@ -45,6 +45,9 @@ class StatefulIncrement(Strict):
     date_format: DateFormat | None = Field(
         default=None, description="How dates are written in a text column; they are compared as dates, in UTC."
     )
+    type: Literal["text"] | None = Field(
+        default=None, description="`text`: a cursor of files without a type is compared as text, `10` before `9`."
+    )
     state_key: Text | None = Field(default=None, description=_STATE_KEY)
     watermark_lag: Lag | None = Field(
         default=None, description="How far behind the high-water mark to read again, for rows that come late: `2h`."

@@ -25,7 +25,13 @@ from odi_assets.config.models.fields import (
     Tags,
     Text,
 )
-from odi_assets.config.models.increments import DrivingCursor, Increment, InputIncrement, RollingWindowIncrement
+from odi_assets.config.models.increments import (
+    DrivingCursor,
+    Increment,
+    InputIncrement,
+    RollingWindowIncrement,
+    StatefulIncrement,
+)
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
@@ -87,7 +93,7 @@ class ReadConfig(Strict):
     )
     strict: bool = Field(
         default=True,
-        description="Judge files by the standard of their format, and values by their types; `false`: as Spark reads them.",
+        description="Judge files by the standard of their format, and values by their types; `false`: as Spark does.",
     )
     table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
     query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
@@ -116,6 +122,8 @@ class ReadConfig(Strict):
             found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
             if self.rescued is not None:
                 found += self._mistakes_of_rescuing()
+            if self.format is FileFormat.CSV and self.schema_ddl is None:
+                found += self._mistakes_of_untyped_cursors()
             if self.options.keys() - _HARMLESS:
                 from odi_assets.config.models.read_options import losing_options
 
@@ -136,6 +144,17 @@ class ReadConfig(Strict):
         if str(self.rescued).lower() in columns:
             return [about(str(self.rescued), "is a column of `schema` too: give another name", at=("rescued",))]
         return []
+
+    def _mistakes_of_untyped_cursors(self) -> list[Mistake]:
+        increment = self.incremental
+        is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
+        if not isinstance(increment, StatefulIncrement) or is_inferred or increment.date_format or increment.type:
+            return []
+        text = (
+            "has no type: all columns of a CSV without `schema` are text, in which `10` comes before `9`; name the "
+            "columns in `schema`, or give a `date_format`, or say `type: text`"
+        )
+        return [about(increment.column, text, at=("incremental", "column"))]
 
     def _mistakes_of_databases(self) -> list[Mistake]:
         found = []

@@ -105,8 +105,7 @@ def arrivals(
     settle_ns = settle.total_seconds() * 1_000_000_000
     # A time far in the future means a wrong clock, not a file that is being written.
     unsettled = {file.path for file in files if abs(now_ns - file.mtime_ns) < settle_ns}
-    seen = {path: (file.mtime_ns, file.size, file.etag) for path, file in loaded.items()}
-    differing = [file for file in files if (file.mtime_ns, file.size, file.etag) != seen.get(file.path)]
+    differing = [file for file in files if _differs(file, loaded.get(file.path))]
     looked_at = content.with_digests(base, [f for f in differing if f.path in loaded or f.path not in unsettled])
     other = {f.path for f in looked_at if f.path in loaded and not content.same_content(base, loaded[f.path], f)}
     gone = loaded.keys() - {file.path for file in files}
@@ -153,6 +152,13 @@ def arrivals(
         mark=FilesMark(*newest, tuple(after)) if newest else None,
         part=part,
     )
+
+
+def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
+    """Whether a file may not be any more as it was loaded. Ledgers of before do not know when it changed."""
+    if before is None or (file.mtime_ns, file.size, file.etag) != (before.mtime_ns, before.size, before.etag):
+        return True
+    return bool(before.changed_ns) and file.changed_ns != before.changed_ns
 
 
 def _relative(path: str, folder: str, other: str) -> str:

@@ -157,7 +157,9 @@ def empty_option(way: str) -> dict[str, str]:
     return {"emptyValue": _EMPTY_TEXT} if way == EMPTY else {}
 
 
-def strict_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], schema: StructType, way: str) -> DataFrame:
+def strict_rows(
+    spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], schema: StructType, way: str
+) -> DataFrame:
     """The rows of files, with the columns of ``schema``; a value that its type does not hold stops the read.
 
     The rows can be selected from, with the columns that Spark adds to files.

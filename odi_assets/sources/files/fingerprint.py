@@ -1,7 +1,8 @@
 """Whether two looks at a file saw the same content.
 
-A plan reads both ends of a new file. A run that loads it reads all of it once more, beside Spark; so if its time
-changes later, and nothing else, a look at the whole file tells whether it was only touched.
+A plan reads both ends of a new file, and of one that changed after it was loaded: a local file system notes that,
+though a writer gives the file its former time back. A run that loads it reads all of it once more, beside Spark; so if
+its time changes later, and nothing else, a look at the whole file tells whether it was only touched.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def with_digests(base: Location, files: list[SourceFile]) -> list[LoadedFile]:
     with ThreadPoolExecutor(max_workers=min(_READERS, len(files) or 1)) as pool:
         digests = pool.map(lambda file: _digest(base.local_path / file.path), files)
         return [
-            LoadedFile(file.path, file.mtime_ns, file.size, "", digest)
+            LoadedFile(file.path, file.mtime_ns, file.size, "", digest, changed_ns=file.changed_ns)
             for file, digest in zip(files, digests, strict=True)
         ]
 
@@ -55,7 +56,9 @@ def same_content(base: Location, before: LoadedFile, now: LoadedFile) -> bool:
         return before.etag == now.etag
     if not now.digest or before.digest != now.digest:
         return False
-    return now.size <= WHOLE_IS_KNOWN or before.whole == _whole(base.local_path / now.path)
+    if now.size <= WHOLE_IS_KNOWN or (before.mtime_ns == now.mtime_ns and not before.whole):
+        return True
+    return before.whole == _whole(base.local_path / now.path)
 
 
 def with_whole_digests(base: Location, files: Sequence[LoadedFile], new: Collection[str]) -> list[LoadedFile]:
@@ -72,7 +75,8 @@ def with_whole_digests(base: Location, files: Sequence[LoadedFile], new: Collect
             return file
         path = base.local_path / file.path
         whole, status = _whole(path), path.stat()
-        as_listed = (status.st_mtime_ns, status.st_size) == (file.mtime_ns, file.size)
+        found = status.st_mtime_ns, status.st_size, status.st_ctime_ns
+        as_listed = found == (file.mtime_ns, file.size, file.changed_ns)
         return replace(file, whole=whole) if as_listed else file
 
     with ThreadPoolExecutor(max_workers=_READERS) as pool:

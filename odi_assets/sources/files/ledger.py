@@ -37,6 +37,7 @@ _SCHEMA = pa.schema(
         ("etag", pa.string()),
         ("digest", pa.string()),
         ("whole", pa.string()),
+        ("changed_ns", pa.int64()),
     ]
 )
 
@@ -49,6 +50,7 @@ class LoadedFile:
         etag: the object store's tag of the content; empty for local files.
         digest: fingerprint of both ends of a local file (see ``fingerprint``); empty for files with an etag.
         whole: digest of all of a local file that is more than its ends; empty where that is not known.
+        changed_ns: when a local file or its attributes changed; 0 where that is not known.
     """
 
     path: str
@@ -57,6 +59,7 @@ class LoadedFile:
     etag: str = ""
     digest: str = ""
     whole: str = ""
+    changed_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ def extend(
     # A part is named by its content, so two plans that saw the same files have the same HWM.
     digest = hashlib.blake2b(digest_size=8)
     for _, file in sorted(rows.items()):
-        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}\n".encode())
+        changed = f"\0{file.changed_ns}" if file.changed_ns else ""
+        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}{changed}\n".encode())
     part = Part(digest.hexdigest(), len(rows))
     return (*kept, part), NewPart(part, tuple(rows.values()))
 

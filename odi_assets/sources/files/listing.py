@@ -19,8 +19,9 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, SourceError
 
 _GLOB_CHARACTERS = set("*?[")
-# The rule of Spark's HadoopFSUtils.shouldFilterOutPathName (`_day=1` is a partition), and names that are no text.
-_LEFT_OUT = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?:/|$)|[^/]*\._COPYING_(?:/|$))|[\ud800-\udfff]")
+# The rule of Spark's HadoopFSUtils.shouldFilterOutPathName (`_day=1` is a partition).
+_LEFT_OUT = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?:/|$)|[^/]*\._COPYING_(?:/|$))")
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, order=True)
@@ -29,27 +30,29 @@ class SourceFile:
 
     Attributes:
         etag: the object store's tag of the content; empty for local files.
+        changed_ns: when a local file or its attributes changed, which nobody sets by hand; 0 in other stores.
     """
 
     mtime_ns: int
     path: str
     size: int
     etag: str = field(default="", compare=False)
+    changed_ns: int = field(default=0, compare=False)
 
 
 def list_files(base: Location, pattern: str) -> list[SourceFile]:
     """The files that ``pattern`` names below ``base``, oldest first.
 
     A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` or end with
-    ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. So are names that are not valid
-    Unicode, which Spark cannot open. A link is the file or folder that it leads to, inside ``base`` or not.
+    ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. A link is the file or folder that it
+    leads to, inside ``base`` or not.
 
     On this machine, the first parts of a pattern that are there as they are written are no globs: ``in[1]/*.csv`` names
     the files of a folder ``in[1]`` if there is one.
 
     Raises:
         SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at; or Spark cannot
-            open a file because of its name.
+            open a file because of its name; or a folder lies where a file is to be, or the other way round.
     """
     parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
     fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
@@ -93,7 +96,9 @@ def _local_files(base: Location, below: str, depth: int | None, look: _Look) -> 
         if start.is_symlink():
             raise
         return
-    for path in _below(start, depth, ()) if is_folder else [] if look else [start]:
+    if look and not is_folder:
+        raise _unreadable(base, below, "is a file, and the path names files in a folder of this name")
+    for path in _below(start, depth, ()) if is_folder else [start]:
         name = path.relative_to(root).as_posix()
         if not _LEFT_OUT.search(name) and (look is None or look(name)):
             try:
@@ -103,8 +108,23 @@ def _local_files(base: Location, below: str, depth: int | None, look: _Look) -> 
                     raise
                 # Its writer took it away after the folder was listed.
                 continue
-            if stat.S_ISREG(status.st_mode):
-                yield SourceFile(status.st_mtime_ns, name, status.st_size)
+            if stat.S_ISDIR(status.st_mode) and look and look(f"{posixpath.dirname(name)}/\0".lstrip("/")):
+                # The last part of the glob is `*`, which names the files beside folders.
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                raise _unreadable(base, name, "is no file, but a folder, a pipe or a device")
+            if _NO_TEXT.search(name):
+                raise _unreadable(base, name, "has a name that is not UTF-8, which Spark cannot open")
+            yield SourceFile(status.st_mtime_ns, name, status.st_size, changed_ns=status.st_ctime_ns)
+
+
+def _unreadable(base: Location, name: str, what: str) -> SourceError:
+    shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return SourceError(
+        f"{base.uri}/{shown} {what}",
+        fix="rename or remove it, or give the node a `path` that does not match it; nothing was taken for missing",
+        path=shown,
+    )
 
 
 def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
@@ -116,7 +136,7 @@ def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) 
         for entry in entries:
             if _LEFT_OUT.search(entry.name):
                 continue
-            if entry.is_dir():
+            if entry.is_dir() and depth != 1:
                 below = None if depth is None else depth - 1
                 yield from _below(folder / entry.name, below, (*above, (status.st_dev, status.st_ino)))
             else:

@@ -49,7 +49,8 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
         if field.name not in nanos:
             return own
         fix = f"name the columns in `read.schema`, with `{field.name} BIGINT`: it is read as nanoseconds since 1970"
-        stopped = stopped_by(f"`{field.name}` has a time with parts of a microsecond: ", own.cast("string"), fix=fix)
+        what = f": `{field.name}` has a time with parts of a microsecond: "
+        stopped = stopped_by(F.input_file_name(), what, own.cast("string"), fix=fix)
         micros = F.when(own % 1_000 != 0, stopped.cast("bigint")).otherwise(F.expr(f"{quoted(field.name)} div 1000"))
         moment = F.timestamp_micros(micros)
         # The session's zone is UTC.

@@ -77,10 +77,7 @@ def require_whole_microseconds(
     spark: SparkSession, files: FilesSnapshot, group: Group, wanted: Collection[str] | None
 ) -> None:
     """Raises SourceError if times of INT96 have parts of a microsecond, in columns of ``wanted``, in small letters."""
-    import pyarrow.parquet as pq
-
-    with files.base.child(group.paths[0]).open("rb") as stream:
-        schema = pq.read_metadata(stream).schema
+    schema = _footer(files, group.paths[0])
     leaves = [schema.column(number) for number in range(len(schema))]
     times = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.max_repetition_level == 0]
     names = [name for name in times if "." not in name and (wanted is None or name.lower() in wanted)]
@@ -88,14 +85,19 @@ def require_whole_microseconds(
         require_standard(spark, files, group.paths, int96_look(remote_options(files), names))
 
 
-def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:
-    """The columns of a file, and the types in Spark's words of those that are plain values."""
+def _footer(files: FilesSnapshot, path: str) -> pq.ParquetSchema:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with files.base.child(path).open("rb") as stream:
-            schema = pq.read_metadata(stream).schema
+            return pq.read_metadata(stream).schema
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"{files.label}: {path} went away since the run was planned",
+            fix="run the node again: nothing was written, and it takes the files that are there then",
+            path=path,
+        ) from error
     except (OSError, pa.ArrowException) as error:
         raise SourceError(
             f"{files.label}: {path} cannot be read: {error}",
@@ -103,6 +105,11 @@ def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]
             "complete)",
             path=path,
         ) from error
+
+
+def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:
+    """The columns of a file, and the types in Spark's words of those that are plain values."""
+    schema = _footer(files, path)
     leaves = [schema.column(number) for number in range(len(schema))]
     plain = {leaf.path: _type_of(leaf) for leaf in leaves if leaf.max_repetition_level == 0}
     names = list(schema.to_arrow_schema().names)
@@ -163,10 +170,10 @@ def _converted(files: FilesSnapshot, group: Group, own: DataType, field: StructF
         return value_or_stop(field, Misfit(column.cast("string"), ~F.is_valid_utf8(column.cast("string"))))
     kinds = type_name(own.jsonValue()), type_name(field.dataType.jsonValue())
     raise SourceError(
-        f"{files.label}: column `{field.name}` is {kinds[0]} in {group}, and {kinds[1]} in `read.schema`, which does not "
-        "hold its values",
-        fix=f"make it {kinds[0]} in `read.schema`; or set `read.rescued: COLUMN`, which keeps what does not fit; nothing "
-        "was loaded",
+        f"{files.label}: column `{field.name}` is {kinds[0]} in {group}, and {kinds[1]} in `read.schema`, which does "
+        "not hold its values",
+        fix=f"make it {kinds[0]} in `read.schema`; or set `read.rescued: COLUMN`, which keeps what does not fit; "
+        "nothing was loaded",
         path=group.paths[0],
         column=field.name,
     )

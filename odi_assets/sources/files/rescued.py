@@ -43,10 +43,9 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
-    if group.way == SPLIT and wanted is not None:
-        own, whole = wanted, ()
-    else:
-        own, whole = (_of_csv if files.format == FileFormat.CSV else _of_json)(spark, files, group, wanted)
+    find = _of_csv if files.format == FileFormat.CSV else _of_json
+    is_split = group.way == SPLIT and wanted is not None
+    own, whole = (wanted, ()) if is_split and wanted is not None else find(spark, files, group, wanted)
     typed = as_read(files, own, group.way) if files.strict else own
     columns = StructType([*typed, StructField(_RECORD, StringType())])
     if group.way == SPLIT:

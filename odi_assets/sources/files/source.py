@@ -61,7 +61,7 @@ class LandingFiles(Source):
         schema_ddl: the columns in Spark's DDL; None lets Spark infer them.
         options: reader options of the format.
         rescued: the column that keeps, as JSON, what does not fit the others.
-        strict: files are judged by the standard of their format, and values by their types; else Spark's reader decides.
+        strict: files are judged by the standard of their format, and values by their types; else Spark decides.
     """
 
     format: FileFormat
@@ -254,10 +254,10 @@ class FilesSnapshot(Snapshot):
 
     @property
     def position(self) -> Position:
-        """How many files there are, and a digest of their paths, sizes and times."""
+        """How many files there are, and a digest of their paths, sizes and times of change."""
         digest = hashlib.sha256()
         for file in sorted(self.listed):
-            digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode())
+            digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\0{file.changed_ns}\n".encode())
         return {"files": len(self.listed), "digest": digest.hexdigest()[:32]}
 
     @property
@@ -266,7 +266,9 @@ class FilesSnapshot(Snapshot):
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        return tuple(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}" for file in self.chosen)
+        return tuple(
+            f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.changed_ns}" for file in self.chosen
+        )
 
     @property
     def file_count(self) -> int:
@@ -279,6 +281,10 @@ class FilesSnapshot(Snapshot):
     @property
     def is_empty(self) -> bool:
         return not self.chosen
+
+    @property
+    def guesses_types(self) -> bool:
+        return self.schema_ddl is None and self.format != FileFormat.PARQUET
 
     @property
     def has_header(self) -> bool:

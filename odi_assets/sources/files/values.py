@@ -22,7 +22,11 @@ _NANOSECONDS = r"\.\d{6}\d*[1-9]"
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 
-_FORMATS: Mapping[str, str] = {"date": "dateformat", "timestamp": "timestampformat", "timestamp_ntz": "timestampntzformat"}
+_FORMATS: Mapping[str, str] = {
+    "date": "dateformat",
+    "timestamp": "timestampformat",
+    "timestamp_ntz": "timestampntzformat",
+}
 _OF_SPARK_ALONE = {"locale", "timezone"}
 
 
@@ -87,7 +91,7 @@ class Reading(NamedTuple):
 
     def _part(self, column: Column, kind: DataType) -> Checked:
         found = self.checked(column, kind)
-        assert found is not None  # noqa: S101  asked for parts of a type that has one
+        assert found is not None
         return found
 
     def _scalar(self, column: Column, kind: DataType) -> Checked | None:
@@ -144,7 +148,7 @@ def _decimal(text: Column, kind: DataType) -> tuple[Column, Column]:
     from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType
 
-    assert isinstance(kind, DecimalType)  # noqa: S101  for the type checker
+    assert isinstance(kind, DecimalType)
     grouped = text.rlike(r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$")
     plain = F.when(F.contains(text, F.lit(",")) & grouped, F.replace(text, F.lit(","), F.lit(""))).otherwise(text)
     point = F.instr(text, ".")

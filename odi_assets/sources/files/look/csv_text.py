@@ -84,7 +84,7 @@ def _empty_in_plain_quotes(data: bytes, separator: str, quote: str, is_multi_lin
 
 
 def _require_closed_rows(block: Block, separator: str, how: Mapping[str, Any], is_multi_line: bool) -> None:
-    """Raises Fault if a row has a line break within quotes that are not read across lines, or a quote without an end."""
+    """Raises Fault if a row has a line break within quotes that are not read across lines, or a quote that is open."""
     csv.field_size_limit(sys.maxsize)
     text = block.data.decode()
     if len(separator) > 1:

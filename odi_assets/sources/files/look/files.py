@@ -64,7 +64,7 @@ def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[
     from odi_assets.sources.files import look as package
 
     # Executors may not have this package.
-    register_pickle_by_value(package)
+    register_pickle_by_value(package)  # type: ignore[no-untyped-call]
 
     def looked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow

@@ -60,7 +60,7 @@ def _is_plain(data: bytes, keys: set[str]) -> bool:
     first = data.lstrip(_BLANKS.encode()).split(b"\n", 1)[0]
     try:
         example = json.loads(first)
-        if not isinstance(example, dict) or b"\\u" in data and re.search(rb"\\u[dD][89a-fA-F]", data):
+        if not isinstance(example, dict) or (b"\\u" in data and re.search(rb"\\u[dD][89a-fA-F]", data)):
             return False
         schema = pa.schema([(name, kind) for name, value in example.items() if (kind := _kind(value)) is not None])
         rows = pj.read_json(
@@ -114,7 +114,8 @@ def _lines(block: Block, keys: set[str]) -> None:
     """Raises Fault at the first line that Spark reads in part only, or else at the first one that is no JSON."""
     broken: Fault | None = None
     for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
-        text = line.decode().strip(_BLANKS)
+        # Files with a mark at their beginning may have been put together.
+        text = line.decode().strip(_BLANKS).removeprefix("\ufeff")
         if not text:
             continue
         try:

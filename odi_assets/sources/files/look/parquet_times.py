@@ -22,7 +22,7 @@ def int96_look(remote: Mapping[str, Any] | None, names: Sequence[str]) -> Callab
 
     def opened(place: str) -> Any:
         if remote is None:
-            return open(place, "rb")  # noqa: PTH123, SIM115  the caller closes it
+            return open(place, "rb")  # noqa: PTH123  the caller closes it
         import fsspec
 
         return fsspec.open(place, "rb", **remote).open()

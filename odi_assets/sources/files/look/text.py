@@ -15,15 +15,15 @@ _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _OF_SPARK_ALONE = (".snappy", ".lz4", ".xz", ".lzo")
 
 
-class Fault(Exception):  # noqa: N818  a finding, not a failure
+class Fault(Exception):
     """What of a file is not as the standard of its format has it.
 
     Attributes:
         line: of the text, counted from 1; 0 if it is about the whole file.
         why: in words.
-        kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing were
-            wrong; ``blank``: a row that Spark leaves out; ``renamed``: a column is in no row; ``nanoseconds``: times
-            that lose a part; ``unseen``: the file cannot be looked at.
+        kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing
+            were wrong; ``blank``: a row that Spark leaves out; ``renamed``: a column is in no row; ``nanoseconds``:
+            times that lose a part; ``unseen``: the file cannot be looked at.
     """
 
     def __init__(self, line: int, why: str, kind: str) -> None:
