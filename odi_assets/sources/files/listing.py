@@ -44,8 +44,8 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     """The files that ``pattern`` names below ``base``, oldest first.
 
     A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` or end with
-    ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. A link is the file or folder that it
-    leads to, inside ``base`` or not.
+    ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. A link is the file or folder
+    that it leads to, inside ``base`` or not.
 
     On this machine, the first parts of a pattern that are there as they are written are no globs: ``in[1]/*.csv`` names
     the files of a folder ``in[1]`` if there is one.
