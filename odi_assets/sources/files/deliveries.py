@@ -36,8 +36,7 @@ _FIXES = {
     "bytes": "say in `read.options` what it is: `encoding: windows-1252`; or land it again as UTF-8",
     "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
-    "json": "land one object on a line (or one JSON text in a file, with `multiLine`), each key once; or set "
-    "`read.rescued: COLUMN`, which keeps such lines",
+    "json": "land one object on a line (without `multiLine`) or one JSON text in a file (with it), each key once",
     "blank": "give such rows a value, or another separator; or leave them out",
     "nanoseconds": "land it with times of type INT64 in microseconds, or with whole microseconds",
     "csv": 'values with line breaks need `options: {multiLine: "true"}`; otherwise correct the file, and land it again',
@@ -101,7 +100,7 @@ def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
     is_kept = files.rescued is not None or files.corrupt_column is not None
     if kind == "broken" and is_kept and found["line"]:
         return ""
-    if kind == "silent" and _can_be_split(files, path):
+    if kind == "silent" and files.rescued and _can_be_split(files, path):
         return SPLIT
     raise _renamed(files, path, found["why"]) if kind == "renamed" else _stopped(files, path, found)
 
@@ -109,7 +108,7 @@ def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
 def _can_be_split(files: FilesSnapshot, path: str) -> bool:
     has_own_lines = {"multiline", "linesep", "encoding", "charset"} & {name.lower() for name in files.options}
     is_json = files.format == FileFormat.JSON and files.schema_ddl is not None
-    return is_json and files.rescued is not None and not has_own_lines and not folder_keys(path)
+    return is_json and not has_own_lines and not folder_keys(path)
 
 
 def _says_what_is_null(files: FilesSnapshot) -> bool:
@@ -120,9 +119,11 @@ def _says_what_is_null(files: FilesSnapshot) -> bool:
 def _stopped(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> SourceError:
     place = f"{path}:{found['line']}" if found["line"] else path
     kind = str(found["kind"])
+    kept = "; or set `read.rescued: COLUMN`, which keeps such lines"
+    kept = kept if kind == "silent" and _can_be_split(files, path) else ""
     return SourceError(
         f"{files.label}: {place} cannot be read: {found['why']}",
-        fix=f"nothing was loaded: {_FIXES[files.format if kind == 'silent' else kind]}; {_OFF}",
+        fix=f"nothing was loaded: {_FIXES[files.format if kind == 'silent' else kind]}{kept}; {_OFF}",
         path=path,
         line=found["line"],
     )

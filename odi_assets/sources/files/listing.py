@@ -47,8 +47,8 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. A link is the file or folder
     that it leads to, inside ``base`` or not.
 
-    On this machine, the first parts of a pattern that are there as they are written are no globs: ``in[1]/*.csv`` names
-    the files of a folder ``in[1]`` if there is one.
+    On this machine, the first parts of a pattern that are there as they are written are no globs: ``in[1]/*.csv``
+    names the files of a folder ``in[1]`` if there is one.
 
     Raises:
         SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at; or Spark cannot
