@@ -128,7 +128,8 @@ def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) 
         return None if any(row["rest"] for row in rows) else f"{wanted.whole}: {rows}"
     if len(rows) != len(wanted.rows) + wanted.broken and not (is_rescued and wanted.broken):
         return f"{len(rows)} rows, wanted {len(wanted.rows)}: {rows}; wanted {wanted.rows}"
-    left = list(rows)
+    # Rows that were kept aside may stand for any.
+    left = sorted(rows, key=lambda row: row.get("rest") is not None)
     for row in wanted.rows:
         match = next((one for one in left if _fits(one, row, is_rescued)), None)
         if match is None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, note
+from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from odi_assets.config.models.project import ProjectConfig
 
 
 def check(
@@ -38,6 +42,7 @@ def check(
             data("\n".join(str(problem) for problem in error.problems))
         note(f"odi: {path} has {counted(len(error.problems), 'mistake')}")
         raise typer.Exit(BAD_INPUT) from None
+    _require_typed_cursors(path, loaded.config)
     if as_json:
         data_json([])
     for warning in loaded.warnings:
@@ -45,6 +50,20 @@ def check(
     nodes = sum(len(pipeline.nodes) for pipeline in loaded.config.pipelines)
     found = f"{path}: OK, {counted(len(loaded.config.pipelines), 'pipeline')}, {counted(nodes, 'node')}"
     note(f"{found}, {counted(len(others), 'environment')}" if others else found)
+
+
+def _require_typed_cursors(path: Path, project: ProjectConfig) -> None:
+    """Raises ConfigError for a cursor that is text, though nobody said so: runs refuse it."""
+    for pipeline in project.pipelines:
+        for node in pipeline.nodes:
+            if node.read is not None and node.read.untyped_cursor is not None:
+                raise ConfigError(
+                    f"{path}: {pipeline.pipeline}.{node.name}: the cursor `{node.read.untyped_cursor}` has no type: all "
+                    "columns of a CSV without `schema` are text, in which `10` comes before `9`",
+                    fix="name the columns in `read.schema`; or set `incremental.date_format` for dates; or say that it is "
+                    "compared as text: `incremental.type: text`",
+                    node=node.name,
+                )
 
 
 def schema() -> None:

@@ -122,8 +122,6 @@ class ReadConfig(Strict):
             found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
             if self.rescued is not None:
                 found += self._mistakes_of_rescuing()
-            if self.format is FileFormat.CSV and self.schema_ddl is None:
-                found += self._mistakes_of_untyped_cursors()
             if self.options.keys() - _HARMLESS:
                 from odi_assets.config.models.read_options import losing_options
 
@@ -145,16 +143,15 @@ class ReadConfig(Strict):
             return [about(str(self.rescued), "is a column of `schema` too: give another name", at=("rescued",))]
         return []
 
-    def _mistakes_of_untyped_cursors(self) -> list[Mistake]:
+    @property
+    def untyped_cursor(self) -> str | None:
+        """The cursor of a CSV whose columns nobody gave a type: it is text, and nobody said so. None if there is none."""
         increment = self.incremental
         is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
-        if not isinstance(increment, StatefulIncrement) or is_inferred or increment.date_format or increment.type:
-            return []
-        text = (
-            "has no type: all columns of a CSV without `schema` are text, in which `10` comes before `9`; name the "
-            "columns in `schema`, or give a `date_format`, or say `type: text`"
-        )
-        return [about(increment.column, text, at=("incremental", "column"))]
+        if not isinstance(increment, StatefulIncrement) or self.format is not FileFormat.CSV:
+            return None
+        is_typed = self.schema_ddl is not None or is_inferred or increment.date_format or increment.type
+        return None if is_typed else increment.column
 
     def _mistakes_of_databases(self) -> list[Mistake]:
         found = []

@@ -33,7 +33,7 @@ _EMPTY_TEXT = "\x01odi empty\x01"
 _FAR_AND_LARGE = 256 * 1024 * 1024
 _OFF = "or `read.strict: false` reads such files as Spark does"
 _FIXES = {
-    "bytes": "say in `read.options` what it is: `encoding: windows-1252`; or land it again as UTF-8",
+    "bytes": "say in `read.options` what it is, as `encoding: ISO-8859-1`; or land it again as UTF-8",
     "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
     "json": "land one object on a line (without `multiLine`) or one JSON text in a file (with it), each key once",
@@ -150,7 +150,7 @@ def renamed(files: FilesSnapshot, path: str, missing: Sequence[str], more: Seque
 def reading_of(files: FilesSnapshot, way: str) -> Reading:
     """How the values of files are read that :func:`looks` found to be of one ``way``."""
     options = {name.lower(): value for name, value in files.options.items()}
-    return Reading(options, files.format == FileFormat.JSON, _EMPTY_TEXT if way == EMPTY else None)
+    return Reading(options, files.format == FileFormat.JSON, _EMPTY_TEXT if way == EMPTY else None, bool(files.rescued))
 
 
 def empty_option(way: str) -> dict[str, str]:

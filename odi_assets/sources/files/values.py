@@ -22,6 +22,7 @@ _NANOSECONDS = r"\.\d{6}\d*[1-9]"
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 
+_NEAREST = ("double", "float")
 _FORMATS: Mapping[str, str] = {
     "date": "dateformat",
     "timestamp": "timestampformat",
@@ -44,11 +45,13 @@ class Reading(NamedTuple):
         options: of Spark's reader, by their names in small letters.
         seconds: a TIMESTAMP may be a number of seconds since 1970.
         empty: the text that a CSV reader gives for ``""``; None: it tells nothing.
+        keeps: what does not fit is kept as it is written: a DOUBLE beyond all others is not infinity.
     """
 
     options: Mapping[str, str]
     seconds: bool = False
     empty: str | None = None
+    keeps: bool = False
 
     def as_text(self, kind: DataType) -> DataType:
         """The type that Spark is to read a column as."""
@@ -64,6 +67,8 @@ class Reading(NamedTuple):
 
     def _is_lenient(self, kind: DataType) -> bool:
         name = kind.typeName()
+        if self.keeps and name in _NEAREST:
+            return True
         return (name == "decimal" or name in _FORMATS) and not _OF_SPARK_ALONE & self.options.keys()
 
     def checked(self, column: Column, kind: DataType) -> Checked | None:
@@ -105,7 +110,7 @@ class Reading(NamedTuple):
             text = F.nullif(text, F.lit(self.empty))
         if self._is_lenient(kind):
             value, fits = self._lenient(text, kind)
-        elif name in ("double", "float"):
+        elif name in _NEAREST:
             value = text if self.empty is None else text.try_cast(kind)
             return Checked(value, F.coalesce(value.isin(float("inf"), float("-inf")), text.isNotNull()))
         elif self.empty is None:
@@ -123,6 +128,9 @@ class Reading(NamedTuple):
         if isinstance(kind, DecimalType):
             return _decimal(text, kind)
         name = kind.typeName()
+        if name in _NEAREST:
+            value = text.try_cast(kind)
+            return value, ~value.isin(float("inf"), float("-inf")) | F.lower(text).contains("inf")
         pattern = self.options.get(_FORMATS[name])
         if pattern is not None:
             return F.try_to_timestamp(text, F.lit(pattern)).cast(kind), ~text.rlike(_NANOSECONDS)
@@ -135,7 +143,7 @@ class Reading(NamedTuple):
         if name == "timestamp_ntz":
             # A cast would leave out the zone of a text.
             return value, ((size == 19) & dashes & colons) | text.rlike(f"^{_BLANK}{_DAY}(?:{_TIME})?{_BLANK}$")
-        fits = (size.between(19, 26) & dashes & colons) | text.rlike(f"^{_BLANK}{_DAY}(?:{_TIME}(?:[^0-9.].*)?)?$")
+        fits = (size.between(19, 26) & dashes & colons) | text.rlike(f"^{_BLANK}{_DAY}(?:{_TIME}(?:[^0-9.:].*)?)?$")
         if not self.seconds:
             return value, fits
         seconds = F.when(text.rlike(r"^-?\d{9,12}$"), text.try_cast("bigint"))

@@ -67,10 +67,23 @@ def test_hidden_files_and_folders_are_not_sources(base: Location, tmp_path: Path
     assert names(base, "**/*") == ["_day=1/f.csv", "a.csv"]
 
 
-def test_names_that_are_no_text_are_left_to_those_who_can_open_them(base: Location, tmp_path: Path) -> None:
-    touch(tmp_path, "a.csv")
+def test_a_name_that_is_no_text_is_said_where_the_path_matches_it(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "a.csv", "b.json")
     (tmp_path / "caf\udce9.csv").write_text("x")
-    assert names(base, "*.csv") == ["a.csv"]
+    with pytest.raises(SourceError, match=r"caf\\xe9\.csv has a name that is not UTF-8"):
+        names(base, "*.csv")
+    assert names(base, "*.json") == ["b.json"]
+
+
+def test_a_folder_where_a_file_is_to_be_and_a_file_where_a_folder_is_to_be_are_said(
+    base: Location, tmp_path: Path
+) -> None:
+    touch(tmp_path, "in/part.csv/1", "file")
+    for pattern, what in (("in/*.csv", "part.csv is no file"), ("file/*.csv", "file is a file, and the path")):
+        with pytest.raises(SourceError, match=what):
+            names(base, pattern)
+    assert names(base, "in/*") == []
+    assert names(base, "in/*.csv/*") == ["in/part.csv/1"]
 
 
 def test_globs_look_no_deeper_than_they_say(base: Location, tmp_path: Path) -> None:
@@ -114,10 +127,11 @@ def test_links_in_a_circle_are_an_error_for_files_and_end_for_folders(base: Loca
         names(base, "a/*.csv")
 
 
-def test_what_is_no_file_is_not_waited_for(base: Location, tmp_path: Path) -> None:
+def test_what_is_no_file_is_said_and_not_waited_for(base: Location, tmp_path: Path) -> None:
     touch(tmp_path, "a.csv")
     os.mkfifo(tmp_path / "pipe.csv")
-    assert names(base, "*.csv") == ["a.csv"]
+    with pytest.raises(SourceError, match=r"pipe\.csv is no file"):
+        names(base, "*.csv")
 
 
 ODD = ("a#b", "a?b", "a%20b", "a b", "ü日本", "a:b", "x{y}", "a+b", "a\\b", "a'b", "a;b", "a=b", "~a", "a::b", "a[1]")

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.sources.files.look.text import Fault
@@ -77,7 +78,7 @@ def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[
     tasks = rows.repartition(max(2, len(places) // _IN_A_TASK))
     try:
         found = tasks.mapInArrow(looked, "number BIGINT, shape STRING").collect()
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, PicklingError) as error:
         _log.warning("Spark's executors could not look at the files, this process does: %s", str(error)[:400])
         return None
     return [row["shape"] for row in sorted(found)]

@@ -70,6 +70,9 @@ def _is_plain(data: bytes, keys: set[str]) -> bool:
         )
     except (ValueError, RecursionError, pa.ArrowException):
         return False
+    if b"null" in data and re.search(rb"(?:^|\n)[ \t\r]*null", data):
+        # To pyarrow that is a row without values.
+        return False
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if rows.num_rows != lines or data.count(b"\r") != data.count(b"\r\n"):
         return False
@@ -106,20 +109,22 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Numbers are Spark's to judge.
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str)
+def _decoder() -> json.JSONDecoder:
+    # Numbers are Spark's to judge.
+    return json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str)
 
 
 def _lines(block: Block, keys: set[str]) -> None:
     """Raises Fault at the first line that Spark reads in part only, or else at the first one that is no JSON."""
     broken: Fault | None = None
+    decoder = _decoder()
     for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
         # Files with a mark at their beginning may have been put together.
         text = line.decode().strip(_BLANKS).removeprefix("\ufeff")
         if not text:
             continue
         try:
-            value, end = _value(text, 0, block.line + number)
+            value, end = _value(decoder, text, 0, block.line + number)
             if end != len(text):
                 raise Fault(block.line + number, f"behind the first value there is {text[end : end + 40]!r}", "silent")
             _rows(value, block.line + number, keys)
@@ -133,10 +138,11 @@ def _lines(block: Block, keys: set[str]) -> None:
 
 def _one_text(block: Block, keys: set[str]) -> None:
     """Raises Fault unless a text is one JSON value. The elements of an array are looked at one by one."""
-    text = block.data.decode()
+    text, decoder = block.data.decode(), _decoder()
     place = _behind_blanks(text, 0)
+    read = _elements if text[place : place + 1] == "[" else _element
     try:
-        place = _elements(text, place, keys) if text[place : place + 1] == "[" else _element(text, place, keys)
+        place = read(decoder, text, place, keys)
         rest = text[place:].strip(_BLANKS)
         if rest:
             place = _behind_blanks(text, place)
@@ -145,11 +151,11 @@ def _one_text(block: Block, keys: set[str]) -> None:
         raise Fault(1 + text.count("\n", 0, fault.line), fault.why, fault.kind) from None
 
 
-def _elements(text: str, place: int, keys: set[str]) -> int:
+def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: set[str]) -> int:
     """The place behind an array that begins at ``place``. Lines of a Fault are places in the text."""
     place = _behind_blanks(text, place + 1)
     while text[place : place + 1] != "]":
-        place = _behind_blanks(text, _element(text, place, keys))
+        place = _behind_blanks(text, _element(decoder, text, place, keys))
         if text[place : place + 1] == ",":
             place = _behind_blanks(text, place + 1)
         elif text[place : place + 1] != "]":
@@ -157,8 +163,8 @@ def _elements(text: str, place: int, keys: set[str]) -> int:
     return place + 1
 
 
-def _element(text: str, place: int, keys: set[str]) -> int:
-    value, end = _value(text, place, place)
+def _element(decoder: json.JSONDecoder, text: str, place: int, keys: set[str]) -> int:
+    value, end = _value(decoder, text, place, place)
     _rows(value, place, keys)
     return end
 
@@ -169,9 +175,9 @@ def _behind_blanks(text: str, place: int) -> int:
     return place
 
 
-def _value(text: str, place: int, line: int) -> tuple[Any, int]:
+def _value(decoder: json.JSONDecoder, text: str, place: int, line: int) -> tuple[Any, int]:
     try:
-        return _DECODER.raw_decode(text, place)
+        return decoder.raw_decode(text, place)
     except _Twice as error:
         raise Fault(line, f"an object has the key {str(error)!r} twice", "silent") from None
     except (ValueError, RecursionError) as error:
