@@ -58,10 +58,10 @@ def _require_typed_cursors(path: Path, project: ProjectConfig) -> None:
         for node in pipeline.nodes:
             if node.read is not None and node.read.untyped_cursor is not None:
                 raise ConfigError(
-                    f"{path}: {pipeline.pipeline}.{node.name}: the cursor `{node.read.untyped_cursor}` has no type: all "
-                    "columns of a CSV without `schema` are text, in which `10` comes before `9`",
-                    fix="name the columns in `read.schema`; or set `incremental.date_format` for dates; or say that it is "
-                    "compared as text: `incremental.type: text`",
+                    f"{path}: {pipeline.pipeline}.{node.name}: the cursor `{node.read.untyped_cursor}` has no type: "
+                    "all columns of a CSV without `schema` are text, in which `10` comes before `9`",
+                    fix="name the columns in `read.schema`; or set `incremental.date_format` for dates; or say that it "
+                    "is compared as text: `incremental.type: text`",
                     node=node.name,
                 )
 

@@ -145,7 +145,7 @@ class ReadConfig(Strict):
 
     @property
     def untyped_cursor(self) -> str | None:
-        """The cursor of a CSV whose columns nobody gave a type: it is text, and nobody said so. None if there is none."""
+        """The cursor of a CSV whose columns have no type: it is text, and nobody said so. None if there is none."""
         increment = self.incremental
         is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
         if not isinstance(increment, StatefulIncrement) or self.format is not FileFormat.CSV:
