@@ -37,7 +37,7 @@ class Expected:
         rows: of values by column, :data:`UNFIT` and :class:`Lenient` among them.
         broken: how many rows are none by the standard.
         whole: why the file as a whole is none, or is of other columns; empty if it is not.
-        asks: Spark cannot read it without another option, so a reader may stop and ask for it.
+        asks: Spark cannot read it, or not without another option, so a reader may stop and say so.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -238,7 +238,8 @@ def _loads(text: str) -> Any:
 
 
 def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
-    result = Expected()
+    # Spark describes the types of what it rescues, and its descriptions are not as deep as JSON may be.
+    result = Expected(asks=by_name and "[" * 100 in text)
     blank = " \t\r\n"
     texts = [text] if delivery.options.get("multiLine") else re.split("\r\n|\r|\n", text)
     keys: set[str] = set()
