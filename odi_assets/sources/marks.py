@@ -7,7 +7,7 @@ commits store beside the value; None in a mark that was set by hand or by an ear
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
@@ -233,6 +233,16 @@ def value_of_source(value: Any, name: str, following: Sequence[str], node: str) 
             node=node,
         )
     return value.get(name)
+
+
+def ledger_parts(value: Any) -> Iterator[str]:
+    """The names of the parts of the ledger of loaded files that a stored HWM names."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            if name == "ledger" and isinstance(part, Sequence):
+                yield from (str(one[0]) for one in part)
+            else:
+                yield from ledger_parts(part)
 
 
 def hwm_text(value: Any) -> str | None:

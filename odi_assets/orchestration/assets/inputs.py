@@ -176,8 +176,10 @@ def load_increment(
         )
     after = read.after
     reads = dict(after.value) if isinstance(after, VersionMark) else {}
-    if isinstance(read, NewVersions) and read.step.changes is not None and wants_arrow(wanted.annotation):
-        rows = _rows_of(location, TableHandle.open(location, read.snapshot.table_version), read.step.changes.files)
+    gained = read.step.changes if isinstance(read, NewVersions) else None
+    # What upserts replaced among the new rows, Spark leaves out.
+    if gained is not None and not gained.replacing and wants_arrow(wanted.annotation):
+        rows = _rows_of(location, TableHandle.open(location, read.snapshot.table_version), gained.files)
         if rows is not None:
             chosen = rows if wanted.columns is None else rows.select(list(wanted.columns))
             return Increment(frame_as(chosen, wanted.annotation), reads)

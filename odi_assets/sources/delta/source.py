@@ -247,13 +247,10 @@ class NewVersions(Read):
         return Affected(by_rows=True) if found is None else Affected(frozenset(found))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
-        from odi_assets.sources.delta.changed_rows import changed_rows, replaced_rows
+        from odi_assets.sources.delta.changed_rows import affected_rows
 
-        gained, handle = self.step.changes, self.snapshot.handle
-        if gained is None:
-            return []
-        old = (replaced_rows(spark, handle, commit) for commit in gained.commits)
-        return [changed_rows(spark, handle, gained), *(rows for rows in old if rows is not None)]
+        gained = self.step.changes
+        return () if gained is None else affected_rows(spark, self.snapshot.handle, gained)
 
     @property
     def _by_rows(self) -> bool:
