@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text, restored_version
+from odi_assets.delta.history import METADATA_KEY, actions_of, commit_digest, commit_text, restored_version
 from odi_assets.delta.partition_values import same_spellings
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import TableError
@@ -139,7 +139,7 @@ def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChang
 def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:
     """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
     now = handle.position
-    if then == now:
+    if then is not None and {"commit": now.get("commit"), **then} == now:
         return None
     if then is None or "version" not in then:
         return "what it held was not recorded"
@@ -148,9 +148,26 @@ def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | N
         return "it did not exist then" if before is None else "it is gone"
     if then.get("table_id") != now["table_id"]:
         return "it was dropped and made again"
+    if is_other_history(handle, before, then.get("commit")):
+        return f"version {before} is another commit now"
     if after > before and not _rows_changed(handle, before, after):
         return None
     return f"version {before} then, version {after} now"
+
+
+def is_other_history(handle: TableHandle, version: int, commit: str | None) -> bool:
+    """Whether ``handle`` is not a later state of the table as it was after ``commit``, which made ``version``.
+
+    Args:
+        commit: as ``commit_digest`` names it; None if it was not recorded.
+
+    Raises:
+        TableError: the log cannot be read.
+    """
+    if commit is None or not handle.exists:
+        return False
+    # What a log no longer tells was cleaned after its retention, and is taken for the same.
+    return version > int(handle.version or 0) or commit_digest(handle.location, version) not in (None, commit)
 
 
 def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
+from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since
@@ -273,7 +274,7 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
     if stamp is not None:
         return CommitFacts.of(stamp).hwm
     version = int(handle.version or 0)
-    known = _known_of(node, state, range(version + 1))
+    known = _known_of(node, state, handle, range(version + 1))
     if known is not None:
         return known
     if any(commit.version == 0 for commit in handle.commits()):
@@ -290,7 +291,7 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
 def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: ForeignChange) -> CommittedHwm | None:
     """The HWM after somebody else changed the table: that of an accepted version, or of the version they restored."""
     version = int(handle.version or 0)
-    accepted = _known_of(node, state, range(change.commit.version, version + 1))
+    accepted = _known_of(node, state, handle, range(change.commit.version, version + 1))
     if accepted is not None:
         return accepted
     restored = restored_version(change.commit.operation, change.commit.parameters)
@@ -304,11 +305,14 @@ def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: 
     )
 
 
-def _known_of(node: Node, state: StateBackend, versions: range) -> CommittedHwm | None:
-    """The newest HWM in state that was written for one of ``versions`` of the node's table."""
+def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: range) -> CommittedHwm | None:
+    """The newest HWM in state that was written for one of ``versions`` of the node's table, in its history."""
     for entry in state.history(node.state_key):
-        if entry.target_commit in versions and not entry.deleted:
-            return CommittedHwm.of(entry.value)
+        if entry.target_commit is not None and entry.target_commit in versions and not entry.deleted:
+            origin = Origin.from_json(entry.origin)
+            if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
+                continue
+            return CommittedHwm.of(entry.value, measures=origin.measures if origin is not None else None)
     return None
 
 
@@ -394,6 +398,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
         state.delete_hwm(name)
         return
     revision = rewind.entry.revision if rewind.entry and not rewind.entry.deleted else None
+    origin = _facts(node, rewind, run_id).origin(rewind.before.table_id)
     try:
         state.compare_and_set(
             name,
@@ -401,7 +406,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
             expected_revision=revision,
             target_commit=version,
             run_id=run_id,
-            origin=_facts(node, rewind, run_id).origin(rewind.before.table_id).to_json(),
+            origin=origin.of_version(rewind.handle.location, version).to_json(),
         )
     except StateConflictError:
         _log.warning(
