@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.graph import NodeKey
+from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
@@ -25,7 +25,7 @@ from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
-from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since
+from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
@@ -127,7 +127,9 @@ def plan_rewind(
     version = choose(handle)
     rewinds: list[Rewind] = []
     left: dict[NodeKey, str] = {}
-    if version == handle.version and not _checkpoint_is_ahead(project, key):
+    if version == handle.version and not (
+        _checkpoint_is_ahead(project, key) or _state_is_apart(project, state, key, handle)
+    ):
         left[key] = f"is at version {version} already"
     else:
         rewinds.append(_rewind(project, state, key, handle, version))
@@ -145,6 +147,19 @@ def _checkpoint_is_ahead(project: Project, key: NodeKey) -> bool:
 
     node = Node.of(project, key)
     return stream_marks(node, TableHandle.open(node.target.location)).match is Match.TABLE_BEHIND
+
+
+def _state_is_apart(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> bool:
+    """Whether state has another HWM than the rows of the table: that was put back without it."""
+    node, entry = Node.of(project, key), state.get_entry(state_key(key, project.graph.node(key)))
+    if entry is None or not node.following or node.config.stream is not None:
+        return False
+    committed = _hwm_of_version(node, state, handle)
+    return (
+        committed is None
+        or not committed.is_value(entry.value)
+        or bool(what_is_behind(key, entry, handle, look_at_files=False))
+    )
 
 
 def _follow(
@@ -339,8 +354,8 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
         version = rewind.from_version
         if rewind.to_version != version:
             version = restore(rewind.handle, rewind.to_version, stamp, also)
-        elif rewind.checkpoint is not None:
-            # The mark of a stream is in its commits: this one says that the rows that are there are those of its batch.
+        else:
+            # It says that the rows that are there are those of its HWM, or of a stream's batch.
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.checkpoint is not None:
