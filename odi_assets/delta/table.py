@@ -276,6 +276,11 @@ class TableHandle:
             self.table.cleanup_metadata()
 
 
+def position_at(handle: TableHandle, version: int) -> dict[str, Any]:
+    """The position of the table of ``handle`` at ``version``, as :attr:`TableHandle.position` has it."""
+    return {"table_id": handle.table_id, "version": version, "commit": commit_digest(handle.location, version)}
+
+
 def rows_in(files: Sequence[LiveFile]) -> int | None:
     """Rows in ``files``; None if one of them carries no count."""
     counts = [file.rows for file in files]

@@ -88,8 +88,13 @@ class PlannedRead(ABC):
 
     @property
     def moves(self) -> bool:
-        """Whether the mark changes, or names a later commit."""
-        return self.follows and (self.after != self.before or history_of(self.after) != history_of(self.before))
+        """Whether the mark changes."""
+        return self.follows and self.after != self.before
+
+    @property
+    def is_to_be_noted(self) -> bool:
+        """Whether the mark changes, or names a later commit of a table."""
+        return self.moves or (self.follows and history_of(self.after) != history_of(self.before))
 
     @property
     def rows_known(self) -> int | None:
