@@ -1,4 +1,7 @@
-"""A node that is a thousand commits behind its source, against one that is one commit behind: CPU of the same rows."""
+"""A node that is a thousand commits behind its source, against one that is one commit behind: CPU of the same rows.
+
+What a run takes is that of its process and its JVM, from their start: a late node is mostly run once.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,13 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.exactly_once.lab import Lab
+from benchmarks.exactly_once.lab import Lab, Pipeline
 from benchmarks.exactly_once.sizes import Sizes
-from benchmarks.harness import Row, timed_row
+from benchmarks.harness import Row, in_child, timed_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROUNDS = 5
-_WARM = 2
 _WRITES = {"append": "mode: append", "upsert": "mode: upsert, keys: [id]"}
 _SINGLY = count()
 
@@ -27,19 +28,19 @@ def late(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     for mode in _WRITES:
         lab.say(f"{mode}: {commits:,} commits of {sizes.rows_of_commit:,} rows, and one of as many rows")
         many, one = lab.root / f"many-{mode}", lab.root / f"one-{mode}"
-        _write(many, commits, sizes.rows_of_commit, upsert=mode == "upsert")
-        _write(one, 1, commits * sizes.rows_of_commit, upsert=mode == "upsert")
+        write_commits(many, commits, sizes.rows_of_commit, upsert=mode == "upsert")
+        write_commits(one, 1, commits * sizes.rows_of_commit, upsert=mode == "upsert")
         took: dict[Path, list[float]] = {many: [], one: []}
-        for number in range(_WARM + _ROUNDS):
+        for _ in range(sizes.late_rounds):
             for table, seconds in took.items():
-                spent = _cpu_of_a_run(lab, table, mode)
-                if number >= _WARM:
-                    seconds.append(spent)
+                child = in_child("benchmarks.exactly_once.process", "late", str(behind(lab, table, mode).root))
+                seconds.append(float(child["cpu"]))
         name = f"{mode} of {commits:,} commits, CPU seconds"
         yield timed_row(name, took[many], took[one], "one commit of as many rows", 1.5)
 
 
-def _cpu_of_a_run(lab: Lab, table: Path, mode: str) -> float:
+def behind(lab: Lab, table: Path, mode: str) -> Pipeline:
+    """A project whose node has read version 0 of ``table``."""
     from odi_assets.delta.table import TableHandle
     from odi_assets.sources.marks import VersionMark
     from odi_assets.state.records import NO_TABLE
@@ -50,18 +51,7 @@ def _cpu_of_a_run(lab: Lab, table: Path, mode: str) -> float:
     source = TableHandle.open(pipeline.project.location("landing", table.name))
     mark = VersionMark(0, source.table_id).value
     pipeline.state.compare_and_set("p.copy", mark, expected_revision=None, target_commit=NO_TABLE)
-    began = _cpu()
-    pipeline.run(lab.spark, "copy")
-    return _cpu() - began
-
-
-def _cpu() -> float:
-    """What this process and its JVM have taken so far."""
-    import psutil
-
-    here = psutil.Process()
-    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    return pipeline
 
 
 def _rows(first: int, number: int) -> pa.Table:
@@ -71,7 +61,7 @@ def _rows(first: int, number: int) -> pa.Table:
     return pa.table({"id": ids, "name": [f"customer {i % 997}" for i in ids], "price": [i * 0.25 for i in ids]})
 
 
-def _write(table: Path, commits: int, rows: int, *, upsert: bool) -> None:
+def write_commits(table: Path, commits: int, rows: int, *, upsert: bool) -> None:
     """A table whose version 0 has one row, and ``commits`` of so many rows after it."""
     import pyarrow.parquet as pq
     from deltalake import write_deltalake

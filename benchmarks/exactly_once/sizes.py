@@ -16,7 +16,7 @@ class Sizes:
         increment: rows of a small increment; a day of the growing tables has as many.
         small_days, large_days: days of the two tables that take the same increments.
         files: of the source that an increment is planned over; ``new_files`` of them came after the HWM.
-        commits, rows_of_commit: how far a late reader is behind.
+        commits, rows_of_commit: how far a late reader is behind; it is measured ``late_rounds`` times.
         rounds: of a measure that takes seconds; ``quick_rounds`` of one that takes less.
         warm: rounds of each contender that do not count; it takes Java some to compile what is measured.
     """
@@ -31,6 +31,7 @@ class Sizes:
     new_files: int = 100
     commits: int = 1_000
     rows_of_commit: int = 1_000
+    late_rounds: int = 5
     rounds: int = 11
     warm: int = 3
     quick_rounds: int = 11
@@ -48,6 +49,7 @@ SMALL = Sizes(
     new_files=4,
     commits=5,
     rows_of_commit=20,
+    late_rounds=1,
     rounds=1,
     warm=1,
     quick_rounds=1,
