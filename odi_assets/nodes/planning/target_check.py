@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.history import Commit, commit_digest, replaces_rows
+from odi_assets.delta.changes import is_other_history
+from odi_assets.delta.history import Commit, replaces_rows
 from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
@@ -72,15 +73,14 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
         return "is another one: it was dropped, and made again"
     if expected is not None and version < expected:
         return f"is at version {version}"
-    if expected is not None and origin is not None and origin.commit is not None:
-        commit = commit_digest(target.location, expected) if expected >= 0 else None
-        if commit not in (None, origin.commit):
-            return f"has another history: its version {expected} is another commit; it was put back from a copy"
     if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
         return "is another one: it was dropped, and somebody else made it again"
     change = None if expected is None else rows_removed_since(expected, target, ours=entry.run_id is not None)
     if change is not None:
         return f"was {change}"
+    if expected is not None and expected >= 0 and origin is not None:
+        if is_other_history(target, expected, origin.commit):
+            return f"has another history: its version {expected} is another commit; it was put back from a copy"
     return _without_files(target) if look_at_files else None
 
 
