@@ -57,7 +57,9 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
         _log.warning(warning)
     if plan.start.repaired and plan.moves_hwm:
         advance(plan, state, hwm, plan.start.log_version, run.run_id, plan.start.origin)
-    elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.is_to_be_noted for read in plan.reads):
+    elif (
+        entry is not None and plan.target.exists and plan.moves_hwm and any(read.is_to_be_noted for read in plan.reads)
+    ):
         for read in plan.reads:
             read.before_commit()
             if read.keep is not None:

@@ -78,9 +78,9 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
     change = None if expected is None else rows_removed_since(expected, target, ours=entry.run_id is not None)
     if change is not None:
         return f"was {change}"
-    if expected is not None and expected >= 0 and origin is not None:
-        if is_other_history(target, expected, origin.commit):
-            return f"has another history: its version {expected} is another commit; it was put back from a copy"
+    known = None if origin is None else origin.commit
+    if expected is not None and expected >= 0 and is_other_history(target, expected, known):
+        return f"has another history: its version {expected} is another commit; it was put back from a copy"
     return _without_files(target) if look_at_files else None
 
 
