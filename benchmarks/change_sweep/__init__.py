@@ -8,7 +8,7 @@ from benchmarks.harness import Benchmark
 BENCHMARK = Benchmark(
     "change-sweep",
     "runs between changes of project, state, files and tables: rows lost, rows repeated; --steps says how many",
-    {"changes": report.changes},
+    {"changes": report.changes, "histories": report.histories, "corrections": report.corrections},
     headline=report.headline,
     in_all=False,
 )

@@ -5,24 +5,25 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import dagster as dg
 
 from benchmarks.change_sweep.birth import born
 from benchmarks.change_sweep.changes import CHANGES
+from benchmarks.change_sweep.changes.change import Change
 from benchmarks.change_sweep.judge import Violation, compared
 from benchmarks.change_sweep.landing import DAYS, FIRST_DAY
 from benchmarks.change_sweep.model import table_version, take_in
 from benchmarks.change_sweep.remedies import DeadEnd, Refused, Remedy, remedies_of
 from benchmarks.change_sweep.runs import Ended, Runner, run_by_command
-from benchmarks.change_sweep.world import Home, NodeAt, shown
+from benchmarks.change_sweep.world import Expected, Home, NodeAt, World, shown
 
 STEPS_OF_A_LIFE = 24
 _RUNS = {"run": 40, "run one node": 6, "run with --full-refresh": 3, "run a range": 4}
@@ -56,6 +57,9 @@ class Life:
         runs, stops, remedies: how many runs there were, how many of their nodes stopped, and which remedies were taken.
     """
 
+    runs_drawn: ClassVar[Mapping[str, int]] = _RUNS
+    changes_drawn: ClassVar[Mapping[str, Change]] = CHANGES
+
     seed: int
     folder: Path
     apart: bool = False
@@ -66,12 +70,26 @@ class Life:
     remedies: Counter[str] = field(default_factory=Counter)
     changes: Counter[str] = field(default_factory=Counter)
 
+    def birth(self, draw: random.Random) -> World:
+        """The world as the life begins."""
+        return born(self.folder, draw)
+
+    def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
+        """The ways on that a stop names, as far as they fit what was changed."""
+        return remedies_of(self._world, home, at, message, _ROWS_STAY.issuperset(pending))
+
+    def must_hold(
+        self, home: Home, at: NodeAt, *, full: bool = False, days: tuple[date, date] | None = None
+    ) -> Expected:
+        """What the table of a node must hold after a run that succeeded."""
+        return take_in(self._world, home, at, full=full, days=days)
+
     def live(self, script: list[Step] | None = None) -> Violation | None:
         """Live it: ``script``, or as many steps as a life has; what was found, if anything was."""
         for left in (self.folder, self._backup):
             shutil.rmtree(left, ignore_errors=True)
         draw = random.Random(self.seed)
-        self._world = born(self.folder, draw)
+        self._world = self.birth(draw)
         with dg.DagsterInstance.ephemeral() as instance:
             self._runner = Runner(instance)
             try:
@@ -83,7 +101,7 @@ class Life:
         return None
 
     def _drawn(self, draw: random.Random) -> Iterator[Step]:
-        names = {**_RUNS, **{name: change.weight for name, change in CHANGES.items()}}
+        names = {**self.runs_drawn, **{name: change.weight for name, change in self.changes_drawn.items()}}
         yield Step("land", draw.getrandbits(32))
         while len(self.steps) < STEPS_OF_A_LIFE:
             (name,) = draw.choices(list(names), list(names.values()))
@@ -94,7 +112,7 @@ class Life:
         if step.name in _RUNS:
             self._run(step.name, draw)
         else:
-            change = CHANGES[step.name]
+            change = self.changes_drawn[step.name]
             kept = self._world.before
             if (done := change.make(self._world, draw)) is None:
                 return
@@ -176,7 +194,7 @@ class Life:
             if not world.pending(path) and (found := compared("stopped and written", ended.node, path, held.rows)):
                 raise Found(found)
             return
-        expected = take_in(world, home, at, full=full, days=days)
+        expected = self.must_hold(home, at, full=full, days=days)
         if full and not consent and (lost := world.gone & world.expected(path).rows - expected.rows):
             what = f"{ended.node}: a full refresh drops rows of deleted files and does not ask: {shown(Counter(lost))}"
             raise Found(Violation("silent", what, missing=len(lost)))
@@ -208,14 +226,15 @@ class Life:
             return
         if not pending and not asked:
             raise Found(Violation("needless stop", f"{stopped.node}: {stopped.error}"))
-        named = remedies_of(self._world, home, at, stopped.error, _ROWS_STAY.issuperset(pending))
+        named = self.named_remedies(home, at, stopped.error, pending)
         if not named:
             raise Found(Violation("no remedy", f"{stopped.node} after {', '.join(pending)}: {stopped.error}"))
         if depth == _MOST_REMEDIES:
             raise Found(Violation("dead end", f"{stopped.node} stops after {depth} remedies: {stopped.error}"))
         random.Random(f"{self.seed} {len(self.steps)} {self.stops}").shuffle(named)
         place = [str(one) for one in home.nodes()].index(stopped.node)
-        named.sort(key=lambda remedy: not remedy.for_good)
+        first = next((one for one in named if one.for_good), None)
+        named.sort(key=lambda remedy: remedy is not first)
         for remedy in named[1:_TRIED] if not depth else ():
             with self._copy_of_the_world():
                 self._take(number, place, remedy, depth)

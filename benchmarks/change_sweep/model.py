@@ -81,7 +81,7 @@ def take_in(
     rewritten = _is_rewritten(expected, at, reads)
     if full or rewritten or (mode == "overwrite" and not (at.increment and now <= expected.seen)):
         if expected.rows - now or full:
-            world.rewrites[str(path)] += 1
+            world.rewrite(path)
         return replace(expected, rows=whole(at, now), seen=now, marks=marks, read_from=reads)
     if mode == "partition_overwrite":
         # The days of rows that came, went or changed.

@@ -14,6 +14,7 @@ from benchmarks.change_sweep.runs import Ended, command, run_by_command
 from benchmarks.change_sweep.world import Home, NodeAt, World
 
 _REFRESH = re.compile(r"odi run((?: \w+)?(?: --node \w+)* --full-refresh(?: --yes)?)")
+_TO_VERSION = re.compile(r"odi state rewind (\w+\.\w+) --to-version (\d+)( --cascade)?")
 _OF_A_NODE = re.compile(r"odi state (adopt|accept|rewind) (\w+\.\w+)")
 
 
@@ -60,12 +61,20 @@ def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) 
     if found := _REFRESH.search(text.replace("--node NODE", f"--node {at.name}")):
         arguments = found[1].split()
         yield Remedy(f"odi run {' '.join(arguments)}", lambda _, of, __: _refresh(of, *arguments), full=True)
+    typed = _TO_VERSION.search(text)
+    if typed is not None:
+        yield Remedy(typed[0], _rewind_as_typed(*typed[0].split()[1:], "--yes"))
     for what, node in dict.fromkeys(_OF_A_NODE.findall(text)):
         if what == "adopt" and rows_stay:
             yield Remedy(f"odi state adopt {node}", _adopt)
         if what == "accept":
             yield Remedy(f"odi state accept {node}", _accept, for_good="does not exist" not in message)
-        if what == "rewind" and world.expected(home.target(at)).versions and "back from a copy" not in text:
+        if (
+            what == "rewind"
+            and typed is None
+            and world.expected(home.target(at)).versions
+            and "back from a copy" not in text
+        ):
             yield Remedy(f"odi state rewind {node}", _rewind)
     if world.before is not None and re.search(r"\bback\b|\bundo\b|\brename\b|keep", text):
         yield Remedy("undo the change", _undo)
@@ -125,6 +134,7 @@ def _accept(world: World, home: Home, at: NodeAt) -> list[Ended]:
     expected = world.expected(path)
     before = expected.instead_of or expected
     rows = frozenset(table_rows(path))
+    world.accepted[str(path)] = rows
     world.tables[str(path)] = replace(
         expected, rows=rows, seen=before.seen, marks=dict(before.marks), read_from=before.read_from, instead_of=None
     )
@@ -140,8 +150,25 @@ def _rewind(world: World, home: Home, at: NodeAt) -> list[Ended]:
     world.tables[str(path)] = replace(
         expected, rows=held.rows, seen=held.seen, marks=dict(held.marks), read_from=held.read_from
     )
-    world.rewrites[str(path)] += 1
+    world.rewrite(path)
     return []
+
+
+def _rewind_as_typed(*arguments: str) -> Callable[[World, Home, NodeAt], list[Ended]]:
+    def take(world: World, home: Home, at: NodeAt) -> list[Ended]:
+        _typed(*arguments)(world, home, at)
+        # With a cascade, tables below went back too: each holds what it held once.
+        for path in [home.target(one) for one in home.nodes()]:
+            expected, rows = world.expected(path), frozenset(table_rows(path))
+            if rows != expected.rows or path == home.target(at):
+                held = next((one for one in expected.versions.values() if one.rows == rows), None)
+                told = {} if held is None else {"seen": held.seen, "marks": dict(held.marks)}
+                read_from = expected.read_from if held is None else held.read_from
+                world.tables[str(path)] = replace(expected, rows=rows, read_from=read_from, **told)
+                world.rewrite(path)
+        return []
+
+    return take
 
 
 def _undo(world: World, home: Home, at: NodeAt) -> list[Ended]:

@@ -5,18 +5,37 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
+from benchmarks.change_sweep.life import Life
 from benchmarks.change_sweep.sweep import Tally, sweep
 from benchmarks.harness import Options, Row
 
 _STEPS, _LOSSES, _REPEATS, _SILENT = "steps", "losses", "repeats", "silent"
+_HISTORIES, _CORRECTIONS = 500, 300
+"""How many steps the sweeps of histories and of corrections make, unless fewer are asked for."""
 _OTHERS = "stops without need or without a way on"
 
 
 def changes(options: Options) -> list[Row]:
     """Runs between changes; whatever was changed, a run is right, or it stops and names ways on that lead there."""
+    return _swept(options, Life, options.steps)
+
+
+def histories(options: Options) -> list[Row]:
+    """Tables are put back from copies, branch and are restored."""
+    return _swept(options, HistoryLife, min(options.steps, _HISTORIES))
+
+
+def corrections(options: Options) -> list[Row]:
+    """Rows that were read are corrected."""
+    return _swept(options, CorrectionsLife, min(options.steps, _CORRECTIONS))
+
+
+def _swept(options: Options, kind: type[Life], steps: int) -> list[Row]:
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session
@@ -27,13 +46,13 @@ def changes(options: Options) -> list[Row]:
     logging.getLogger("odi_assets").setLevel(logging.ERROR)
     session = open_session(SparkConfig(master="local[2]", conf={"spark.sql.shuffle.partitions": "1"}))
     try:
-        tally = sweep(options.steps, folder, options.say, seed=options.seed)
+        tally = sweep(steps, folder, options.say, seed=options.seed, kind=kind)
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
     _tell_counts(tally, options)
     return [
-        _counted(_STEPS, tally.steps, f">= {options.steps}", tally.steps >= options.steps),
+        _counted(_STEPS, tally.steps, f">= {steps}", tally.steps >= steps),
         _counted(_LOSSES, tally.losses, "0", not tally.losses),
         _counted(_REPEATS, tally.repeats, "0", not tally.repeats),
         _counted(_SILENT, tally.silent, "0", not tally.silent),
@@ -43,7 +62,9 @@ def changes(options: Options) -> list[Row]:
 
 def headline(rows: Sequence[Row]) -> str:
     """The result in a line."""
-    found = {row.name: int(row.ours) for row in rows}
+    found: Counter[str] = Counter()
+    for row in rows:
+        found[row.name] += int(row.ours)
     return " ".join(f"{name} {found[name]}" for name in (_STEPS, _LOSSES, _REPEATS, _SILENT))
 
 

@@ -61,15 +61,24 @@ class Tally:
         self.by_remedy += life.remedies
 
 
-def sweep(steps: int, folder: Path, say: Callable[[str], None], *, seed: int = 2013, shrink: int = _SHRUNK) -> Tally:
+def sweep(
+    steps: int,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    seed: int = 2013,
+    shrink: int = _SHRUNK,
+    kind: type[Life] = Life,
+) -> Tally:
     """Make so many steps in lives of the seeds ``seed``, ``seed`` + 1, …, in the Spark session that is active.
 
     Args:
         shrink: how many violations to shrink.
+        kind: what may happen in a life.
     """
     tally = Tally()
     while tally.steps < steps and len(tally.violations) < _FINDINGS:
-        life = Life(seed + tally.lives, folder / "world", apart=tally.lives % _APART_EVERY == _APART_EVERY - 1)
+        life = kind(seed + tally.lives, folder / "world", apart=tally.lives % _APART_EVERY == _APART_EVERY - 1)
         found = life.live()
         tally.add(life)
         if found is not None:
@@ -90,7 +99,7 @@ def shrunk(life: Life, found: Violation) -> Violation:
     steps: list[Step] = list(life.steps)
     for place in range(len(steps) - 1, -1, -1):
         fewer = [*steps[:place], *steps[place + 1 :]]
-        shorter = Life(life.seed, life.folder).live(fewer)
+        shorter = type(life)(life.seed, life.folder).live(fewer)
         if shorter is not None and shorter.kind == found.kind:
             steps, found = fewer, shorter
     return found

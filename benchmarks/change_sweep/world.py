@@ -141,6 +141,7 @@ class World:
         touched: inodes of files that were touched.
         renamed: inodes of files that were renamed.
         gone: rows of files that were deleted after they had been loaded.
+        accepted: by path, what a table held when it was accepted.
     """
 
     root: Path
@@ -157,6 +158,7 @@ class World:
     touched: set[int] = field(default_factory=set)
     renamed: set[int] = field(default_factory=set)
     gone: frozenset[Row] = frozenset()
+    accepted: dict[str, frozenset[Row]] = field(default_factory=dict)
 
     def expected(self, path: Path) -> Expected:
         """What is expected of the table at ``path``."""
@@ -171,6 +173,14 @@ class World:
         """Why a run of the node that writes this table may stop."""
         neighbours = ["a neighbour"] if len(self.homes) > 1 else []
         return [*self.expected(path).pending, *neighbours]
+
+    def rewrite(self, path: Path) -> None:
+        """The table at ``path`` lost or replaced rows: who follows it by a column may stop at that."""
+        self.rewrites[str(path)] += 1
+        for home in self.homes:
+            for at in home.nodes():
+                if at.increment.get("column") and home.source(at) == path:
+                    self.expected(home.target(at)).pending.append(f"{path.name} was rewritten")
 
     def may_stop(self, what: str) -> None:
         """From now on, a run may stop because of this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.exactly_once import append, growth, memory, planning, streaming, upsert
+from benchmarks.exactly_once import append, growth, late, memory, planning, streaming, upsert
 from benchmarks.exactly_once.lab import Lab, lab
 from benchmarks.exactly_once.sizes import SIZES, Sizes
 from benchmarks.harness import Benchmark, Options, Row, in_labs
@@ -13,6 +13,7 @@ _PARTS: Mapping[str, Callable[[Lab, Sizes], Sequence[Row]]] = {
     "append": append.append,
     "memory": memory.memory,
     "growth": growth.growth,
+    "late": late.late,
     "streaming": streaming.increments,
     "upsert": upsert.upsert,
     "planning": planning.planning,

@@ -1,4 +1,4 @@
-"""What is measured in a process of its own: ``python -m benchmarks.exactly_once.process append|upsert|planning …``."""
+"""What is measured in a process of its own: ``python -m benchmarks.exactly_once.process append|upsert|late|plan …``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,22 @@ def plans(folder: Path, rounds: int) -> dict[str, Any]:
     return {"seconds": took, "spark": "pyspark" in sys.modules}
 
 
+def late(folder: Path) -> dict[str, Any]:
+    """The CPU seconds of this process and its JVM once the node of the project in ``folder`` has run."""
+    import psutil
+
+    pipeline = Pipeline(folder, "")
+    session = open_spark()
+    pipeline.run(session.spark, "copy")
+    here = psutil.Process()
+    times = [process.cpu_times() for process in (here, *here.children(recursive=True))]
+    session.stop()
+    return {"cpu": sum(one.user + one.system for one in times)}
+
+
 if __name__ == "__main__":
     _, command, path, *more = sys.argv
-    print(json.dumps(memory(Path(path), command) if command in _NODES else plans(Path(path), int(more[0]))))
+    if command == "late":
+        print(json.dumps(late(Path(path))))
+    else:
+        print(json.dumps(memory(Path(path), command) if command in _NODES else plans(Path(path), int(more[0]))))

@@ -16,6 +16,7 @@ class Sizes:
         increment: rows of a small increment; a day of the growing tables has as many.
         small_days, large_days: days of the two tables that take the same increments.
         files: of the source that an increment is planned over; ``new_files`` of them came after the HWM.
+        commits, rows_of_commit: how far a late reader is behind; it is measured ``late_rounds`` times.
         rounds: of a measure that takes seconds; ``quick_rounds`` of one that takes less.
         warm: rounds of each contender that do not count; it takes Java some to compile what is measured.
     """
@@ -28,6 +29,9 @@ class Sizes:
     large_days: int = 1_000
     files: int = 10_000
     new_files: int = 100
+    commits: int = 1_000
+    rows_of_commit: int = 1_000
+    late_rounds: int = 5
     rounds: int = 11
     warm: int = 3
     quick_rounds: int = 11
@@ -43,6 +47,9 @@ SMALL = Sizes(
     large_days=6,
     files=20,
     new_files=4,
+    commits=5,
+    rows_of_commit=20,
+    late_rounds=1,
     rounds=1,
     warm=1,
     quick_rounds=1,

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, repeat
 from typing import Any
 from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text, restored_version
+from odi_assets.delta.history import METADATA_KEY, actions_of, commit_digest, commit_text, restored_version
 from odi_assets.delta.partition_values import same_spellings
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import TableError
@@ -48,6 +51,11 @@ class CommitChange:
     removed: tuple[tuple[str, Mapping[str, str | None]], ...] = ()
     restored: int | None = None
 
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows of the files that it took out were changed or removed, and not only moved."""
+        return bool(self.removed) and (self.kind != "rows" or self.updated > 0 or self.deleted > 0)
+
 
 @dataclass(frozen=True)
 class TableChanges:
@@ -71,6 +79,23 @@ class TableChanges:
         return tuple(file for commit in self.commits for file in commit.files)
 
     @property
+    def replacing(self) -> tuple[CommitChange, ...]:
+        """The upserts that may have replaced rows of another one of the commits."""
+        with_files = [commit for commit in self.commits if commit.files]
+        return tuple(commit for commit in with_files[1:] if commit.updated)
+
+    @property
+    def gone(self) -> tuple[LiveFile, ...]:
+        """The files that held, before the commits, rows which they changed or removed, with rows that they only moved.
+
+        A compaction among the commits may have put these rows into other files.
+        """
+        moved = (commit.moved if commit.takes_rows else () for commit in self.commits)
+        added = {file.path for file in chain(self.files, *moved)}
+        taken = {path: partition for commit in self.commits if commit.takes_rows for path, partition in commit.removed}
+        return tuple(LiveFile(path, 0, None, dict(of)) for path, of in taken.items() if path not in added)
+
+    @property
     def rows(self) -> int | None:
         """Rows in the added files, by their statistics; None if one carries no count."""
         return rows_in(self.files)
@@ -82,9 +107,13 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
     Raises:
         TableError: a commit in between is no longer in the log. Fields: uri, version.
     """
-    versions, kinds = range(after + 1, upto + 1), handle.columns
-    commits = [_change(version, read_commit(handle.location, version), kinds) for version in versions]
-    return TableChanges(after, upto, _in_effect(commits, after))
+    versions, kinds, read = range(after + 1, upto + 1), handle.columns, partial(read_commit, handle.location)
+    if handle.location.is_local:
+        return TableChanges(after, upto, _in_effect(map(_change, versions, map(read, versions), repeat(kinds)), after))
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return TableChanges(
+            after, upto, _in_effect(map(_change, versions, pool.map(read, versions), repeat(kinds)), after)
+        )
 
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
@@ -110,7 +139,7 @@ def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChang
 def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:
     """How a table differs from a recorded position, in words; None if no row of it changed. Compaction changes none."""
     now = handle.position
-    if then == now:
+    if then is not None and {"commit": now.get("commit"), **then} == now:
         return None
     if then is None or "version" not in then:
         return "what it held was not recorded"
@@ -119,9 +148,26 @@ def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | N
         return "it did not exist then" if before is None else "it is gone"
     if then.get("table_id") != now["table_id"]:
         return "it was dropped and made again"
+    if is_other_history(handle, before, then.get("commit")):
+        return f"version {before} is another commit now"
     if after > before and not _rows_changed(handle, before, after):
         return None
     return f"version {before} then, version {after} now"
+
+
+def is_other_history(handle: TableHandle, version: int, commit: str | None) -> bool:
+    """Whether ``handle`` is not a later state of the table as it was after ``commit``, which made ``version``.
+
+    Args:
+        commit: as ``commit_digest`` names it; None if it was not recorded.
+
+    Raises:
+        TableError: the log cannot be read.
+    """
+    if commit is None or not handle.exists:
+        return False
+    # What a log no longer tells was cleaned after its retention, and is taken for the same.
+    return version > int(handle.version or 0) or commit_digest(handle.location, version) not in (None, commit)
 
 
 def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:
@@ -164,7 +210,7 @@ def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str,
         elif action.get("remove", {}).get("dataChange", False):
             removes.append(action["remove"])
     if not adds and not removes:
-        return CommitChange(version, "none")
+        return CommitChange(version, "none", moved=tuple(_file(add, kinds) for add in moved))
     ours = info.get(METADATA_KEY) or {}
     change = CommitChange(
         version,

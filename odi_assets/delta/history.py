@@ -6,6 +6,7 @@ log: on a handle that is not at the newest version, every commit gets another on
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 METADATA_KEY = "odi_assets"
 """Key of our part of a Delta commit's metadata (``commitInfo``)."""
 
+_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
 _PAGES = (1, 7, 24)
 """How many commits are fetched at once from a store: mostly the newest one says what is asked; then more and more."""
 
@@ -84,6 +86,29 @@ def commit_at(location: Location, version: int) -> Commit | None:
     """
     text = commit_text(location, version)
     return None if text is None else _commit(version, text)
+
+
+def commit_digest(location: Location, version: int) -> str | None:
+    """What tells the commit of ``version`` from any other one; None if the log has no such commit (any more).
+
+    A version number does not: a table that was put back from a copy of its folder keeps its id, and comes to the same
+    numbers again.
+
+    Raises:
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
+    """
+    text = commit_text(location, version)
+    return None if text is None else hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def replaces_rows(commit: Commit) -> str | None:
+    """How somebody else's commit put other rows in the place of all that were there, as a participle; None if not."""
+    mode = str(commit.parameters.get("mode") or "").strip('"').lower()
+    if commit.operation == "RESTORE":
+        return "put back to an earlier version"
+    if commit.operation.startswith(_REPLACING) or (commit.operation == "WRITE" and mode == "overwrite"):
+        return "overwritten"
+    return None
 
 
 def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | None:

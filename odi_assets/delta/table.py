@@ -22,7 +22,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
-from odi_assets.delta.history import Commit, CommittedStamp, commits
+from odi_assets.delta.history import Commit, CommittedStamp, commit_digest, commits
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import TableError
@@ -149,10 +149,18 @@ class TableHandle:
         """The id Delta gave the table at its creation; a table dropped and made again has another."""
         return str(self.table.metadata().id)
 
+    @cached_property
+    def commit(self) -> str | None:
+        """What tells the commit of this version from any other one (see :func:`commit_digest`); None if the log does
+        not have it."""
+        return None if self.version is None else commit_digest(self.location, self.version)
+
     @property
     def position(self) -> dict[str, Any]:
-        """Where the table stands, as runs record it: its id and its version; or that it does not exist."""
-        return {"table_id": self.table_id, "version": self.version} if self.exists else {"version": None}
+        """Where the table stands, as runs record it: its id, its version and its commit; or that it does not exist."""
+        if not self.exists:
+            return {"version": None}
+        return {"table_id": self.table_id, "version": self.version, "commit": self.commit}
 
     @cached_property
     def schema_json(self) -> str:
@@ -266,6 +274,11 @@ class TableHandle:
         with self.calls("shortening the log"):
             self.table.create_checkpoint()
             self.table.cleanup_metadata()
+
+
+def position_at(handle: TableHandle, version: int) -> dict[str, Any]:
+    """The position of the table of ``handle`` at ``version``, as :attr:`TableHandle.position` has it."""
+    return {"table_id": handle.table_id, "version": version, "commit": commit_digest(handle.location, version)}
 
 
 def rows_in(files: Sequence[LiveFile]) -> int | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.history import CommittedStamp
+from odi_assets.connections.location import Location
+from odi_assets.delta.history import CommittedStamp, commit_digest
 from odi_assets.errors import StateError
 from odi_assets.sources.marks import Identity
 from odi_assets.state.values import decode, encode
@@ -73,6 +74,7 @@ class Origin:
         node: ``pipeline.node``.
         root: the folder of the project, links resolved.
         table_id: the id of the node's table; None in an HWM that was set by hand.
+        commit: what tells the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
         measures: by source, what its mark measures.
     """
 
@@ -81,6 +83,11 @@ class Origin:
     root: str | None = None
     table_id: str | None = None
     measures: Mapping[str, Identity] = field(default_factory=dict)
+    commit: str | None = None
+
+    def of_version(self, table: Location, version: int | None) -> Origin:
+        """The origin of an HWM that belongs to ``version`` of the node's ``table``; None stands for no table."""
+        return replace(self, commit=None if version is None or version < 0 else commit_digest(table, version))
 
     def to_json(self) -> str:
         """The text that state stores."""

@@ -27,13 +27,19 @@ MOST_TIES = 1_000
 
 
 def plan_window(
-    snapshot: Snapshot, increment: CursorIncrement, mark: CursorMark | None, *, rows_are_known: bool
+    snapshot: Snapshot,
+    increment: CursorIncrement,
+    mark: CursorMark | None,
+    *,
+    rows_are_known: bool,
+    rechecked: bool = False,
 ) -> PlannedRead:
     """The read of ``snapshot`` above ``mark``, as far as it is known without Spark.
 
     Args:
         rows_are_known: the write recognizes rows that are read again, so the rows tied with the mark need not be
             remembered.
+        rechecked: rows below the mark may be other ones now: nothing is decided before Spark has looked.
 
     Raises:
         IncrementError: the cursor, the mark or the configuration do not fit the source, or rows have no cursor.
@@ -52,6 +58,8 @@ def plan_window(
         seen=seen,
         rows_are_known=rows_are_known,
     )
+    if rechecked:
+        return replace(read, rechecked=True, summary=f"{read.text()}, once the rows below it are compared")
     if mark is not None and seen is not None and mark.seen == seen:
         return read.nothing("the source is as it was")
     if snapshot.is_empty:
@@ -84,6 +92,16 @@ def plan_loaded(snapshot: Snapshot, increment: StatefulIncrement, mark: CursorMa
     return UnresolvedWindow(
         snapshot=snapshot, summary=f"up to {shown(mark.value)}", increment=increment, upto=mark, rows_are_known=True
     )
+
+
+def same_loaded_rows(
+    then: Snapshot, now: Snapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
+) -> bool:
+    """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source."""
+    from odi_assets.tables.columns import rows_digest
+
+    before, after = (plan_loaded(one, increment, mark).resolve(spark).load(spark) for one in (then, now))
+    return rows_digest(before) == rows_digest(after)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ commits store beside the value; None in a mark that was set by hand or by an ear
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from odi_assets.errors import IncrementError
 
@@ -31,6 +31,13 @@ class Unresolved(Enum):
 UNRESOLVED = Unresolved.UNTIL_READ
 
 
+class History(NamedTuple):
+    """A version of a Delta table, and its commit: a number alone may be that of another history of the table."""
+
+    version: int
+    commit: str
+
+
 @dataclass(frozen=True)
 class Identity:
     """What a mark measures. Whether two of them are the same is decided by ``nodes.planning.identity``.
@@ -43,6 +50,7 @@ class Identity:
             stored.
         connection: the name of its connection; empty if that was not stored.
         place: where it is: an absolute path, links resolved, or a URI; empty if that was not stored.
+        history: of a Delta table: the version that the mark was set at, and its commit; None where it was not stored.
     """
 
     kind: str
@@ -51,17 +59,21 @@ class Identity:
     increment: str = ""
     connection: str = ""
     place: str = ""
+    history: History | None = field(default=None, compare=False)
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """The identity as commits and state store it."""
-        return dict(vars(self))
+        found = {name: value for name, value in vars(self).items() if value is not None}
+        return found if self.history is None else {**found, "history": [self.history.version, self.history.commit]}
 
     @classmethod
     def from_json(cls, stored: Any) -> Identity | None:
         """The identity that a commit stored; None for commits that did not store one."""
         if not isinstance(stored, Mapping) or not {"kind", "source", "cursor"} <= stored.keys():
             return None
-        return cls(**{item.name: str(stored.get(item.name, "")) for item in fields(cls)})
+        texts = {item.name: str(stored.get(item.name, "")) for item in fields(cls) if item.name != "history"}
+        kept = stored.get("history")
+        return cls(**texts, history=History(int(kept[0]), str(kept[1])) if kept else None)
 
 
 @dataclass(frozen=True)
@@ -206,6 +218,13 @@ class Mark(Protocol):
         """What it measures; None if that is not known."""
 
 
+def history_of(mark: Mark | Unresolved | None) -> History | None:
+    """The history that a mark belongs to; None if it has none, or that is not known."""
+    if mark is None or isinstance(mark, Unresolved) or mark.measures is None:
+        return None
+    return mark.measures.history
+
+
 def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
     """The HWM of a node as state stores it: the value of its ``read`` alone, or the values of its sources by name.
 
@@ -233,6 +252,16 @@ def value_of_source(value: Any, name: str, following: Sequence[str], node: str) 
             node=node,
         )
     return value.get(name)
+
+
+def ledger_parts(value: Any) -> Iterator[str]:
+    """The names of the parts of the ledger of loaded files that a stored HWM names."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            if name == "ledger" and isinstance(part, Sequence):
+                yield from (str(one[0]) for one in part)
+            else:
+                yield from ledger_parts(part)
 
 
 def hwm_text(value: Any) -> str | None:

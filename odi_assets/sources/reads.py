@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text
+from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, hwm_text
 from odi_assets.sources.snapshot import Partitions, Snapshot
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class PlannedRead(ABC):
         excluded: rows without a cursor that are left out.
         under: where the stream of a cursor document is that the read was planned under; None if none drives it.
         warning: what somebody should look at, in words.
+        rechecked: rows that were read before may be other ones now (:meth:`Source.corrections`); it is looked at before
+            this is read.
         keep: writes to storage what goes with ``under``, before the commit.
     """
 
@@ -66,6 +68,7 @@ class PlannedRead(ABC):
     excluded: int = 0
     under: str | None = None
     warning: str | None = None
+    rechecked: bool = False
     keep: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     nothing_new: ClassVar[bool] = False
@@ -87,6 +90,11 @@ class PlannedRead(ABC):
     def moves(self) -> bool:
         """Whether the mark changes."""
         return self.follows and self.after != self.before
+
+    @property
+    def is_to_be_noted(self) -> bool:
+        """Whether the mark changes, or names a later commit of a table."""
+        return self.moves or (self.follows and history_of(self.after) != history_of(self.before))
 
     @property
     def rows_known(self) -> int | None:

@@ -23,6 +23,8 @@ from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from odi_assets.sources.losses import Loss
 
 
@@ -177,10 +179,14 @@ class Source(ABC):
         """
         if not isinstance(self.increment, CursorIncrement):
             return self.whole()
+        return self._window(self.snapshot(), mark if isinstance(mark, CursorMark) else None)
+
+    def _window(self, snapshot: Snapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
         from odi_assets.sources.cursor_reads import plan_window
 
-        above = mark if isinstance(mark, CursorMark) else None
-        return plan_window(self.snapshot(), self.increment, above, rows_are_known=self.target.rows_are_known)
+        assert isinstance(self.increment, CursorIncrement)
+        known = self.target.rows_are_known
+        return plan_window(snapshot, self.increment, above, rows_are_known=known, rechecked=rechecked)
 
     def whole(self) -> Read:
         """All rows, whatever was loaded. Moves no mark. Raises what :meth:`snapshot` raises."""
@@ -203,6 +209,25 @@ class Source(ABC):
         """Why ``mark`` cannot be one of this source, in words; None if it can."""
         del mark
         return None
+
+    def other_history(self, mark: Mark) -> str | None:
+        """How the history of the source is another one than that of ``mark``, in words; None if it is the same.
+
+        Raises:
+            TableError: the log of a table cannot be read.
+        """
+        del mark
+        return None
+
+    def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
+        """How rows that were read up to ``mark`` are other ones now, in words; None if they are not, or that is not
+        looked at."""
+        del mark, spark
+        return None
+
+    def as_it_is(self, mark: Mark) -> Mark:
+        """``mark``, taken for one of the source as it is now, whatever happened to that."""
+        return mark
 
     def why_waiting(self, mark: Mark) -> str | None:
         """Why it is not read until somebody has looked at what it waits for, in words; None if nothing is wrong."""

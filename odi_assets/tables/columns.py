@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 EXACT_TIMES = {
     # Spark's own formats cut times to milliseconds.
@@ -39,3 +39,11 @@ def row_text(names: Iterable[str]) -> Column:
     from pyspark.sql import functions as F
 
     return F.to_json(F.struct(*[F.col(quoted(name)) for name in sorted(names)]), EXACT_TIMES)
+
+
+def rows_digest(rows: DataFrame) -> tuple[Any, ...]:
+    """What tells these rows from others, in whatever order they are: computed by one pass over them."""
+    from pyspark.sql import functions as F
+
+    hashed = F.xxhash64(row_text(rows.columns)).cast("decimal(38,0)")
+    return tuple(rows.agg(F.count(F.lit(1)), F.sum(hashed)).collect()[0])

@@ -8,15 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import write
-from benchmarks.exactly_once import append, parts, process, upsert
+from benchmarks.exactly_once import append, late, parts, process, upsert
 from benchmarks.exactly_once.lab import Lab
 from benchmarks.exactly_once.sizes import SMALL
 from benchmarks.harness import Options
+from odi_assets.delta.table import TableHandle
 
 OPTIONS = Options(say=print)
 PARTS = parts(SMALL)
 # Starts a session for each size, so only what each of them does is tested, in this one.
-HERE = [name for name in PARTS if name != "memory"]
+HERE = [name for name in PARTS if name not in ("memory", "late")]
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -36,3 +37,14 @@ def test_memory_is_that_of_a_node_that_loads_what_landed(
     pipeline.land(lab.files(write.rows(spark, 10)))
     assert process.memory(pipeline.root, mode)["mb"] > 0
     assert pipeline.plan(node).nothing_new
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_late_node_reads_all_commits(mode: str, tmp_path: Path) -> None:
+    late.write_commits(tmp_path / "table", SMALL.commits, SMALL.rows_of_commit, upsert=mode == "upsert")
+    pipeline = late.behind(Lab(OPTIONS, tmp_path), tmp_path / "table", mode)
+    assert process.late(pipeline.root)["cpu"] > 0
+    apart = SMALL.rows_of_commit // (2 if mode == "upsert" else 1)
+    rows = TableHandle.open(pipeline.target("copy")).rows
+    assert rows == (SMALL.commits - 1) * apart + SMALL.rows_of_commit

@@ -147,7 +147,7 @@ def test_a_log_that_cannot_be_read_is_not_taken_for_a_change(store: dict[str, An
     for number in (1, 2):
         write(TableHandle.open(table), number)
     handle = TableHandle.open(table)
-    then = {**handle.position, "version": 0}
+    then = TableHandle.open(table, 0).position
     assert table_change(then, handle) == "version 0 then, version 1 now"
     clouds.fail(store, "busy", 1000)
     with pytest.raises(StoreUnreachableError, match="reading the log"):

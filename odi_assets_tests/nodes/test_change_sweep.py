@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from benchmarks.change_sweep.changes import CHANGES
+from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life, Step
 from benchmarks.change_sweep.sweep import sweep
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning import identity
 
 STEPS = 200
+FEW_STEPS = 48
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -25,6 +27,15 @@ def test_in_many_steps_no_row_is_lost_or_repeated_in_silence_and_every_stop_lead
     assert tally.steps >= STEPS
     assert min(tally.runs, tally.stops, tally.by_remedy.total()) > 0
     assert len(tally.by_change.keys() & CHANGES.keys()) > len(CHANGES) / 2
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(HistoryLife, 2013), (CorrectionsLife, 2013)])
+def test_of_tables_put_back_and_of_corrected_rows_nothing_is_lost_in_silence(
+    kind: type[Life], seed: int, tmp_path: Path
+) -> None:
+    tally = sweep(FEW_STEPS, tmp_path, print, seed=seed, kind=kind)
+    assert tally.violations == []
+    assert min(tally.runs, tally.stops, tally.by_remedy.total()) > 0
 
 
 FROM_THE_PAST = ("copy the state", "delete the state", "land", "run", "put an older state back")

@@ -107,7 +107,7 @@ def overwrite_source(world: World, draw: random.Random) -> str | None:
     if (path := _a_table(world, draw)) is None:
         return None
     write_deltalake(str(path), arrow(new_rows(world, draw, 3)), mode="overwrite")
-    world.rewrites[str(path)] += 1
+    world.rewrite(path)
     return "the table that is read is overwritten with other rows"
 
 
@@ -115,7 +115,8 @@ def delete_from_source(world: World, draw: random.Random) -> str | None:
     if (path := _a_table(world, draw)) is None:
         return None
     deleted = DeltaTable(str(path)).delete(f"v % 5 = {draw.randrange(5)}")["num_deleted_rows"]
-    world.rewrites[str(path)] += 1 if deleted else 0
+    if deleted:
+        world.rewrite(path)
     return f"{deleted} rows of the table that is read are deleted"
 
 
@@ -131,7 +132,7 @@ def remake_source(world: World, draw: random.Random) -> str | None:
         return None
     shutil.rmtree(path)
     write_deltalake(str(path), arrow(new_rows(world, draw, 2)))
-    world.rewrites[str(path)] += 1
+    world.rewrite(path)
     return "the table that is read is dropped and made again"
 
 
@@ -142,7 +143,7 @@ CHANGES = (
     Change("delete a loaded file", delete_file, weight=1),
     Change("rewrite a loaded file", rewrite_file, may_stop=True, weight=1),
     Change("land a link", link_file),
-    Change("overwrite a source table", overwrite_source, weight=1),
+    Change("overwrite a source table", overwrite_source, may_stop=True, weight=1),
     Change("delete from a source table", delete_from_source, weight=1),
     Change("compact a source table", compact_source, weight=1),
     Change("make a source table anew", remake_source, may_stop=True, weight=1),

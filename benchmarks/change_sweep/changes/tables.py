@@ -45,7 +45,7 @@ def overwrite(world: World, draw: random.Random) -> str | None:
     if (path := _a_target(world, draw)) is None:
         return None
     write_deltalake(str(path), arrow(new_rows(world, draw, 2)), mode="overwrite")
-    world.rewrites[str(path)] += 1
+    world.rewrite(path)
     return f"somebody overwrites {path.name}"
 
 
@@ -59,7 +59,7 @@ def restore(world: World, draw: random.Random) -> str | None:
     table.restore(version)
     if table_rows(path) == before:
         return f"somebody restores {path.name} to version {version}, which holds the same rows"
-    world.rewrites[str(path)] += 1
+    world.rewrite(path)
     return f"somebody restores {path.name} to version {version}"
 
 
@@ -67,7 +67,7 @@ def drop(world: World, draw: random.Random) -> str | None:
     if (path := _a_target(world, draw)) is None:
         return None
     shutil.rmtree(path)
-    world.rewrites[str(path)] += 1
+    world.rewrite(path)
     return f"somebody drops {path.name}"
 
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
 from odi_assets.config.diagnostics.mistakes import mistake
 from odi_assets.config.models.durations import Lag, Span
@@ -52,6 +59,16 @@ class StatefulIncrement(Strict):
     watermark_lag: Lag | None = Field(
         default=None, description="How far behind the high-water mark to read again, for rows that come late: `2h`."
     )
+    on_change: Literal["raise", "ignore"] | None = Field(
+        default=None,
+        description="A Delta table whose loaded rows are other ones since it was rewound, overwritten or restored: "
+        "stop the run (the rule), or go on above the high-water mark.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _unless_given(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``on_change``, as before there was one: code versions and fingerprints stay what they are."""
+        return {name: value for name, value in told(self).items() if name != "on_change" or value is not None}
 
 
 _ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)

@@ -24,6 +24,7 @@ def advance(
     if hwm is None:
         return
     seen = plan.start.current
+    of_commit = None if origin is None else origin.of_version(plan.target.location, version)
     try:
         state.compare_and_set(
             plan.node.state_key,
@@ -32,7 +33,7 @@ def advance(
             expected_value=seen.value if seen else None,
             target_commit=version,
             run_id=run_id,
-            origin=origin.to_json() if origin else None,
+            origin=of_commit.to_json() if of_commit else None,
         )
     except StateConflictError:
         _log.warning(
@@ -56,7 +57,9 @@ def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
         _log.warning(warning)
     if plan.start.repaired and plan.moves_hwm:
         advance(plan, state, hwm, plan.start.log_version, run.run_id, plan.start.origin)
-    elif entry is not None and plan.target.exists and plan.moves_hwm and any(read.moves for read in plan.reads):
+    elif (
+        entry is not None and plan.target.exists and plan.moves_hwm and any(read.is_to_be_noted for read in plan.reads)
+    ):
         for read in plan.reads:
             read.before_commit()
             if read.keep is not None:

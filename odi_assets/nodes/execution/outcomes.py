@@ -10,7 +10,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
-from odi_assets.delta.table import TableHandle
+from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo, is_cancellation
@@ -33,7 +33,7 @@ def succeeded(
         "bytes_written": written.bytes_written,
         "mode": plan.write.mode.value,
         "inputs": plan.inputs,
-        "target": {"table_id": table.table_id, "version": written.version},
+        "target": position_at(table, written.version),
         **_special_metrics(plan, written),
     }
     return NodeResult(
@@ -97,7 +97,7 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         metrics={
             **{name: value for name, value in counted.items() if value is not None},
             "inputs": plan.inputs,
-            "target": {"table_id": plan.target.table_id, "version": stamp.version},
+            "target": position_at(plan.target, stamp.version),
         },
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
+from odi_assets.nodes.planning.same_history import require_uncorrected
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.tables.columns import quoted
@@ -21,7 +22,9 @@ def resolve(plan: NodePlan, spark: SparkSession) -> ResolvedPlan:
     Raises:
         IncrementError: a cursor, an HWM or a row does not fit the configuration.
         ConfigError: a source lacks the column that the node's table is partitioned by.
+        IdentityMismatchError: rows that were read before are other ones now.
     """
+    require_uncorrected(plan, spark)
     resolved = ResolvedPlan.of(plan, _resolved(plan.reads, spark), plan.write)
     if plan.recompute is None or resolved.nothing_new:
         return resolved

@@ -231,7 +231,7 @@ class StreamRun:
             metrics={
                 "mode": plan.write.mode.value,
                 "inputs": plan.inputs,
-                "target": {"table_id": table.table_id, "version": table.version},
+                "target": table.position,
                 "rows_total": table.rows,
                 "batches": len(own),
                 "rows_dropped": counts.rows_dropped,

@@ -106,7 +106,7 @@ def _metrics(project: Project, attempt: Attempt, stamps: Sequence[CommittedStamp
     return {
         **{name: value for name, value in counted.items() if value is not None},
         "inputs": facts.positions,
-        "target": {"table_id": target.table_id, "version": stamp.version},
+        "target": target.position,
     }
 
 

@@ -14,11 +14,14 @@ from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
+from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.sources.reads import Affected
+from odi_assets.sources.marks import Mark
+from odi_assets.sources.reads import Affected, PlannedRead
 from odi_assets.sources.snapshot import Partitions
+from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +68,8 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
 
     Raises:
         ConfigError: no such node, or it cannot be run as requested.
-        IdentityMismatchError: the table or the HWM is another node's, or the marks measure something else.
+        IdentityMismatchError: the table or the HWM is another node's, or the marks measure something else, or another
+            history of it.
         TargetBehindStateError: state has an HWM, and the target that should hold its rows is gone or older.
         StateError: it appends, and nothing says any more up to where its table was loaded.
         LossError: a full refresh would lose rows, and the request does not say that it may.
@@ -107,8 +111,17 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         from odi_assets.nodes.planning.target_check import require_target
 
         require_target(node, start, target)
-    marks = {} if start.hwm is None else marks_of(node, start, target)
-    return _increment(replace(plan, reads=tuple(source.plan(marks.get(source.name)) for source in node.sources)))
+    marks = {} if start.hwm is None else in_same_history(node, marks_of(node, start, target), target)
+    return _increment(
+        replace(plan, reads=tuple(_read_of(node, source, marks.get(source.name)) for source in node.sources))
+    )
+
+
+def _read_of(node: Node, source: Source, mark: Mark | None) -> PlannedRead:
+    read = source.plan(mark)
+    # A table that is replaced as a whole needs no comparison of what it was made of.
+    whole = read.rechecked and node.config.write.mode.traits.increment == "table"
+    return source.plan(None) if whole else read
 
 
 def _waiting(plan: NodePlan) -> NodePlan:

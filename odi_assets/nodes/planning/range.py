@@ -11,6 +11,7 @@ from odi_assets.config.models import PartitionConfig, WriteMode
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import Bounds
@@ -120,7 +121,8 @@ def _all_rows(plan: NodePlan) -> list[PlannedRead]:
     if node.config.write.mode.traits.takes_rows_again:
         return [source.whole() for source in node.sources]
     hwm = hwm_in_target(node, plan.start, plan.target)
-    marks = {} if hwm is None else marks_of(node, replace(plan.start, hwm=hwm), plan.target)
+    start = replace(plan.start, hwm=hwm)
+    marks = {} if hwm is None else in_same_history(node, marks_of(node, start, plan.target), plan.target)
     return [
         _loaded(node, source, marks.get(source.name)) if source.follows else source.whole() for source in node.sources
     ]

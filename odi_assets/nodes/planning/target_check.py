@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.history import Commit
+from odi_assets.delta.changes import is_other_history
+from odi_assets.delta.history import Commit, replaces_rows
 from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
@@ -19,7 +20,6 @@ _LOOKED_AT = 8
 """How many files of the table each plan checks for their presence, spread evenly; ``odi doctor`` checks all."""
 
 _FROM_LOG = "the table's log"
-_REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,9 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
     change = None if expected is None else rows_removed_since(expected, target, ours=entry.run_id is not None)
     if change is not None:
         return f"was {change}"
+    known = None if origin is None else origin.commit
+    if expected is not None and expected >= 0 and is_other_history(target, expected, known):
+        return f"has another history: its version {expected} is another commit; it was put back from a copy"
     return _without_files(target) if look_at_files else None
 
 
@@ -94,11 +97,8 @@ def rows_removed_since(expected: int, target: TableHandle, *, ours: bool = False
             return ForeignChange(commit, "stripped of its commit") if lost else None
         if commit.stamp is not None:
             continue
-        mode = str(commit.parameters.get("mode") or "").strip('"').lower()
-        if commit.operation == "RESTORE":
-            return ForeignChange(commit, "put back to an earlier version")
-        if commit.operation.startswith(_REPLACING) or (commit.operation == "WRITE" and mode == "overwrite"):
-            return ForeignChange(commit, "overwritten")
+        if (how := replaces_rows(commit)) is not None:
+            return ForeignChange(commit, how)
         if commit.operation in ("DELETE", "TRUNCATE") and target.rows == 0:
             return ForeignChange(commit, "emptied")
     return None

@@ -8,11 +8,13 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.restore import forget_missing_files, missing_files
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.identity import same_sources
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import FilesMark
+from odi_assets.sources.marks import FilesMark, node_value
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
 
@@ -36,10 +38,10 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         forget_missing_files(target)
         target = target.refreshed()
     commit = NO_TABLE if target.version is None else target.version
-    value = _without_lost_ledger(start.hwm, target)
-    origin = start.origin
+    value, origin = _as_sources_are(node, _without_lost_ledger(start.hwm, target), start.origin)
     if origin is not None:
         origin = replace(origin, table_id=target.table_id if target.exists else None)
+        origin = origin.of_version(target.location, target.version)
     return state.compare_and_set(
         node.state_key,
         value,
@@ -47,6 +49,19 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         target_commit=commit,
         origin=None if origin is None else origin.to_json(),
     )
+
+
+def _as_sources_are(node: Node, hwm: Any, origin: Origin | None) -> tuple[Any, Origin | None]:
+    """``hwm`` and what it is of, taken for marks of the sources as they are now: of whatever history."""
+    if origin is None or not origin.measures:
+        return hwm, origin
+    names = same_sources(node, origin)
+    marks = node.marks(hwm, measures=origin.measures, names=names)
+    now = {source.name: source.as_it_is(marks[source.name]) for source in node.sources if source.name in marks}
+    measures = {names[name]: mark.measures for name, mark in now.items() if mark.measures is not None}
+    kept = {names[name]: mark for name, mark in now.items()}
+    value = node_value(kept, tuple(origin.measures)) if now != marks else hwm
+    return value, replace(origin, measures={**origin.measures, **measures})
 
 
 def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:

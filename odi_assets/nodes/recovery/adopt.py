@@ -174,7 +174,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
             adoption.hwm_after,
             expected_revision=entry.revision if entry and not entry.deleted else None,
             target_commit=version,
-            origin=adoption.origin.to_json(),
+            origin=adoption.origin.of_version(target.location, version).to_json(),
         )
     if adoption.former_key is not None:
         state.delete_hwm(adoption.former_key)

@@ -12,11 +12,11 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, OdiError
-from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.identity import require_own
+from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.start import marks_of, start_of
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
@@ -260,10 +260,12 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     entry = state.get_entry(node.state_key)
     if entry is None:
         return
-    marks = node.marks(entry.value, typed=entry.value_type is not None)
+    origin = Origin.from_json(entry.origin)
+    names, measures = same_sources(node, origin), origin.measures if origin is not None else None
+    marks = node.marks(entry.value, measures=measures, names=names, typed=entry.value_type is not None)
     for source in node.sources:
         mark = marks.get(source.name)
-        wrong = source.why_unreachable(mark) if mark is not None else None
+        wrong = (source.why_unreachable(mark) or source.other_history(mark)) if mark is not None else None
         waits = source.why_waiting(mark) if mark is not None else None
         if waits is not None:
             remedy = f"look at the tool that writes it; if it is meant, odi run {node.command} --full-refresh"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
@@ -13,6 +14,7 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
+from odi_assets.sources.marks import ledger_parts
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.words import counted
 
@@ -35,13 +37,31 @@ def maintain_node(
         return None
     why = _needed_for(Node.of(project, key), state, handle)
     done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
-    swept = ledger.sweep(location, timedelta(hours=max(options.retain_hours, ORPHAN_HOURS)), dry_run=options.dry_run)
+    age = timedelta(hours=max(options.retain_hours, ORPHAN_HOURS))
+    named = _named_parts(Node.of(project, key), state, TableHandle.open(location), done.rewindable_from)
+    swept = ledger.sweep(location, named, age, dry_run=options.dry_run)
     return replace(
         done,
         vacuumed=tuple(sorted({*done.vacuumed, *swept})),
         vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
         notes=tuple(note for note in (why, _of_young_orphans(done.young_orphans)) if note is not None),
     )
+
+
+def _named_parts(node: Node, state: StateBackend, handle: TableHandle, oldest: int) -> set[str]:
+    """The parts of the ledger that the HWM of some version names, from ``oldest`` on, or one in state."""
+    values: list[Any] = []
+    for stamp in handle.stamps():
+        hwm = CommitFacts.of(stamp).hwm
+        if hwm is not None:
+            values.append(hwm.value)
+            if stamp.version <= oldest and stamp.app_id == app_id(node.key):
+                break
+    for number, entry in enumerate(state.history(node.state_key)):
+        values.append(entry.value)
+        if number and entry.target_commit is not None and entry.target_commit <= oldest:
+            break
+    return {name for value in values for name in ledger_parts(value)}
 
 
 def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | None:

@@ -91,5 +91,5 @@ def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> No
         expected_revision=found.expected,
         target_commit=found.version,
         run_id=found.run_id,
-        origin=found.origin.to_json(),
+        origin=found.origin.of_version(project.target(found.key), found.version).to_json(),
     )

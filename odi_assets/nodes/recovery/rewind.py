@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.graph import NodeKey
+from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import WriteMode
+from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import missing_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
-from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since
+from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
@@ -126,7 +127,9 @@ def plan_rewind(
     version = choose(handle)
     rewinds: list[Rewind] = []
     left: dict[NodeKey, str] = {}
-    if version == handle.version and not _checkpoint_is_ahead(project, key):
+    if version == handle.version and not (
+        _checkpoint_is_ahead(project, key) or _state_is_apart(project, state, key, handle)
+    ):
         left[key] = f"is at version {version} already"
     else:
         rewinds.append(_rewind(project, state, key, handle, version))
@@ -144,6 +147,19 @@ def _checkpoint_is_ahead(project: Project, key: NodeKey) -> bool:
 
     node = Node.of(project, key)
     return stream_marks(node, TableHandle.open(node.target.location)).match is Match.TABLE_BEHIND
+
+
+def _state_is_apart(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> bool:
+    """Whether state has another HWM than the rows of the table: that was put back without it."""
+    node, entry = Node.of(project, key), state.get_entry(state_key(key, project.graph.node(key)))
+    if entry is None or not node.following or node.config.stream is not None:
+        return False
+    committed = _hwm_of_version(node, state, handle)
+    return (
+        committed is None
+        or not committed.is_value(entry.value)
+        or bool(what_is_behind(key, entry, handle, look_at_files=False))
+    )
 
 
 def _follow(
@@ -273,7 +289,7 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
     if stamp is not None:
         return CommitFacts.of(stamp).hwm
     version = int(handle.version or 0)
-    known = _known_of(node, state, range(version + 1))
+    known = _known_of(node, state, handle, range(version + 1))
     if known is not None:
         return known
     if any(commit.version == 0 for commit in handle.commits()):
@@ -290,7 +306,7 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
 def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: ForeignChange) -> CommittedHwm | None:
     """The HWM after somebody else changed the table: that of an accepted version, or of the version they restored."""
     version = int(handle.version or 0)
-    accepted = _known_of(node, state, range(change.commit.version, version + 1))
+    accepted = _known_of(node, state, handle, range(change.commit.version, version + 1))
     if accepted is not None:
         return accepted
     restored = restored_version(change.commit.operation, change.commit.parameters)
@@ -304,11 +320,14 @@ def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: 
     )
 
 
-def _known_of(node: Node, state: StateBackend, versions: range) -> CommittedHwm | None:
-    """The newest HWM in state that was written for one of ``versions`` of the node's table."""
+def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: range) -> CommittedHwm | None:
+    """The newest HWM in state that was written for one of ``versions`` of the node's table, in its history."""
     for entry in state.history(node.state_key):
-        if entry.target_commit in versions and not entry.deleted:
-            return CommittedHwm.of(entry.value)
+        if entry.target_commit is not None and entry.target_commit in versions and not entry.deleted:
+            origin = Origin.from_json(entry.origin)
+            if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
+                continue
+            return CommittedHwm.of(entry.value, measures=origin.measures if origin is not None else None)
     return None
 
 
@@ -335,8 +354,8 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
         version = rewind.from_version
         if rewind.to_version != version:
             version = restore(rewind.handle, rewind.to_version, stamp, also)
-        elif rewind.checkpoint is not None:
-            # The mark of a stream is in its commits: this one says that the rows that are there are those of its batch.
+        else:
+            # It says that the rows that are there are those of its HWM, or of a stream's batch.
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.checkpoint is not None:
@@ -394,6 +413,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
         state.delete_hwm(name)
         return
     revision = rewind.entry.revision if rewind.entry and not rewind.entry.deleted else None
+    origin = _facts(node, rewind, run_id).origin(rewind.before.table_id)
     try:
         state.compare_and_set(
             name,
@@ -401,7 +421,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
             expected_revision=revision,
             target_commit=version,
             run_id=run_id,
-            origin=_facts(node, rewind, run_id).origin(rewind.before.table_id).to_json(),
+            origin=origin.of_version(rewind.handle.location, version).to_json(),
         )
     except StateConflictError:
         _log.warning(

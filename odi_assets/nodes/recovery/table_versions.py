@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.history.resume import TARGET
 from odi_assets.nodes.node import app_ids
 from odi_assets.state.backend import StateBackend
 
@@ -88,10 +90,11 @@ def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
         if committed:
             return committed[0].version
         seen = state.list_runs(pipeline=key.pipeline, node=key.node)
-        found = {r.run_id: r.table_version for r in reversed(seen) if r.run_id.startswith(run_id)}
+        found = {r.run_id: r for r in reversed(seen) if r.run_id.startswith(run_id)}
         _require_one(run_id, found, key)
-        version = next(iter(found.values()))
-        if version is None or version > int(handle.version or 0):
+        row = next(iter(found.values()))
+        version, commit = row.table_version, (row.metrics.get(TARGET) or {}).get("commit")
+        if version is None or version > int(handle.version or 0) or is_other_history(handle, version, commit):
             raise ConfigError(
                 f"run {run_id} left no version of {key}'s table that is still there",
                 fix=f"`odi state rewind {key} --list` shows the versions there are",

@@ -6,7 +6,7 @@ They come as Spark, pandas, pyarrow or polars frames, as the argument is annotat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.nodes.request import FULL_REFRESH_TAG, Bounds
 from odi_assets.orchestration.assets.frames import READS, AssetTable, app_id, frame_as, wants_arrow
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
-from odi_assets.sources.marks import VersionMark
+from odi_assets.sources.marks import History, VersionMark
 from odi_assets.sources.source import Target
 from odi_assets.tables.reader import read_table
 
@@ -168,16 +168,25 @@ def load_increment(
     source = DeltaTableSource(
         name=upstream, label=upstream, target=target, increment=VersionIncrement(mode="version"), location=location
     )
-    read = source.plan(VersionMark(int(noted["version"]), noted.get("table_id")) if noted else None)
+    mark = None
+    if noted:
+        commit, version = noted.get("commit"), int(noted["version"])
+        history = None if commit is None else History(version, str(commit))
+        mark = VersionMark(version, noted.get("table_id"), replace(source.identity, history=history))
+    other = None if mark is None else source.other_history(mark)
+    read = source.plan(mark if other is None else None)
     if noted and read.rewrites:
         raise IncrementError(
-            f"asset {reader.key} reads what {upstream} gained since version {noted['version']}, and {read.summary}",
+            f"asset {reader.key} reads what {upstream} gained since version {noted['version']}, and "
+            f"{other or read.summary}",
             fix=f"materialize it with the run tag {FULL_REFRESH_TAG}: true; its table is then replaced",
         )
     after = read.after
-    reads = dict(after.value) if isinstance(after, VersionMark) else {}
-    if isinstance(read, NewVersions) and read.step.changes is not None and wants_arrow(wanted.annotation):
-        rows = _rows_of(location, TableHandle.open(location, read.snapshot.table_version), read.step.changes.files)
+    reads = {**after.value, "commit": read.snapshot.position.get("commit")} if isinstance(after, VersionMark) else {}
+    gained = read.step.changes if isinstance(read, NewVersions) else None
+    # What upserts replaced among the new rows, Spark leaves out.
+    if gained is not None and not gained.replacing and wants_arrow(wanted.annotation):
+        rows = _rows_of(location, TableHandle.open(location, read.snapshot.table_version), gained.files)
         if rows is not None:
             chosen = rows if wanted.columns is None else rows.select(list(wanted.columns))
             return Increment(frame_as(chosen, wanted.annotation), reads)

@@ -1,52 +1,94 @@
-"""Rows that commits of a Delta table added, changed or replaced, as Spark DataFrames."""
+"""Rows that commits of a Delta table added, changed or replaced, as Spark DataFrames.
+
+However many commits there are, their files are read by one scan: a plan of Spark does not grow with them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from odi_assets.delta.changes import CommitChange, TableChanges
-from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.delta.changes import TableChanges
+from odi_assets.delta.table import TableHandle
 from odi_assets.tables.columns import quoted, same_keys
-from odi_assets.tables.reader import read_files
+from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_FILE, _VERSION, _REPLACES = "__odi_file", "__odi_version", "__odi_replaces"
 
 
 def changed_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges) -> DataFrame:
-    """The rows that ``changes`` added or changed; of each key, the row of its newest commit."""
-    frames: list[DataFrame] = []
-    newer: DataFrame | None = None
-    for commit in reversed([commit for commit in changes.commits if commit.files]):
-        rows = read_files(spark, handle, commit.files)
-        keys = _keys_of_later(changes, commit)
-        if newer is not None and keys:
-            rows = rows.alias("t").join(newer.select(*map(quoted, keys)).alias("b"), same_keys(keys), "left_anti")
-        frames.append(rows)
-        newer = rows if newer is None else newer.unionByName(rows)
-    if not frames:
-        return read_files(spark, handle, ())
-    return reduce(lambda left, right: left.unionByName(right), reversed(frames))
+    """The rows that ``changes`` added or changed, without those that a later upsert among them replaced."""
+    # A file that a restore brought back is in two commits, and in the table once.
+    files = {file.path: file for file in changes.files}
+    replacing = changes.replacing
+    if not replacing:
+        return read_files(spark, handle, files.values())
+    rows = read_files(spark, handle, files.values(), file_as=_FILE)
+    columns = rows.columns[:-1]
+    key_sets = dict.fromkeys(commit.keys for commit in replacing)
+    versioned = _with_versions(rows, handle, changes, list(key_sets))
+    kept = reduce(lambda left, right: left & right, (_is_newest(i, keys) for i, keys in enumerate(key_sets)))
+    return versioned.withColumn(_FILE, kept).where(_FILE).select(*map(quoted, columns))
 
 
-def _keys_of_later(changes: TableChanges, commit: CommitChange) -> tuple[str, ...]:
-    later = (other.keys for other in changes.commits if other.version > commit.version and other.updated)
-    return next((keys for keys in later if keys), ())
+def _with_versions(
+    rows: DataFrame, handle: TableHandle, changes: TableChanges, key_sets: list[tuple[str, ...]]
+) -> DataFrame:
+    """``rows`` with the version that each came in, and once more for each of ``key_sets`` that its upsert is by."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    known = by_file_uri(handle.location, changes.files)
+    commits = {file.path: commit for commit in changes.commits for file in commit.files}
+    schema = StructType().add(_FILE, StringType()).add(_VERSION, LongType())
+    for number in range(len(key_sets)):
+        schema = schema.add(f"{_REPLACES}{number}", LongType())
+    found = []
+    # As Spark itself spells them, so that nothing has to be decoded for each row.
+    for uri in rows.inputFiles():
+        commit = commits[known[file_uri_key(uri)].path]
+        by = [commit.version if commit.updated and commit.keys == keys else None for keys in key_sets]
+        # It has two ways to spell a local one.
+        found += [(text, commit.version, *by) for text in {uri, uri.replace("file:///", "file:/", 1)}]
+    versioned = rows.join(F.broadcast(rows.sparkSession.createDataFrame(found, schema)), _FILE, "left")
+    unknown = F.raise_error(F.concat(F.lit("no commit is known to have added "), _FILE)).cast(LongType())
+    return versioned.withColumn(_VERSION, F.coalesce(_VERSION, unknown))
 
 
-def replaced_rows(spark: SparkSession, handle: TableHandle, commit: CommitChange) -> DataFrame | None:
-    """The rows that ``commit`` replaced, as they were before it; None if it replaced none."""
-    if not commit.removed or (commit.kind == "rows" and not (commit.updated or commit.deleted)):
-        return None
-    old_files = [LiveFile(path, 0, None, dict(partition)) for path, partition in commit.removed]
-    old = read_files(spark, handle, old_files)
-    if commit.kind != "rows":
-        return old
-    if commit.deleted:
-        stayed = read_files(spark, handle, commit.moved)
-        return old.alias("t").join(
-            stayed.select(*map(quoted, commit.keys)).alias("b"), same_keys(commit.keys), "left_anti"
-        )
-    new = read_files(spark, handle, commit.files)
-    return old.alias("t").join(new.select(*map(quoted, commit.keys)).alias("b"), same_keys(commit.keys), "left_semi")
+def _is_newest(number: int, keys: tuple[str, ...]) -> Column:
+    """Whether no later upsert by ``keys`` replaced a row."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    same = Window.partitionBy(*map(quoted, keys))
+    return F.col(_VERSION) >= F.coalesce(F.max(f"{_REPLACES}{number}").over(same), F.lit(-1))
+
+
+def affected_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges) -> Iterator[DataFrame]:
+    """The rows that ``changes`` added, and those of before that they replaced or removed.
+
+    What was there only between two of the commits is among them or not: nobody has read it.
+    """
+    yield read_files(spark, handle, {file.path: file for file in changes.files}.values())
+    if not changes.gone:
+        return
+    old = read_files(spark, handle, changes.gone)
+    key_sets = {commit.keys for commit in changes.commits if commit.takes_rows}
+    if len(key_sets) != 1 or any(commit.kind != "rows" for commit in changes.commits if commit.takes_rows):
+        # Which of the rows came back in other files cannot be told by their keys.
+        yield old
+        return
+    (keys,) = key_sets
+    yield _matched(old, read_files(spark, handle, changes.files), keys, "left_semi")
+    if any(commit.deleted for commit in changes.commits):
+        live = {file.path for file in handle.live_files}
+        moved = [file for commit in changes.commits for file in commit.moved if file.path in live]
+        yield _matched(old, read_files(spark, handle, moved), keys, "left_anti")
+
+
+def _matched(rows: DataFrame, others: DataFrame, keys: tuple[str, ...], how: str) -> DataFrame:
+    return rows.alias("t").join(others.select(*map(quoted, keys)).alias("b"), same_keys(keys), how)

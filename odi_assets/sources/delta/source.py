@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
-from odi_assets.delta.changes import table_change
+from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
+from odi_assets.delta.history import Commit, replaces_rows
+from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
-from odi_assets.sources.marks import Identity, Mark, Unresolved, VersionMark
+from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
@@ -83,7 +86,9 @@ class DeltaTableSource(Source):
                 fix="use mode: version, which follows the table's commits",
             )
         if not isinstance(self.increment, VersionIncrement):
-            return super().plan(mark)
+            if not isinstance(mark, CursorMark) or self._rewritten_since(mark) is None:
+                return super().plan(mark)
+            return self._window(self.snapshot(), mark, rechecked=True)
         before = mark if isinstance(mark, VersionMark) else None
         if before is None and not self._newest.handle.exists:
             return self.nothing_yet()
@@ -110,6 +115,54 @@ class DeltaTableSource(Source):
         """The read of a table that is not there yet."""
         whole = Whole(snapshot=self._newest, summary=f"{self.label} does not exist yet", follows=self.follows)
         return NothingNew.of(whole, whole.summary, None)
+
+    def other_history(self, mark: Mark) -> str | None:
+        handle, history = self._newest.handle, history_of(mark)
+        if isinstance(self.increment, StatefulIncrement) and self.increment.on_change == "ignore":
+            return None
+        if isinstance(mark, VersionMark) and mark.table_id not in (None, handle.table_id if handle.exists else None):
+            # Another table is read whole.
+            return None
+        version = mark.version if isinstance(mark, VersionMark) and history is None else None
+        if history is not None:
+            version = history.version
+        if version is None or not handle.exists:
+            return None
+        if version > int(handle.version or 0):
+            return f"{self.label} is at version {handle.version}, and it was read up to version {version} before"
+        if history is not None and is_other_history(handle, version, history.commit):
+            return f"version {version} of {self.label}, up to which it was read, is another commit now"
+        return None
+
+    def as_it_is(self, mark: Mark) -> Mark:
+        measures = None if mark.measures is None else replace(mark.measures, history=self.identity.history)
+        if isinstance(mark, VersionMark) and self.exists:
+            mark = replace(mark, version=min(mark.version, int(self._newest.handle.version or 0)))
+        return replace(mark, measures=measures)
+
+    def _rewritten_since(self, mark: CursorMark) -> str | None:
+        """How the table was rewritten after ``mark``, as a participle; None if it was not, or nobody cares."""
+        history = history_of(mark)
+        if history is None or not isinstance(self.increment, StatefulIncrement) or self.increment.on_change == "ignore":
+            return None
+        commits = takewhile(lambda commit: commit.version > history.version, self._newest.handle.commits())
+        return next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+
+    def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
+        from odi_assets.sources.cursor_reads import same_loaded_rows
+
+        history = history_of(mark)
+        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+            return None
+        how = self._rewritten_since(mark)
+        if how is None:
+            return None
+        text = f"{self.label} was {how} after version {history.version}, up to which it was read"
+        then = TableHandle.open(self.location, history.version)
+        if missing_files(self.location, then.live_files):
+            return f"{text}, and what it held then was vacuumed, so it cannot be compared"
+        same = same_loaded_rows(self._snapshot(history.version), self.snapshot(), self.increment, mark, spark)
+        return None if same else f"{text}, and rows below the HWM are other ones now"
 
     def why_unreachable(self, mark: Mark) -> str | None:
         if not isinstance(mark, VersionMark):
@@ -146,6 +199,8 @@ class DeltaTableSource(Source):
         handle = TableHandle.open(self.location, version)
         table_id = handle.table_id if handle.exists else ""
         identity = self.identified("delta", table_id, "version", self.location.true_path())
+        if handle.commit is not None:
+            identity = replace(identity, history=History(int(handle.version or 0), handle.commit))
         return TableSnapshot(
             name=self.name,
             label=self.label,
@@ -154,6 +209,17 @@ class DeltaTableSource(Source):
             table_version=handle.version,
             handle=handle,
         )
+
+
+def _rewriting(commit: Commit) -> str | None:
+    """How a commit put other rows in the place of those that were there, as a participle; None if it did not.
+
+    What others merge, update or delete row by row is the way of tables that are followed by a column.
+    """
+    if commit.stamp is None:
+        return replaces_rows(commit)
+    kind = commit.stamp.facts.get("changes")
+    return {"table": "rewritten", "partitions": "rewritten in part"}.get(str(kind))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +238,7 @@ class TableSnapshot(Snapshot):
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        return self.handle.table_id, str(self.handle.version)
+        return self.handle.table_id, str(self.handle.version), str(self.handle.commit)
 
     @property
     def columns(self) -> Mapping[str, TypeName] | None:
@@ -247,13 +313,10 @@ class NewVersions(Read):
         return Affected(by_rows=True) if found is None else Affected(frozenset(found))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
-        from odi_assets.sources.delta.changed_rows import changed_rows, replaced_rows
+        from odi_assets.sources.delta.changed_rows import affected_rows
 
-        gained, handle = self.step.changes, self.snapshot.handle
-        if gained is None:
-            return []
-        old = (replaced_rows(spark, handle, commit) for commit in gained.commits)
-        return [changed_rows(spark, handle, gained), *(rows for rows in old if rows is not None)]
+        gained = self.step.changes
+        return () if gained is None else affected_rows(spark, self.snapshot.handle, gained)
 
     @property
     def _by_rows(self) -> bool:

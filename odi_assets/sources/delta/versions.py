@@ -79,7 +79,7 @@ def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> i
     live = {file.path for file in handle.live_files}
     wanted = {file.path for file in gained.files} if gained.kind == "rows" else set()
     if replaced:
-        wanted |= {path for commit in gained.commits if commit.updated for path, _ in commit.removed}
+        wanted |= {file.path for file in (*gained.gone, *gained.files)}
     left = sorted(wanted - live)
     exists = presence(handle.location, left)
     return sum(not exists(path) for path in left)

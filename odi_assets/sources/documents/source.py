@@ -165,6 +165,21 @@ class DrivenSource(Source):
         rows = _rows_of(mark)
         return None if rows is None else self.rows.why_unreachable(rows)
 
+    def other_history(self, mark: Mark) -> str | None:
+        rows = _rows_of(mark)
+        return None if rows is None else self.rows.other_history(rows)
+
+    def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
+        rows = _rows_of(mark)
+        return None if rows is None else self.rows.corrections(rows, spark)
+
+    def as_it_is(self, mark: Mark) -> Mark:
+        rows = _rows_of(mark)
+        if not isinstance(mark, DrivenMark) or rows is None:
+            return mark if rows is None else self.rows.as_it_is(rows)
+        rows = self.rows.as_it_is(rows)
+        return replace(mark, rows=rows, measures=rows.measures)
+
     def knows(self, mark: Mark) -> bool:
         rows = _rows_of(mark)
         return rows is not None and self.rows.knows(rows)
@@ -238,6 +253,7 @@ class DrivenSource(Source):
             before=before,
             follows=True,
             rewrites=rows.rewrites,
+            rechecked=rows.rechecked,
             excluded=rows.excluded,
             under=self._shown(now.stream),
             rows=rows,

@@ -11,17 +11,19 @@ A new part absorbs the parts before it that list no more files than it does, as 
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from arro3.core import Array, Table
+from pyarrow.fs import FileSelector
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.errors import deltalake_calls
+from odi_assets.delta.history import file_system
 from odi_assets.delta.maintenance.restore import presence
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import Part
@@ -161,17 +163,24 @@ def write(table: Location, new: NewPart) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def sweep(table: Location, older_than: timedelta, *, dry_run: bool = False) -> dict[str, int]:
-    """Delete incomplete parts that killed writers left. Returns their sizes, by path relative to ``table``.
+def sweep(table: Location, named: Collection[str], older_than: timedelta, *, dry_run: bool = False) -> dict[str, int]:
+    """Delete parts that are older and not ``named``, and incomplete ones that killed writers left; object stores show
+    none of these. Returns their sizes, by path relative to ``table``.
 
-    Object stores show no incomplete part.
+    Args:
+        named: the names of the parts that an HWM needs, which somebody may go back to.
+
+    Raises:
+        TableError: the store cannot be looked at.
     """
-    folder = table.local_path / LEDGER_FOLDER if table.is_local else None
-    found = {}
-    for scratch in folder.glob(".*.parquet.*") if folder is not None else ():
-        status = scratch.stat()
-        if time.time() - status.st_mtime > older_than.total_seconds():
-            found[scratch.relative_to(table.local_path).as_posix()] = status.st_size
-            if not dry_run:
-                scratch.unlink(missing_ok=True)
+    with deltalake_calls("looking after the ledger of loaded files of the table", table):
+        storage, found = file_system(table), {}
+        for info in storage.get_file_info(FileSelector(LEDGER_FOLDER, allow_not_found=True)):
+            name = info.path.rpartition("/")[2]
+            part, _, kind = name.rpartition(".parquet")
+            is_left = not kind and part not in named if not name.startswith(".") else bool(part)
+            if is_left and info.mtime is not None and datetime.now(UTC) - info.mtime > older_than:
+                found[f"{LEDGER_FOLDER}/{name}"] = int(info.size or 0)
+                if not dry_run:
+                    storage.delete_file(info.path)
     return found

@@ -1,9 +1,10 @@
 """A Delta table as a stream: the files of its first version, then those that each later commit appended.
 
-An offset is ``{"table_id", "since", "version", "index"}``: of the list of files of ``version``, the first ``index`` are
-read. ``since`` is the version that the stream began with, whose list is all of its files; that of a later version is
-what its commit appended. The lists never change, so a batch that is run again reads the same rows. Versions that were
-undone before a batch came to them, by a rewind of the table, are passed over.
+An offset is ``{"table_id", "since", "version", "index", "commit"}``: of the list of files of ``version``, the first
+``index`` are read; ``commit`` tells the commit of ``version`` from that of another history of the table. ``since`` is
+the version that the stream began with, whose list is all of its files; that of a later version is what its commit
+appended. The lists never change, so a batch that is run again reads the same rows. Versions that were undone before a
+batch came to them, by a rewind of the table, are passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.changes import changes
+from odi_assets.delta.changes import changes, is_other_history
+from odi_assets.delta.history import commit_digest
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError
@@ -30,7 +32,7 @@ _PASSED_OVER = 50
 def first_offset(handle: TableHandle) -> dict[str, Any]:
     """The offset of a stream that begins now: nothing is read of the table's newest version."""
     version = int(handle.version or 0)
-    return {"table_id": handle.table_id, "since": version, "version": version, "index": 0}
+    return {"table_id": handle.table_id, "since": version, "version": version, "index": 0, "commit": handle.commit}
 
 
 def next_files(
@@ -71,6 +73,8 @@ def next_files(
         version, index = version + 1, 0
     if not found and version - int(start["version"]) >= _PASSED_OVER:
         offset |= {"version": version, "index": index}
+    if offset["version"] != start["version"]:
+        offset["commit"] = commit_digest(location, offset["version"])
     return offset, found
 
 
@@ -103,6 +107,13 @@ def _opened(location: Location, offset: Offset, label: str) -> TableHandle:
         raise SourceError(
             f"{label}: the table that the stream has read {now}",
             fix="put the table back, or read it from its beginning: run the node with --full-refresh",
+            path=location.uri,
+        )
+    if is_other_history(handle, int(offset["version"]), offset.get("commit")):
+        raise SourceError(
+            f"{label}: version {offset['version']}, up to which the stream has read it, is another commit now: the "
+            "table was put back from a copy",
+            fix="put the table back that was read, or read it from its beginning: run the node with --full-refresh",
             path=location.uri,
         )
     require_readable(handle)

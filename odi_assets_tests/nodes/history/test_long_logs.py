@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.sources.files import ledger
+from odi_assets.sources.marks import ledger_parts
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -133,3 +136,35 @@ def outdate(log: Path, before: int) -> None:
     for file in log.glob("0*"):
         if int(file.name[:20]) < before:
             os.utime(file, (1_700_000_000, 1_700_000_000))
+
+
+def test_parts_of_the_ledger_that_no_version_names_go_with_maintenance(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, NODES)
+    for number in range(5):
+        box.land(f"orders/{number}.csv", ["id", str(number)])
+        box.run("raw")
+    folder = Path(box.table("raw").location.uri, ledger.LEDGER_FOLDER)
+    parts = {file.stem for file in folder.iterdir()}
+    options = MaintenanceOptions(small_bytes=0, retain_hours=0)
+    assert maintain_node(box.project, box.state, RAW, options) is not None
+    assert {file.stem for file in folder.iterdir()} == parts
+    for file in folder.iterdir():
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    # Each version can still be gone back to, and needs its own.
+    assert maintain_node(box.project, box.state, RAW, options) is not None
+    assert {file.stem for file in folder.iterdir()} == parts
+    clean(box, "raw")
+    named = set(ledger_parts(box.hwm("raw")))
+    assert named < parts
+    planned = maintain_node(box.project, box.state, RAW, replace(options, dry_run=True))
+    assert {file.stem for file in folder.iterdir()} == parts
+    done = maintain_node(box.project, box.state, RAW, options)
+    assert done is not None
+    assert planned is not None
+    gone = {f"{ledger.LEDGER_FOLDER}/{name}.parquet" for name in parts - {file.stem for file in folder.iterdir()}}
+    assert gone
+    assert gone == set(done.vacuumed) == set(planned.vacuumed)
+    assert named <= {file.stem for file in folder.iterdir()}
+    box.land("orders/9.csv", ["id", "9"])
+    box.run("raw")
+    assert ids(box, "raw") == [0, 1, 2, 3, 4, 9]

@@ -1,0 +1,311 @@
+"""Lives in which tables are put back from copies, branch, are restored and corrected.
+
+Rows only ever come, or are corrected: so after a run that says that all is well, the table of each node must hold what
+a rebuild from its source would give, whatever the history of that source is.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import ClassVar
+
+from deltalake import DeltaTable, write_deltalake
+
+from benchmarks.change_sweep.birth import BY_COLUMN
+from benchmarks.change_sweep.changes.change import Change, a_reader
+from benchmarks.change_sweep.changes.sources import land_more
+from benchmarks.change_sweep.landing import Columns, arrow, new_rows, write_file
+from benchmarks.change_sweep.life import Life
+from benchmarks.change_sweep.model import file_rows, files_of, source_rows, table_rows, table_version, whole
+from benchmarks.change_sweep.remedies import DeadEnd, Remedy
+from benchmarks.change_sweep.runs import Ended, command
+from benchmarks.change_sweep.world import Config, Expected, Home, NodeAt, World
+
+_VERSION: Config = {"mode": "version"}
+_CSV: Config = {
+    **{"format": "csv", "path": "in/*.csv", "options": {"header": "true"}},
+    "schema": "id BIGINT, v BIGINT, w BIGINT, day DATE",
+}
+_SOURCES: tuple[Config, ...] = (
+    {"format": "delta", "path": "in", "incremental": _VERSION},
+    {"format": "delta", "path": "in", "incremental": BY_COLUMN},
+    {**_CSV, "incremental": {"mode": "files"}},
+)
+_WRITES: dict[str, Config] = {
+    "append": {"mode": "append"},
+    "once": {"mode": "append_once", "keys": ["id"]},
+    "newest": {"mode": "upsert", "keys": ["id"]},
+    "whole": {"mode": "overwrite"},
+    "days": {"mode": "partition_overwrite"},
+}
+_PLAIN = ("append", "once", "newest")
+
+
+def _born(root: Path, draw: random.Random) -> World:
+    world = World(root, [], typed=True, ids_again=False)
+    raw: Config = {"name": "raw", "read": {"connection": "landing", **draw.choice(_SOURCES)}}
+    nodes = [_written(raw, draw.choice(_PLAIN))]
+    for name in draw.sample(sorted(_WRITES), draw.choice((1, 2, 2))):
+        above = draw.choice([one["name"] for one in nodes if one["name"] in ("raw", *_PLAIN)])
+        # The rows of an increment by a column are not told by partitions before they are read.
+        increment = draw.choice((_VERSION, BY_COLUMN))
+        node: Config = {"name": name, "inputs": {"up": {"node": above, "incremental": increment}}}
+        if name == "days":
+            node["transform"] = {"sql": "SELECT day, count(*) AS n, sum(v) AS total FROM up GROUP BY day"}
+            node["partition"] = {"column": "day", "every": "day", "start": "2024-01-01"}
+        nodes.append(_written(node, name))
+    config: Config = {
+        "project": "histories",
+        "connections": {name: {"type": "local", "base_path": name} for name in ("landing", "lake")},
+        "pipelines": [{"pipeline": "p", "nodes": nodes}],
+        "retry": {"retries": 1, "base_delay": 0.01, "jitter": 0},
+    }
+    if draw.random() < 0.5:
+        config["system"] = {"connection": "lake", "path": "system"}
+    home = Home(root / "home", config)
+    home.save()
+    for name in config["connections"]:
+        home.place(name).mkdir(parents=True, exist_ok=True)
+    world.homes.append(home)
+    return world
+
+
+def _written(node: Config, kind: str) -> Config:
+    return {**node, "write": {"connection": "lake", "path": node["name"], **_WRITES[kind]}}
+
+
+# -- what happens ------------------------------------------------------------------------------------------------------
+
+
+def _tables(world: World) -> list[Path]:
+    (home,) = world.homes
+    paths = {home.target(at) for at in home.nodes()}
+    paths |= {home.source(at) for at in home.nodes() if at.upstream is None and at.node["read"]["format"] == "delta"}
+    return [path for path in sorted(paths) if table_version(path) is not None]
+
+
+def _sources(world: World) -> list[Path]:
+    (home,) = world.homes
+    return [path for path in _tables(world) if path not in {home.target(at) for at in home.nodes()}]
+
+
+def copy_a_table(world: World, draw: random.Random) -> str | None:
+    found = _tables(world)
+    if not found:
+        return None
+    path, copy = draw.choice(found), world.root / "copies" / world.new_name("copy")
+    shutil.copytree(path, copy)
+    world.copies.append((path, copy))
+    return f"copy {path.name}, at version {table_version(path)}"
+
+
+def put_back(world: World, draw: random.Random) -> str | None:
+    if not world.copies:
+        return None
+    path, copy = draw.choice(world.copies)
+    now = table_version(path)
+    shutil.rmtree(path)
+    shutil.copytree(copy, path)
+    text = f"put {path.name} back from a copy, from version {now} to {table_version(path)}"
+    return text + _go_on(world, path, draw)
+
+
+def _go_on(world: World, path: Path, draw: random.Random) -> str:
+    """Some commits: of rows, if it is a source; else of none, so that version numbers come again."""
+    count = draw.choice((0, 1, 2, 4))
+    for _ in range(count):
+        if path in _sources(world):
+            write_deltalake(str(path), arrow(new_rows(world, draw, draw.randint(1, 2))), mode="append")
+        else:
+            DeltaTable(str(path)).alter.set_table_properties({"odi.sweep": world.new_name("x")}, False)
+    return f"; {count} commits more"
+
+
+def branch(world: World, draw: random.Random) -> str | None:
+    """The path of a source is changed to a copy of it; one of the two, or both, go on."""
+    home, at = a_reader(world, draw)
+    if not _sources(world):
+        return None
+    source = home.source(at)
+    at.node["read"]["path"] = world.new_name("in")
+    home.save()
+    shutil.copytree(source, home.source(at))
+    return f"{at} reads a copy of {source.name}" + _go_on(world, home.source(at), draw)
+
+
+def restore_source(world: World, draw: random.Random) -> str | None:
+    found = [path for path in _sources(world) if table_version(path)]
+    if not found:
+        return None
+    path = draw.choice(found)
+    table = DeltaTable(str(path))
+    version = draw.randrange(table.version())
+    table.restore(version)
+    return f"restore {path.name} to version {version}" + _go_on(world, path, draw)
+
+
+def restore_target(world: World, draw: random.Random) -> str | None:
+    (home,) = world.homes
+    found = [path for at in home.nodes() if table_version(path := home.target(at))]
+    if not found:
+        return None
+    path = draw.choice(found)
+    table = DeltaTable(str(path))
+    version = draw.randrange(table.version())
+    table.restore(version)
+    return f"somebody restores {path.name} to version {version}"
+
+
+def compact(world: World, draw: random.Random) -> str | None:
+    found = _tables(world)
+    if not found:
+        return None
+    path = draw.choice(found)
+    DeltaTable(str(path)).optimize.compact()
+    return f"compact {path.name}"
+
+
+def rewind(world: World, draw: random.Random) -> str | None:
+    (home,) = world.homes
+    found = [at for at in home.nodes() if table_version(home.target(at))]
+    if not found:
+        return None
+    at = draw.choice(found)
+    version = draw.randrange(int(table_version(home.target(at)) or 0))
+    cascade = ["--cascade"] if draw.random() < 0.3 else []
+    code, _, err = command(home, "state", "rewind", str(at), "--to-version", str(version), *cascade, "--yes")
+    return f"rewind {at} to version {version} {' '.join(cascade)}" + (f": {err.strip()}" if code else "")
+
+
+def correct(world: World, draw: random.Random) -> str | None:
+    """A row of the source becomes another one with the same cursor; if it lies in files, its node is rewound too."""
+    home, at = a_reader(world, draw)
+    source = home.source(at)
+    if at.node["read"]["format"] == "delta":
+        if table_version(source) is None:
+            return None
+        rows = [_columns(one) for one in table_rows(source)]
+        write_deltalake(str(source), arrow(_corrected(world, rows, draw)), mode="overwrite")
+        return "the source is overwritten, with a row corrected"
+    files = files_of(source)
+    if not files or table_version(home.target(at)) is None:
+        return None
+    file = draw.choice(files)
+    rows = [_columns(one) for one in file_rows(file, source)]
+    file.unlink()
+    write_file(source / f"{world.new_name('f')}.csv", _corrected(world, rows, draw))
+    # Rebuilt or rewound: what it read of the file goes.
+    newest = int(table_version(home.target(at)) or 0)
+    for version in (0, newest) if draw.random() < 0.5 else (newest,):
+        if version < newest and _holds_none(home.target(at), version, rows):
+            code, _, err = command(home, "state", "rewind", str(at), "--to-version", str(version), "--yes")
+            return f"{file.name} is corrected, and {at} rewound to version {version}" + (err.strip() if code else "")
+    code, _, err = command(home, "run", at.pipeline, "--node", at.name, "--full-refresh", "--yes")
+    return f"{file.name} is corrected, and {at} rebuilt" + (f": {err.strip()}" if code else "")
+
+
+def _holds_none(path: Path, version: int, rows: list[Columns]) -> bool:
+    import pyarrow as pa
+
+    held = pa.table(DeltaTable(str(path), version=version).scan().read_all()).column("v").to_pylist()
+    return {int(one["v"]) for one in rows}.isdisjoint(held)
+
+
+def _columns(one: frozenset[tuple[str, str]]) -> Columns:
+    found = dict(one)
+    return {**{name: int(found[name]) for name in ("id", "v", "w")}, "day": found["day"]}
+
+
+def _corrected(world: World, rows: list[Columns], draw: random.Random) -> list[Columns]:
+    wrong = draw.randrange(len(rows))
+    world.names += 1
+    return [{**one, "w": one["w"] + world.names * 1_000_000} if i == wrong else one for i, one in enumerate(rows)]
+
+
+def _changes(*changes: Change) -> dict[str, Change]:
+    return {change.name: change for change in changes}
+
+
+_LAND = Change("land", land_more, weight=12)
+_HISTORY = _changes(
+    _LAND,
+    Change("copy a table", copy_a_table, weight=8),
+    Change("put a copy back", put_back, may_stop=True, weight=8),
+    Change("read a copy", branch, may_stop=True, weight=3),
+    Change("restore a source", restore_source, may_stop=True, weight=2),
+    Change("somebody restores a table", restore_target, may_stop=True, weight=2),
+    Change("compact a table", compact, weight=2),
+)
+_CORRECTIONS = _changes(
+    _LAND,
+    Change("correct a row", correct, may_stop=True, weight=8),
+    Change("rewind a node", rewind, may_stop=True, weight=6),
+    Change("restore a source", restore_source, may_stop=True, weight=3),
+    Change("compact a table", compact, weight=2),
+)
+
+
+def _rewind_to(world: World, home: Home, node: str, version: str | None) -> list[Ended]:
+    """As the message says: to the version that it names, or to the newest one of the list."""
+    if version is None:
+        code, out, err = command(home, "state", "rewind", node, "--list", "--json")
+        if code:
+            raise DeadEnd(err)
+        version = str(max(one["version"] for one in json.loads(out)))
+    code, _, err = command(home, "state", "rewind", node, "--to-version", version, "--cascade", "--yes")
+    if code:
+        raise DeadEnd(f"odi state rewind {node} --to-version {version} --cascade ends with {code}: {err}")
+    for path in [home.target(at) for at in home.nodes()]:
+        world.tables[str(path)] = replace(world.expected(path), rows=frozenset(table_rows(path)))
+        world.rewrite(path)
+    return []
+
+
+# -- lives -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class HistoryLife(Life):
+    """A life whose tables are put back, branch and are restored."""
+
+    runs_drawn: ClassVar[Mapping[str, int]] = {"run": 16, "run one node": 4, "run with --full-refresh": 1}
+    changes_drawn: ClassVar[Mapping[str, Change]] = _HISTORY
+
+    def birth(self, draw: random.Random) -> World:
+        return _born(self.folder, draw)
+
+    def must_hold(
+        self, home: Home, at: NodeAt, *, full: bool = False, days: tuple[date, date] | None = None
+    ) -> Expected:
+        del days
+        path = home.target(at)
+        accepted = None if full else self._world.accepted.get(str(path))
+        rows = whole(at, source_rows(home, at))
+        if accepted is not None:
+            # What an accepted table lacks stays away; what it holds is not lost, where rows are only added.
+            rows = frozenset(table_rows(path)) | (accepted if at.node["write"]["mode"].startswith("append") else set())
+        return replace(self._world.expected(path), rows=rows)
+
+    def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
+        found = [one for one in super().named_remedies(home, at, message, pending) if "rewind" not in one.name]
+        # From an accepted table on, a rebuild tells no longer what it must hold.
+        found = [replace(one, for_good="accept" not in one.name) for one in found]
+        text = message.partition("→")[2]
+        named = re.search(r"odi state rewind (\w+\.\w+) --(list|to-version (\d+))", text)
+        if named is not None and "once the table is back" not in text:
+            found.append(Remedy(named[0], lambda world, of, _: _rewind_to(world, of, named[1], named[3])))
+        return found
+
+
+@dataclass
+class CorrectionsLife(HistoryLife):
+    """A life in which rows that were read are corrected, above every kind of increment."""
+
+    changes_drawn: ClassVar[Mapping[str, Change]] = _CORRECTIONS
