@@ -112,7 +112,7 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
     making = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder.parent))
     try:
         base = base_archive(java, folder.parent)
-        if base is not None:
+        if base is not None and not _is_whole(java, base):
             _make_base(java, base, making)
         upon = [f"-XX:SharedArchiveFile={base}"] if base else []
         options = [*upon, f"-XX:ArchiveClassesAtExit={making / CLASSES}", *silenced(java)]
@@ -161,6 +161,16 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
     if done.returncode:
         return told
     return None if (making / CLASSES).exists() else "the JVM wrote no archive"
+
+
+def _is_whole(java: Java, base: Path) -> bool:
+    """Whether a JVM takes the archive of its own classes. Others may be made upon it, so a whole one stays."""
+    if not base.exists():
+        return False
+    options = [f"-XX:SharedArchiveFile={base}", "-XX:+UnlockDiagnosticVMOptions", "-XX:+VerifySharedSpaces"]
+    command = [str(java.executable), "-Xshare:on", *options, "-version"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    return done.returncode == 0
 
 
 def _make_base(java: Java, base: Path, making: Path) -> None:
