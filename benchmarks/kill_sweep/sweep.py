@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 from collections.abc import Callable
@@ -47,11 +48,11 @@ def sweep_naive(order: str, kills: int, folder: Path, say: Callable[[str], None]
     draw = random.Random(seed)
     tally = Tally(kills, NAIVE_POINTS, {NAIVE: 1.0}, draw, say)
     with open_lanes(1, folder, spark=False) as (lane,):
-        _live(lane, tally, folder, draw, kills, order)
+        _live(lane, tally, folder, draw, math.inf, order)
     return tally
 
 
-def _live(lane: Lane, tally: Tally, folder: Path, draw: random.Random, until: int, kind: str = PROTOCOL) -> None:
+def _live(lane: Lane, tally: Tally, folder: Path, draw: random.Random, until: float, kind: str = PROTOCOL) -> None:
     while not tally.enough and tally.kills < until:
         scenario, number = tally.next_project()
         root = folder / f"{number:04}"

