@@ -29,7 +29,7 @@ EMPTY = "empty"
 SPLIT = "split"
 """Files of JSON with lines that Spark reads in part only: their lines are looked at one by one."""
 
-_EMPTY_TEXT = "\x01odi empty\x01"
+_EMPTY_TEXT = "\x01an empty text\x01"
 _FAR_AND_LARGE = 256 * 1024 * 1024
 _OFF = "or `read.strict: false` reads such files as Spark does"
 _FIXES = {

@@ -38,14 +38,16 @@ def test_a_writer_of_a_part_that_is_there_already_is_killed_and_the_part_stays_w
     table = Location(str(tmp_path))
     parts, new = ledger.extend(table, (), FILES, "orders")
     assert new is not None
+    names = {part.name for part in parts}
     ledger.write(table, new)
     died = subprocess.run([sys.executable, "-c", WRITER_THAT_DIES, str(tmp_path)], env=os.environ, check=False)
     assert died.returncode == -signal.SIGKILL
     assert ledger.read_parts(table, parts, "orders") == {file.path: file for file in FILES}
     (left,) = (tmp_path / "_odi_files").glob(".*")
-    assert ledger.sweep(table, timedelta(hours=1)) == {}
-    os.utime(left, (1, 1))
+    assert ledger.sweep(table, names, timedelta(hours=1)) == {}
+    for file in left.parent.iterdir():
+        os.utime(file, (1, 1))
     wanted = {f"_odi_files/{left.name}": left.stat().st_size}
-    assert (ledger.sweep(table, timedelta(hours=1), dry_run=True), left.exists()) == (wanted, True)
-    assert (ledger.sweep(table, timedelta(hours=1)), left.exists()) == (wanted, False)
+    assert (ledger.sweep(table, names, timedelta(hours=1), dry_run=True), left.exists()) == (wanted, True)
+    assert (ledger.sweep(table, names, timedelta(hours=1)), left.exists()) == (wanted, False)
     assert ledger.read_parts(table, parts, "orders") == {file.path: file for file in FILES}
