@@ -52,6 +52,7 @@ class PlannedRead(ABC):
         follows: the source keeps a mark.
         rewrites: rows of the source were changed or removed, so that reading the gained rows is not enough.
         excluded: rows without a cursor that are left out.
+        held: rows ahead of the clock that are left for later.
         under: where the stream of a cursor document is that the read was planned under; None if none drives it.
         warning: what somebody should look at, in words.
         rechecked: rows that were read before may be other ones now (:meth:`Source.corrections`); it is looked at before
@@ -66,6 +67,7 @@ class PlannedRead(ABC):
     follows: bool = False
     rewrites: bool = False
     excluded: int = 0
+    held: int = 0
     under: str | None = None
     warning: str | None = None
     rechecked: bool = False
@@ -152,6 +154,7 @@ class PlannedRead(ABC):
             "summary": self.summary,
             "files": self.file_count,
             "rows": self.rows_known,
+            "rows_held": self.held,
             "hwm_before": hwm_text(self.before.value if self.before else None),
             "hwm_after": mark_text(self.after),
         }

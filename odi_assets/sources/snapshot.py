@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import SourceError
@@ -125,6 +126,19 @@ class Snapshot(ABC):
             SourceError: it cannot be read.
         """
 
+    def now(self, spark: SparkSession | None = None) -> datetime:
+        """What the clock of the source says; that of this machine, if it has none or it cannot be asked.
+
+        Args:
+            spark: asks for it, if nobody did yet.
+        """
+        del spark
+        return datetime.now(UTC)
+
+    def place_of_rows(self) -> Column | None:
+        """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""
+        return None
+
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means that came up as its rows were read, if it is about this source.
 
@@ -151,7 +165,7 @@ class Snapshot(ABC):
         return None, UNRESOLVED
 
     def bound(self, spark: SparkSession, window: Window) -> Bound:
-        """The upper bound of ``window``, in one pass over the source.
+        """The upper bound of ``window``, in one pass over the source. Rows above ``window`` are counted.
 
         Raises:
             IncrementError: values of the cursor cannot be compared, or are beyond what a mark holds.

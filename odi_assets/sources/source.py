@@ -36,20 +36,20 @@ class Target:
         node: who reads, for messages: ``pipeline.node``.
         location: the table; sources keep lists of what is loaded beside it.
         traits: those of the node's write mode.
-        has_keys: the node names ``write.keys``.
+        keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
     """
 
     node: str
     location: Location
     traits: WriteTraits
-    has_keys: bool
+    keys: tuple[str, ...]
     schema_policy: SchemaPolicy = "fail"
 
     @property
     def rows_are_known(self) -> bool:
         """Whether the write recognizes rows that are read again."""
-        return self.traits.takes_rows_again or self.has_keys
+        return self.traits.takes_rows_again or bool(self.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +185,8 @@ class Source(ABC):
         from odi_assets.sources.cursor_reads import plan_window
 
         assert isinstance(self.increment, CursorIncrement)
-        known = self.target.rows_are_known
-        return plan_window(snapshot, self.increment, above, rows_are_known=known, rechecked=rechecked)
+        known, keys = self.target.rows_are_known, self.target.keys
+        return plan_window(snapshot, self.increment, above, rows_are_known=known, keys=keys, rechecked=rechecked)
 
     def whole(self) -> Read:
         """All rows, whatever was loaded. Moves no mark. Raises what :meth:`snapshot` raises."""

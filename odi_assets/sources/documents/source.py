@@ -255,6 +255,7 @@ class DrivenSource(Source):
             rewrites=rows.rewrites,
             rechecked=rows.rechecked,
             excluded=rows.excluded,
+            held=rows.held,
             under=self._shown(now.stream),
             rows=rows,
             wrapped=wrapped,

@@ -23,7 +23,7 @@ from odi_assets.sources.source import Source
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from odi_assets.sources.cursor.bounds import Bound
@@ -325,6 +325,11 @@ class FilesSnapshot(Snapshot):
 
             rows = united_rows(spark, self, paths)
         return rows if only is None else rows.where(only.condition(rows))
+
+    def place_of_rows(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.input_file_name()
 
     def load(
         self, spark: SparkSession, paths: Sequence[str], schema: str | StructType | None = None, **options: str
