@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import (
+    ClockGuard,
     CursorIncrement,
     Increment,
     RollingWindowIncrement,
@@ -18,7 +19,8 @@ from odi_assets.config.models import (
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
-from odi_assets.sources.marks import CursorMark, Identity, Mark
+from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time, limit_of
+from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
 
@@ -228,6 +230,21 @@ class Source(ABC):
     def as_it_is(self, mark: Mark) -> Mark:
         """``mark``, taken for one of the source as it is now, whatever happened to that."""
         return mark
+
+    def why_ahead(self, mark: Mark, now: datetime) -> str | None:
+        """How ``mark`` is ahead of the clock, in words; None if it is not."""
+        if not isinstance(self.increment, ClockGuard):
+            return None
+        for column, value in self._cursors_of(mark).items():
+            if is_beyond(value, limit_of(self.increment, kind_of_time(value), now)):
+                return (
+                    f"its HWM, `{column}` {hwm_text(value)}, is ahead of now by more than {ahead_text(self.increment)}"
+                )
+        return None
+
+    def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
+        """The values of a mark, by cursor column."""
+        return {str(self.cursor): mark.value} if isinstance(mark, CursorMark) else {}
 
     def why_waiting(self, mark: Mark) -> str | None:
         """Why it is not read until somebody has looked at what it waits for, in words; None if nothing is wrong."""

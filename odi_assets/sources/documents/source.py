@@ -169,6 +169,10 @@ class DrivenSource(Source):
         rows = _rows_of(mark)
         return None if rows is None else self.rows.other_history(rows)
 
+    def why_ahead(self, mark: Mark, now: datetime) -> str | None:
+        rows = _rows_of(mark)
+        return None if rows is None else self.rows.why_ahead(rows, now)
+
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         rows = _rows_of(mark)
         return None if rows is None else self.rows.corrections(rows, spark)

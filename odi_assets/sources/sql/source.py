@@ -196,6 +196,9 @@ class CursorTableSource(SqlSource):
         del remembered
         return SnapshotMark.of(value, self.label, typed=typed)
 
+    def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
+        return mark.cursors if isinstance(mark, SnapshotMark) else {}
+
     def plan(self, mark: Mark | None) -> PlannedRead:
         from odi_assets.sources.sql.snapshots import plan_snapshot
 
