@@ -263,7 +263,7 @@ class UnresolvedWindow(UnresolvedRead):
         if not bound.ahead or increment.on_ahead == "hold":
             return bound
         beyond = self.snapshot.rows_in_window(spark, replace(window, lower=limit, lower_inclusive=False, nulls=False))
-        rows = described(beyond, self.snapshot, window.columns, self.keys)
+        rows = described(beyond, self.snapshot.place_of_rows(), window.columns, self.keys)
         raise rows_ahead(increment, bound.ahead, limit, rows, self.label, increment.column)
 
     def _require_typed(self, kind: str) -> None:

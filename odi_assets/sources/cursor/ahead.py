@@ -13,9 +13,7 @@ from odi_assets.sources.cursor.window import shown
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from odi_assets.sources.snapshot import Snapshot
+    from pyspark.sql import Column, DataFrame
 
 FEW = 3
 """Rows that a message names."""
@@ -106,10 +104,11 @@ def ahead_text(guard: ClockGuard) -> str:
     return str(guard.max_ahead).removesuffix(", 0:00:00")
 
 
-def described(rows: DataFrame, snapshot: Snapshot, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+def described(rows: DataFrame, place: Column | None, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
     """A few of the rows in words: their keys, their cursors, and the file that each is in, where that is known.
 
     Args:
+        place: the file that a row is in; None if that is not known.
         columns: the cursors.
         keys: the columns that identify a row of the node; without one, the first columns stand for them.
     """
@@ -119,7 +118,6 @@ def described(rows: DataFrame, snapshot: Snapshot, columns: Sequence[str], keys:
 
     names = [name for name in keys if name in rows.columns]
     names = names or [name for name in rows.columns if name not in columns][:2]
-    place = snapshot.place_of_rows()
     asked = [F.col(quoted(name)).cast("string").alias(str(i)) for i, name in enumerate((*names, *columns))]
     found = rows.select(*asked, *([] if place is None else [place.alias("place")])).limit(FEW).collect()
     return [_described((*names, *columns), tuple(row), place is not None) for row in found]

@@ -104,7 +104,7 @@ class CursorTable(SqlSnapshot):
             return
         found, reader = self.seen[1], self.reader(spark)
         rows = reader.rows(self.cursors.ahead(found.limits, reader.types))
-        named = described(rows, self, self.cursors.columns, self.keys)
+        named = described(rows, None, self.cursors.columns, self.keys)
         limit = next(iter(found.limits.values()))
         raise rows_ahead(self.increment, found.ahead, limit, named, self.label, ", ".join(found.limits))
 
