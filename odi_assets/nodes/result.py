@@ -24,8 +24,14 @@ PARTIAL = "partial"
 ROWS_LEFT: Mapping[str, str] = {
     "rows_held": "ahead of the clock, left for later",
     "rows_without_cursor": "without a cursor, left out",
+    "rows_below_hwm": "arrived at or below the HWM, not read (`watermark_lag` reads late rows, `odi audit` finds them)",
+    "rows_below_hwm_at_least": "or more arrived at or below the HWM, not read (`watermark_lag` reads late rows, "
+    "`odi audit` finds them)",
 }
 """Keys of the metrics that count rows of the sources that a run did not take in, each with why."""
+
+ROWS_BELOW = ("rows_below_hwm", "rows_below_hwm_at_least")
+"""Those of them that tell of rows which no increment will read."""
 
 
 @dataclass(frozen=True)

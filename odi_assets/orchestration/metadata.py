@@ -14,7 +14,7 @@ from odi_assets.config.models import NodeConfig
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import ROWS_LEFT, NodeResult
+from odi_assets.nodes.result import ROWS_LEFT, NodeResult, rows_left
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import RunStatus
 
@@ -121,6 +121,7 @@ def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
         "last_new_rows": dg.MetadataValue.timestamp(gained) if gained else None,
         "hwm": hwm_text(result.hwm_after) or NO_HWM,
         "increment": result.increment or None,
+        "rows_left": "; ".join(rows_left(result.metrics)) or None,
     }
     return {name: value for name, value in metadata.items() if value is not None}
 

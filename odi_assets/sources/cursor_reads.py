@@ -20,6 +20,7 @@ from odi_assets.sources.cursor.ahead import (
     rows_ahead,
 )
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import cursor_type, fitting
 from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
@@ -89,6 +90,8 @@ def plan_window(
         what = "stops the run" if increment.on_ahead == "stop" else "is left for later"
         return replace(read, bound=UNRESOLVED, summary=f"{read.text()}; what is after {shown(limit)} {what}")
     found = read.bounded(kind, bound)
+    if found.late.by_reading:
+        return replace(read, late=found.late, summary=f"{read.text()}{found.late}")
     if read.keeps_ties and not found.nothing_new:
         return replace(read, after=found.after, summary=found.summary)
     return found
@@ -248,7 +251,7 @@ class UnresolvedWindow(UnresolvedRead):
         if self.upto is not None:
             return self._read(kind, replace(window, upper=self._fitting(self.upto, kind)), None)
         bound = self._within_clock(spark, kind, window) if isinstance(self.bound, Unresolved) else self.bound
-        read = self.bounded(kind, bound)
+        read = self.bounded(kind, bound, spark)
         return read.with_ties(spark) if self.keeps_ties and isinstance(read, CursorWindow) else read
 
     def _within_clock(self, spark: SparkSession, kind: str, window: Window) -> Bound:
@@ -277,8 +280,11 @@ class UnresolvedWindow(UnresolvedRead):
             column=increment.column,
         )
 
-    def bounded(self, kind: str, bound: Bound) -> CursorWindow | NothingNew:
+    def bounded(self, kind: str, bound: Bound, spark: SparkSession | None = None) -> CursorWindow | NothingNew:
         """The read, once the type of the cursor and its upper bound are known.
+
+        Args:
+            spark: reads rows that arrived below the window, to count them.
 
         Raises:
             IncrementError: the mark or the initial value has another type, the lag does not fit it, or rows have no
@@ -288,6 +294,7 @@ class UnresolvedWindow(UnresolvedRead):
         hwm, window, start = self._fitting(self.before, kind), self._window(kind), self._start(kind)
         # Rows that are held come due though the source stays as it is.
         seen = None if bound.ahead else self.seen
+        late = NONE_LATE if self.before is None else self.snapshot.late(self.before, window, start, spark)
         if bound.without_cursor and increment.on_null == "raise":
             raise null_cursors(increment.column, bound.without_cursor, self.label)
         excluded = bound.without_cursor if increment.on_null == "exclude" else 0
@@ -301,15 +308,18 @@ class UnresolvedWindow(UnresolvedRead):
         needed = has_nulls or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
-            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}")
-            return replace(nothing, excluded=excluded, held=bound.ahead)
+            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}{late}")
+            return replace(nothing, excluded=excluded, held=bound.ahead, late=late)
         after = upper if ahead and not before_start else hwm
         return self._read(
             kind,
             window,
-            None if after is None else CursorMark(after, seen, measures=self.snapshot.identity),
+            None
+            if after is None
+            else CursorMark(after, seen, measures=self.snapshot.identity, held_then=self.snapshot.held_now),
             excluded,
             bound.ahead,
+            late,
         )
 
     def nothing(self, why: str) -> NothingNew:
@@ -329,18 +339,25 @@ class UnresolvedWindow(UnresolvedRead):
         return self.increment.on_null == "include"
 
     def _read(
-        self, kind: str, window: Window, after: CursorMark | None, excluded: int = 0, held: int = 0
+        self,
+        kind: str,
+        window: Window,
+        after: CursorMark | None,
+        excluded: int = 0,
+        held: int = 0,
+        late: Late = NONE_LATE,
     ) -> CursorWindow:
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         before = None if self.before is None else replace(self.before, value=self._fitting(self.before, kind))
         return CursorWindow(
             snapshot=self.snapshot,
-            summary=f"{window}{left_out}{held_text(held)}",
+            summary=f"{window}{left_out}{held_text(held)}{late}",
             before=before,
             after=after,
             follows=self.follows,
             excluded=excluded,
             held=held,
+            late=late,
             window=window,
             increment=self.increment if self.follows else None,
             start=self._start(kind),

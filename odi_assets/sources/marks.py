@@ -175,6 +175,7 @@ class CursorMark:
     Attributes:
         seen: a fingerprint of the source that was read; while it is the same, the source has nothing new.
         ties: the rows at the mark that were loaded: a count for each row hash; None if not known.
+        held_then: what the source consisted of, so that what arrives later can be told; None if not known.
         typed: False for a value that another tool stored without its type.
     """
 
@@ -183,12 +184,14 @@ class CursorMark:
     ties: Mapping[str, int] | None = field(default=None, compare=False)
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
+    held_then: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:
         """The mark that ``value`` stores, with what its commit stored beside it."""
         ties = remembered.get("ties")
-        return cls(value, remembered.get("seen"), ties if isinstance(ties, Mapping) else None, typed)
+        known = ties if isinstance(ties, Mapping) else None
+        return cls(value, remembered.get("seen"), known, typed, held_then=remembered.get("held_then"))
 
     def remembered(self) -> dict[str, Any]:
         """What its commit has to store beside the value, JSON-ready."""
@@ -197,6 +200,8 @@ class CursorMark:
             found["seen"] = self.seen
         if self.ties:
             found["ties"] = dict(self.ties)
+        if self.held_then is not None:
+            found["held_then"] = self.held_then
         return found
 
 

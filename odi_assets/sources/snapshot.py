@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
+from odi_assets.sources.cursor.late import NONE_LATE, Late
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Unresolved
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -138,6 +139,21 @@ class Snapshot(ABC):
     def place_of_rows(self) -> Column | None:
         """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""
         return None
+
+    @property
+    def held_now(self) -> str | None:
+        """What it consists of, for :meth:`late` of a later run; None if that is known otherwise, or not at all."""
+        return None
+
+    def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
+        """The rows that arrived since ``mark`` was set, and lie below ``window``, which begins there.
+
+        Args:
+            start: rows below it are not wanted; None: all are.
+            spark: reads what arrived; without it, only what is known without reading is counted.
+        """
+        del mark, window, start, spark
+        return NONE_LATE
 
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means that came up as its rows were read, if it is about this source.

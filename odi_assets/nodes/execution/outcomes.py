@@ -13,7 +13,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.result import NodeResult, RunInfo, is_cancellation
+from odi_assets.nodes.result import ROWS_BELOW, NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
@@ -129,6 +129,9 @@ def rows_left(plan: NodePlan) -> dict[str, Any]:
         "rows_without_cursor": sum(read.excluded for read in plan.reads),
         "rows_held": sum(read.held for read in plan.reads),
     }
+    late = [read.late for read in plan.reads]
+    exact, least = ROWS_BELOW
+    counts[exact if all(one.is_exact for one in late) else least] = sum(one.rows for one in late)
     return {name: count for name, count in counts.items() if count}
 
 

@@ -260,6 +260,7 @@ class DrivenSource(Source):
             rechecked=rows.rechecked,
             excluded=rows.excluded,
             held=rows.held,
+            late=rows.late,
             under=self._shown(now.stream),
             rows=rows,
             wrapped=wrapped,

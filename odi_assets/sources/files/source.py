@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
+from odi_assets.sources.cursor.late import NONE_LATE, Late, rows_below
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
+from odi_assets.sources.files.late import arrived_since, known_files
 from odi_assets.sources.files.listing import SourceFile, list_files
-from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unresolved
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from odi_assets.sources.cursor.bounds import Bound
+    from odi_assets.sources.cursor.window import Window
     from odi_assets.sources.losses import Loss
 
 
@@ -325,6 +328,19 @@ class FilesSnapshot(Snapshot):
 
             rows = united_rows(spark, self, paths)
         return rows if only is None else rows.where(only.condition(rows))
+
+    @property
+    def held_now(self) -> str | None:
+        return known_files(self.chosen)
+
+    def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
+        if mark.held_then is None or window.lower is None:
+            return NONE_LATE
+        new, rewritten = arrived_since(self.chosen, mark.held_then)
+        if not new or spark is None:
+            return Late(is_exact=not (new or rewritten), by_reading=bool(new))
+        # Rows that a rewritten file had before cannot be told from those that it has now.
+        return Late(rows_below(replace(self, chosen=tuple(new)).rows(spark), window, start), not rewritten)
 
     def place_of_rows(self) -> Column:
         from pyspark.sql import functions as F

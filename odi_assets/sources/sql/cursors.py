@@ -35,12 +35,14 @@ class Maxima:
         without_cursor: rows in which all cursors are NULL; None if nobody asked.
         limits: by column of dates or times, the greatest value that may become a mark.
         ahead: rows beyond the limits: with ``on_ahead: stop`` in any cursor, else in the one that counts.
+        late: rows below a mark whose other cursors say that they came or changed since.
     """
 
     values: Values
     without_cursor: int | None = None
     limits: Values = field(default_factory=dict)
     ahead: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,21 @@ class Cursors:
             return f"({' OR '.join(test for _, test in tests)})"
         return _first_decides(tests, None)
 
+    def late(self, after: Values, limits: Values, types: Types) -> str | None:
+        """Whether a row is below the maxima ``after`` though another cursor of it is above; None if none can be."""
+        others = []
+        for name, (sql, kind) in list(zip(self.columns, self._in_sql(types), strict=True))[1:]:
+            if after.get(name) is not None:
+                within = f" AND {sql} <= {self._literal(limits[name], kind)}" if name in limits else ""
+                others.append(f"({sql} > {self._literal(after[name], kind)}{within})")
+        return f"NOT {self.above(after, types)} AND ({' OR '.join(others)})" if others else None
+
     def _literal(self, value: Any, kind: str) -> str:
         return self.relation.dialect.literal(constant(value, kind), kind)
 
-    def question(self, types: Types, limits: Values) -> str:
-        """One query for the maximum of each column within ``limits``, the number of rows beyond them, and that of rows
-        without a cursor.
+    def question(self, types: Types, limits: Values, late: str | None = None) -> str:
+        """One query for the maximum of each column within ``limits``, and the numbers of rows beyond them, of rows that
+        are ``late``, and of rows without a cursor.
 
         Raises:
             IncrementError: there is no such column, or the database does not order its values as state does.
@@ -90,12 +101,14 @@ class Cursors:
         ]
         if limits:
             asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {self.ahead(limits, types)}")
+        if late is not None:
+            asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {late}")
         if self.increment.on_null != "snapshot":
             missing = " AND ".join(f"{sql} IS NULL" for sql, _ in found)
             asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {missing}")
         return "SELECT " + ", ".join(f"({query}) AS odi_{number}" for number, query in enumerate(asked))
 
-    def found(self, row: Sequence[Any], types: Types, limits: Values) -> Maxima:
+    def found(self, row: Sequence[Any], types: Types, limits: Values, late: str | None = None) -> Maxima:
         """What the row of :meth:`question` says.
 
         Raises:
@@ -108,6 +121,7 @@ class Cursors:
         }
         others = [int(count) for count in row[len(self.columns) :]]
         ahead = others.pop(0) if limits else 0
+        came_late = others.pop(0) if late is not None else 0
         without = others[0] if self.increment.on_null != "snapshot" else None
         if without and self.increment.on_null == "raise":
             names = " and ".join(f"`{name}`" for name in self.columns)
@@ -119,7 +133,7 @@ class Cursors:
                 column=self.columns[0],
                 count=without,
             )
-        return Maxima(values, without, limits, ahead)
+        return Maxima(values, without, limits, ahead, came_late)
 
     def require_marks_within(self, values: Values, limits: Values) -> None:
         """Raises IncrementError if the mark of a column is ahead of the clock."""

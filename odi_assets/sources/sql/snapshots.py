@@ -15,6 +15,7 @@ from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.sources.cursor.ahead import described, held_text, rows_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
 from odi_assets.sources.marks import UNRESOLVED, hwm_text
@@ -62,22 +63,26 @@ class CursorTable(SqlSnapshot):
         shown = {name: None if one is None else shown_value(one) for name, one in maxima.values.items()}
         return {"cursors": shown, "without_cursor": maxima.without_cursor}
 
-    def looked_at(self) -> CursorTable:
-        """It with the maxima of its cursors, if a plain driver tells them."""
+    def looked_at(self, mark: SnapshotMark | None = None) -> CursorTable:
+        """It with the maxima of its cursors, if a plain driver tells them.
+
+        Args:
+            mark: rows that came below it are counted.
+        """
         driver = plain.driver_of(self.relation.dialect)
         if driver is None:
             return self
 
         def question(session: plain.Session) -> tuple[Types, Maxima] | None:
             types = session.columns(self.relation.sql)
-            return _look(self.cursors, types, session.rows) if _are_known(types, self.cursors) else None
+            return _look(self.cursors, types, session.rows, mark) if _are_known(types, self.cursors) else None
 
         return replace(self, seen=plain.ask(self.relation.dialect, driver, self.label, question))
 
-    def looked_at_by(self, spark: SparkSession) -> CursorTable:
-        """It with the maxima of its cursors."""
+    def looked_at_by(self, spark: SparkSession, mark: SnapshotMark | None = None) -> CursorTable:
+        """It with the maxima of its cursors; rows that came below ``mark`` are counted."""
         reader = self.reader(spark)
-        return replace(self, seen=_look(self.cursors, reader.types, reader.texts))
+        return replace(self, seen=_look(self.cursors, reader.types, reader.texts, mark))
 
     def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark]:
         """It with its maxima, and the mark of a snapshot of which nothing is read yet; without rows, it has no chunks.
@@ -112,6 +117,11 @@ class CursorTable(SqlSnapshot):
     def held(self) -> int:
         """Rows ahead of the clock, which are left for later."""
         return 0 if self.seen is None else self.seen[1].ahead
+
+    @property
+    def came_late(self) -> Late:
+        """Rows that came below the mark."""
+        return NONE_LATE if self.seen is None else Late(self.seen[1].late)
 
     @property
     def stops(self) -> bool:
@@ -163,9 +173,10 @@ class CursorTable(SqlSnapshot):
             )
 
 
-def _look(cursors: Cursors, types: Types, ask: Ask) -> tuple[Types, Maxima]:
+def _look(cursors: Cursors, types: Types, ask: Ask, mark: SnapshotMark | None = None) -> tuple[Types, Maxima]:
     limits = cursors.limits(types, ask)
-    return types, cursors.found(ask(cursors.question(types, limits))[0], types, limits)
+    late = None if mark is None else cursors.late(cursors.fitting(mark, types), limits, types)
+    return types, cursors.found(ask(cursors.question(types, limits, late))[0], types, limits, late)
 
 
 def _are_known(types: Types, cursors: Cursors) -> bool:
@@ -186,7 +197,7 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
     if mark.chunks is not None:
         _require_same_key(table, mark.chunks)
         return next_chunks(table, mark, mark.chunks, before=mark)
-    looked = table.looked_at()
+    looked = table.looked_at(mark)
     summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
     read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
     if looked.stops:
@@ -341,7 +352,7 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
     before: SnapshotMark | None = None
 
     def resolve(self, spark: SparkSession) -> Read:
-        looked = self.table.looked_at_by(spark)
+        looked = self.table.looked_at_by(spark, self.before)
         looked.require_within_clock(spark)
         return self.bounded(looked)
 
@@ -361,19 +372,20 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
         after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
         if not ahead and not looked.increment.watermark_lag:
-            text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}"
+            text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"
             nothing = NothingNew.of(replace(self, snapshot=looked), text, after)
-            return replace(nothing, excluded=excluded, held=looked.held)
+            return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late)
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         return NewRows(
             snapshot=looked,
             summary=f"{looked.cursors.text(lower, upper) or f'again up to {looked.cursors.text({}, upper)}'}{left_out}"
-            f"{held_text(looked.held)}",
+            f"{held_text(looked.held)}{looked.came_late}",
             before=self.before,
             after=after,
             follows=True,
             excluded=excluded,
             held=looked.held,
+            late=looked.came_late,
             lower=lower,
             upper=upper,
         )
