@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, OdiError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
@@ -199,7 +199,12 @@ def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
         committed = CommitFacts.of(stamp).hwm if stamp.app_id == app_id(node.key) else None
         if committed is None:
             continue
-        if _why_ahead(node, node.marks(committed.value, committed.remembered, committed.measures)) is None:
+        try:
+            marks = node.marks(committed.value, committed.remembered, committed.measures)
+        except IncrementError:
+            # The node was followed by something else then.
+            return None
+        if _why_ahead(node, marks) is None:
             return version
         version = stamp.version - 1
     # Nothing before the first commit of the node has an HWM to go back to.
