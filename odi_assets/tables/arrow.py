@@ -28,7 +28,7 @@ from odi_assets.tables.embedded import EmbeddedEngine, result_of
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.modes.upsert import upserted
-from odi_assets.tables.schema import require_columns, require_same_partitioning, spelled_as
+from odi_assets.tables.schema import require_columns, require_partitioned, require_same_partitioning, spelled_as
 from odi_assets.tables.undecided import with_marks, with_types
 from odi_assets.tables.upsert.arrow_rewrite import rewrite
 from odi_assets.tables.upsert.matching import candidates
@@ -94,7 +94,8 @@ def write_arrow(
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
     rows, undecided = with_types(rows, handle, may_decide_later=not keeps_columns)
     rows = storable(rows, handle.location.uri)
-    if not rows.num_rows and spec.mode is WriteMode.APPEND_ONCE:
+    if not rows.num_rows and spec.mode.traits.needs_keys:
+        # There is nothing to compare.
         spec = replace(spec, mode=WriteMode.APPEND)
     try:
         if spec.mode not in _BY_ARROW or (handle.exists and _has_rules(handle)):
@@ -179,7 +180,7 @@ def _write(
         rows = rows.rename_columns([spelled_as(name, list(handle.columns)) for name in rows.column_names])
     uri = handle.location.uri
     require_columns(spec.keys, rows.column_names, "key", uri)
-    require_columns(spec.partition_by, rows.column_names, "partition", uri)
+    require_partitioned(spec.partition_by, rows.column_names, uri)
     schema_json = with_marks(str(Schema.from_arrow(_nullable(rows.schema)).to_json()), undecided)
     added: list[str] = []
     ignored: list[str] = []

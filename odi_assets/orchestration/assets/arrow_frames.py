@@ -28,9 +28,15 @@ def arrow_of(frame: Any, name: str) -> pa.Table:
             fix="give each column values of one type, for example frame.astype({'n': 'string'})",
             asset=name,
         ) from error
-    repeated = next((one for one in rows.column_names if rows.column_names.count(one) > 1), None)
-    if repeated is not None:
-        raise _refused(name, f"has two columns `{repeated}`", "give each column a name of its own")
+    if not rows.column_names:
+        raise _refused(name, "has no columns", "return the columns that the table is to have, with or without rows")
+    spelled: dict[str, str] = {}
+    for column in rows.column_names:
+        other = spelled.get(column.lower())
+        if other is not None:
+            what = f"has two columns `{other}` and `{column}`; names know no capitals"
+            raise _refused(name, what, "give each column a name of its own")
+        spelled[column.lower()] = column
     return rows
 
 
@@ -63,12 +69,11 @@ def _of_pandas(frame: pd.DataFrame, name: str) -> pa.Table:
     import pyarrow as pa
 
     labels = list(frame.columns)
-    odd = next((label for label in labels if not isinstance(label, str | int)), None)
-    if odd is not None:
-        raise _refused(name, f"has a column whose label is {odd!r}", "give each column a text as its name")
+    odd = [label for label in labels if not isinstance(label, str | int)]
+    if odd:
+        raise _refused(name, f"has a column whose label is {odd[0]!r}", "give each column a text as its name")
     frame = frame.set_axis([str(label) for label in labels], axis="columns") if labels else frame
     frame = _with_index(frame, name)
-    # What this rests on is refused by name: see `arrow_of`.
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     return rows if len(frame) else _undecided(frame, rows)
 
