@@ -40,7 +40,7 @@ from odi_assets.nodes.planning.identity import (
 from odi_assets.nodes.planning.start import Start, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import ADOPT
-from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
+from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text, node_value, value_of_source
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
@@ -132,7 +132,8 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
-    remembered = {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
+    remembered = {name: mark.remembered() for name, mark in marks.items() if isinstance(mark, CursorMark)}
+    remembered |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
     return Adoption(
         node,
         target,
@@ -268,10 +269,13 @@ def _mark_now(
     moved = start.origin is not None and is_moved(node, start.origin)
     words = [] if then is None else [difference(then, source.identity, moved=moved)]
     changes = [f"{source.label} {text}" for text in words if text is not None]
+    mark = source.mark(value, {})
+    if same_order(then or source.identity, source.identity) and (source.identity.reading or {}).get("ties"):
+        return source.with_ties(mark, spark()), None, [*changes, "rows that are tied with the HWM now count as loaded"]
     if then is None or not changes:
-        return source.mark(value, {}), None, changes
+        return mark, None, changes
     if same_order(then, source.identity) and not isinstance(source.increment, FilesIncrement):
-        return source.mark(value, {}), None, changes
+        return mark, None, changes
     if same_order(then, source.identity):
         kept = source.mark(value, {})
         if source.knows(kept):
@@ -313,7 +317,8 @@ def _increment_of(then: Identity) -> Increment:
     if mode == "cursors":
         return CursorsIncrement(mode="cursors", columns=tuple(then.cursor.split(", ")))
     column, _, fallback = then.cursor.partition(", else ")
-    return StatefulIncrement(mode="stateful", column=column, fallback_column=fallback or None)
+    as_dates = (then.reading or {}).get("date_format")
+    return StatefulIncrement(mode="stateful", column=column, fallback_column=fallback or None, date_format=as_dates)
 
 
 def _resolved(read: PlannedRead, spark: Session) -> PlannedRead:
