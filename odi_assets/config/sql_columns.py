@@ -55,8 +55,12 @@ def plain_definition(view: str, name: str) -> Definition:
 
 
 @lru_cache(maxsize=512)
-def definitions(sql: str, names: tuple[str, ...]) -> Mapping[str, Definition]:
-    """By name, what these columns of a query are made of."""
+def definitions(sql: str, names: tuple[str, ...], views: tuple[tuple[str, str], ...] = ()) -> Mapping[str, Definition]:
+    """By name, what these columns of a query are made of.
+
+    Args:
+        views: views that the query may read, each with the name that it has in the definitions.
+    """
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 
@@ -64,16 +68,17 @@ def definitions(sql: str, names: tuple[str, ...]) -> Mapping[str, Definition]:
         query = parse_one(sql, dialect="spark")
     except (SqlglotError, RecursionError):
         return {name: Definition(" ".join(sql.split())) for name in names}
-    return {name: _definition(query, name) for name in names}
+    shown = {view.casefold(): other.casefold() for view, other in views}
+    return {name: _definition(query, name, shown) for name in names}
 
 
-def _definition(query: Expression, name: str) -> Definition:
-    found = _Found()
+def _definition(query: Expression, name: str, views: Mapping[str, str]) -> Definition:
+    found = _Found(views)
     try:
         text = found.column(query, name, _Scope(query, {}), 0)
     except (_NotUnderstood, RecursionError):
         # Which of its functions make this column is not known.
-        found, text = _Found(), _text(query)
+        found, text = _Found(views), _text(query)
     return Definition(text, tuple(sorted(found.sources)), *(found.first(kind) for kind in (_RANDOM, _CLOCK, _PLACES)))
 
 
@@ -93,6 +98,7 @@ class _Scope:
 class _Found:
     """What was met on the way: columns of sources, and functions."""
 
+    views: Mapping[str, str]
     sources: set[tuple[str, str]] = field(default_factory=set)
     functions: set[str] = field(default_factory=set)
 
@@ -170,8 +176,9 @@ class _Found:
             inner = scope.named.get(source.name.casefold())
             if inner is not None:
                 return self.column(inner.query, name, inner, depth + 1)
-            self.sources.add((source.name.casefold(), name.casefold()))
-            plain = f"{source.name}.{name}".casefold()
+            view = self.views.get(source.name.casefold(), source.name.casefold())
+            self.sources.add((view, name.casefold()))
+            plain = f"{view}.{name.casefold()}"
             # A column that is named in this very list may be meant, or one of the source.
             return plain if other is None else f"{plain} or {_text(other)}"
         if isinstance(source, exp.Subquery):

@@ -17,6 +17,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.node import Node, node_of_app
+from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.start import Start
 from odi_assets.sources.marks import Identity
 from odi_assets.sources.reading import changes, same_cursor
@@ -42,9 +43,11 @@ class Writer:
 
 
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
-    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's."""
+    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's, or the
+    node would not know the rows of the table."""
     require_own_table(node, target)
     require_own_hwm(node, start.origin)
+    require_known_rows(node, target)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
