@@ -22,6 +22,7 @@ from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
+from odi_assets.spark.ddl import struct_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -281,6 +282,11 @@ class FilesSnapshot(Snapshot):
         return tuple(
             f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.changed_ns}" for file in self.chosen
         )
+
+    @property
+    def schema(self) -> StructType | None:
+        """The columns of ``schema_ddl``; None if Spark infers them."""
+        return None if self.schema_ddl is None else struct_of(self.schema_ddl)
 
     @property
     def file_count(self) -> int:
