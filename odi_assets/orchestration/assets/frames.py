@@ -70,7 +70,7 @@ class AssetTable:
             raise ConfigError(
                 f"asset {name} would write the table of the node {taken}, at {location.uri}", fix=_fix(PATH, '"…"')
             )
-        policy = _plain(metadata.get(SCHEMA)) or "fail"
+        policy: Any = _plain(metadata.get(SCHEMA)) or "fail"
         if policy not in get_args(SchemaPolicy):
             known = ", ".join(get_args(SchemaPolicy))
             raise ConfigError(f"asset {name} has the schema policy `{policy}`", fix=f"it is one of {known}")
