@@ -21,6 +21,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time, limit_of
 from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
+from odi_assets.sources.reading import Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
 
@@ -88,7 +89,31 @@ class Source(ABC):
         if isinstance(increment, StatefulIncrement) and increment.fallback_column:
             cursor = f"{cursor}, else {increment.fallback_column}"
         mode = "" if increment is None else increment.mode
-        return Identity(kind, source, cursor, mode, self.connection, place)
+        return Identity(kind, source, cursor, mode, self.connection, place, reading=self.reading)
+
+    @property
+    def reading(self) -> Reading | None:
+        """How its rows are read, as far as a mark depends on it; None if it does not."""
+        increment = self.increment
+        if not isinstance(increment, StatefulIncrement):
+            return None
+        from odi_assets.sources.cursor_reads import reads_again
+
+        cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
+        ties = increment.boundary == "closed" and not self.target.rows_are_known
+        found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
+        if ties or reads_again(increment):
+            found["rows"] = self.settings(None if ties else ())
+        return found
+
+    def settings(self, columns: tuple[str, ...] | None) -> Settings:
+        """The settings that values of these columns depend on, as the project file names them.
+
+        Args:
+            columns: empty: any column, whatever it is asked for by; None: all of them.
+        """
+        del columns
+        return {}
 
     @property
     @abstractmethod
@@ -221,6 +246,16 @@ class Source(ABC):
         del mark
         return None
 
+    def rewritten(self, mark: Mark) -> str | None:
+        """How rows that were read up to ``mark`` were rewritten since, in words: they may be other ones now. None if
+        they were not, or that is not looked at.
+
+        Raises:
+            TableError: the log of a table cannot be read.
+        """
+        del mark
+        return None
+
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         """How rows that were read up to ``mark`` are other ones now, in words; None if they are not, or that is not
         looked at."""
@@ -245,6 +280,18 @@ class Source(ABC):
     def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
         """The values of a mark, by cursor column."""
         return {str(self.cursor): mark.value} if isinstance(mark, CursorMark) else {}
+
+    def with_ties(self, mark: Mark, spark: SparkSession) -> Mark:
+        """``mark``, with the rows that are tied with it now counted as loaded, where the mark remembers such rows.
+
+        Raises:
+            IncrementError: the mark does not fit the source, or there are too many such rows.
+        """
+        from odi_assets.sources.cursor_reads import remembering_ties
+
+        if not isinstance(self.increment, StatefulIncrement) or not isinstance(mark, CursorMark):
+            return mark
+        return remembering_ties(self.snapshot(), self.increment, mark, spark)
 
     def why_waiting(self, mark: Mark) -> str | None:
         """Why it is not read until somebody has looked at what it waits for, in words; None if nothing is wrong."""

@@ -63,8 +63,8 @@ def hours(count: float) -> timedelta:
 def follow(odi: Odi, *, expected: str) -> None:
     """Type the first command of the remedy of the one finding."""
     answer = odi("doctor", "--json")
-    (found,) = json.loads(answer.out)
-    assert (answer.code, found["kind"]) == (1, "HWM ahead of the clock")
+    assert answer.code == 1
+    (found,) = [one for one in json.loads(answer.out) if one["kind"] == "HWM ahead of the clock"]
     command = re.search(r"odi ((?:state rewind|run) .*?) (?:undoes|loads)", found["remedy"])
     assert command is not None, found["remedy"]
     assert command[1].startswith(expected)
