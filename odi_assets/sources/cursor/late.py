@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.sources.cursor.window import Window
@@ -35,6 +36,7 @@ class Late:
 
 
 NONE_LATE = Late()
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
@@ -48,3 +50,17 @@ def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
     wanted = replace(read, lower=start, lower_inclusive=True)
     below = ~F.coalesce(window_condition(rows, read), F.lit(False))
     return rows.where(window_condition(rows, wanted) & below).count()
+
+
+def place_of(low: Any, high: Any, bound: Any, *, inclusive: bool) -> str | None:
+    """Where a file's cursors lie; None if that is not known. Writers may cut times to milliseconds."""
+    try:
+        if low is not None and (low >= bound if inclusive else low > bound):
+            return "above"
+        is_cut = isinstance(high, datetime) and high.microsecond % 1000 == 0
+        highest = high + _MILLISECOND if is_cut else high
+        if highest is not None and (highest < bound if inclusive else highest <= bound):
+            return "below"
+    except TypeError:
+        return None
+    return None

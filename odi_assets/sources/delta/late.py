@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.changes import TableChanges, changes
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
-from odi_assets.sources.cursor.late import NONE_LATE, Late, rows_below
+from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
 from odi_assets.sources.cursor.window import Window
 from odi_assets.tables.reader import read_files
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 _MOST_COMMITS = 200
 """Commits that are looked at: each is a read of the log."""
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, spark: SparkSession | None) -> Late:
@@ -58,24 +56,10 @@ def _by_statistics(
     below, mixed = 0, []
     for file in files:
         low, high, nulls = known.get(file.path, (None, None, None))
-        place = _place(low, high, window.lower, inclusive=window.lower_inclusive)
+        place = place_of(low, high, window.lower, inclusive=window.lower_inclusive)
         is_wanted = start is None or (low is not None and low >= start)
         if place == "below" and is_wanted and file.rows is not None and nulls is not None:
             below += file.rows - int(nulls)
         elif place != "above":
             mixed.append(file)
     return below, mixed
-
-
-def _place(low: Any, high: Any, bound: Any, *, inclusive: bool) -> str | None:
-    """Where a file's cursors lie; None if that is not known. Writers may cut times to milliseconds."""
-    try:
-        if low is not None and (low >= bound if inclusive else low > bound):
-            return "above"
-        slack = _MILLISECOND if isinstance(high, datetime) and high.microsecond % 1000 == 0 else None
-        highest = high if slack is None or high == bound else high + slack
-        if highest is not None and (highest < bound if inclusive else highest <= bound):
-            return "below"
-    except TypeError:
-        return None
-    return None

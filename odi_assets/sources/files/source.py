@@ -13,7 +13,7 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
-from odi_assets.sources.cursor.late import NONE_LATE, Late, rows_below
+from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -359,10 +359,32 @@ class FilesSnapshot(Snapshot):
         if mark.held_then is None or window.lower is None:
             return NONE_LATE
         new, rewritten = arrived_since(self.chosen, mark.held_then)
-        if not new or spark is None:
-            return Late(is_exact=not (new or rewritten), by_reading=bool(new))
-        # Rows that a rewritten file had before cannot be told from those that it has now.
-        return Late(rows_below(replace(self, chosen=tuple(new)).rows(spark), window, start), not rewritten)
+        below, mixed = self._below_by_footers(new, window, start)
+        if not mixed or spark is None:
+            # Rows that a rewritten file had before cannot be told from those that it has now.
+            return Late(below, not (mixed or rewritten), by_reading=bool(mixed))
+        return Late(below + rows_below(replace(self, chosen=tuple(mixed)).rows(spark), window, start), not rewritten)
+
+    def _below_by_footers(
+        self, files: Sequence[SourceFile], window: Window, start: Any
+    ) -> tuple[int, Sequence[SourceFile]]:
+        """How many rows are in files that lie below ``window`` as a whole; and the files that may lie on both sides."""
+        if self.format != FileFormat.PARQUET or self.schema_ddl or window.fallback or window.date_format:
+            return 0, files
+        from odi_assets.sources.cursor.parquet_bounds import bounds_of_files
+
+        below, mixed = 0, []
+        found = bounds_of_files(self.base, [file.path for file in files], window.column)
+        for file, bounds in zip(files, found, strict=True):
+            if bounds is None:
+                mixed.append(file)
+                continue
+            place = place_of(bounds.lower, bounds.upper, window.lower, inclusive=window.lower_inclusive)
+            if place == "below" and (start is None or bounds.lower >= start):
+                below += bounds.rows - bounds.nulls
+            elif place != "above" and bounds.upper is not None:
+                mixed.append(file)
+        return below, mixed
 
     def place_of_rows(self) -> Column:
         from pyspark.sql import functions as F
