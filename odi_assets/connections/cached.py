@@ -28,22 +28,25 @@ def share_jvm() -> None:
 
 def own_scheme(uri: str, options: Mapping[str, str]) -> str | None:
     """The scheme by which Hadoop keeps a file system with these ``options``; None if that is the one of ``uri``."""
-    digest = _digest(options)
-    return f"s3-{digest[:12]}" if urlsplit(uri).scheme == "s3" and options and not _is_kept(uri, digest) else None
+    if urlsplit(uri).scheme != "s3" or not options or (_SHARED not in _holders and _is_kept(uri, options)):
+        return None
+    return f"s3-{_digest(options)[:12]}"
 
 
 def uncached_options(uri: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The option that has Hadoop make a new file system, unless the one that it keeps has these ``options``."""
-    if not options or _is_kept(uri, _digest(options)):
+    """The option that has Hadoop make a new file system, unless the one that it keeps has these ``options``.
+
+    In a JVM that others use too, theirs are not known, and a new file system at each use would fill it in time.
+    """
+    if not options or _is_kept(uri, options):
         return {}
     return {f"fs.{urlsplit(uri).scheme}.impl.disable.cache": "true"}
 
 
-def _is_kept(uri: str, digest: str) -> bool:
-    place = urlsplit(uri)
+def _is_kept(uri: str, options: Mapping[str, str]) -> bool:
+    place, digest = urlsplit(uri), _digest(options)
     with _lock:
-        is_shared = _SHARED in _holders and not place.scheme.startswith("s3-")
-        return not is_shared and _holders.setdefault(f"{place.scheme}://{place.netloc}", digest) == digest
+        return _holders.setdefault(f"{place.scheme}://{place.netloc}", digest) == digest
 
 
 def _digest(options: Mapping[str, str]) -> str:
