@@ -16,13 +16,13 @@ from odi_assets_tests.state.clouds.clouds import Cloud, s3
 SCRIPT = """
     import json, sys
     from pathlib import Path
-    from odi_assets.config.models import S3Connection, SparkConfig, WriteMode
+    import pyarrow as pa
+    from deltalake import write_deltalake
+    from odi_assets.config.models import S3Connection, SparkConfig
     from odi_assets.connections import cached, resolve
-    from odi_assets.delta.commit import Stamp
     from odi_assets.delta.table import TableHandle
     from odi_assets.spark.session import open_session
-    from odi_assets.tables.embedded import EmbeddedEngine
-    from odi_assets.tables.engine import WriteSpec
+    from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 
     jars, values, keys, order = json.loads(sys.stdin.read())
     NO_RETRIES = {"fs.s3a.attempts.maximum": "1", "fs.s3a.retry.limit": "1"}
@@ -52,17 +52,18 @@ SCRIPT = """
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()
     answers = [read_twice(keys[name]) for name in order]
 
-    def upserted():
-        # As a connection that came second: staged, matched by file and read under the scheme of its own.
+    def read_by_files():
+        # As a connection that came second: files are read under the scheme of its own, and known by their paths.
         where = place(keys["right"]).child("table")
-        spec = WriteSpec(WriteMode.UPSERT, keys=("id",))
-        for number in (1, 2):
-            rows = spark.range(number, number + 2)
-            EmbeddedEngine().write(rows, TableHandle.open(where), spec, Stamp("app", number))
-        found = EmbeddedEngine().read(spark, TableHandle.open(where))
-        return [where.for_spark.uri.partition("-")[0], sorted(row.id for row in found.collect())]
+        options = dict(where.storage_options)
+        for ids in ([1, 2], [3]):
+            write_deltalake(where.uri, pa.table({"id": ids}), mode="append", storage_options=options)
+        handle = TableHandle.open(where)
+        rows = read_files(spark, handle, handle.live_files, file_as="file").collect()
+        files = by_file_uri(where, handle.live_files)
+        return [where.for_spark.uri[:3], sorted([row.id, files[file_uri_key(row.file)].rows] for row in rows)]
 
-    print(json.dumps([answers, outcome(upserted)]))
+    print(json.dumps([answers, outcome(read_by_files)]))
 """
 
 
@@ -83,7 +84,7 @@ def test_each_connection_is_judged_by_its_own_credentials(store: Cloud) -> None:
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
-    answers, upserted = json.loads(done.stdout.splitlines()[-1])
+    answers, by_files = json.loads(done.stdout.splitlines()[-1])
     refused, read = ["refused", "refused"], [3, 3]
     assert answers == [refused, read, refused, read]
-    assert upserted == ["s3", [1, 2, 3]]
+    assert by_files == ["s3-", [[1, 2], [2, 2], [3, 1]]]
