@@ -405,7 +405,8 @@ class FilesSnapshot(Snapshot):
         """
         from pyspark.errors import AnalysisException
 
-        given = {**_NO_FILE_LEFT_OUT, **self.base.reader_options, **self.options}
+        base = self.base.for_spark
+        given = {**_NO_FILE_LEFT_OUT, **base.reader_options, **self.options}
         names = {name.lower() for name in given}
         strict = {name: value for name, value in _STRICT.get(self.format, {}).items() if name.lower() not in names}
         if self.strict and self.format == FileFormat.CSV:
@@ -430,7 +431,7 @@ class FilesSnapshot(Snapshot):
         reader = spark.read.format(self.format).options(**{**strict, **given, **options})
         try:
             reader = reader if schema is None else reader.schema(schema)
-            return reader.load([self.base.child(path).spark_path for path in paths])
+            return reader.load([base.child(path).spark_path for path in paths])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
