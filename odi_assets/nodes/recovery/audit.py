@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import StatefulIncrement, VersionIncrement, WriteMode
+from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.transform import transformed
@@ -304,7 +304,7 @@ def _ranges(node: Node, scope: _Scope, table: DataFrame, by: str | None) -> Rang
     Raises:
         ConfigError: ``by`` does not fit that.
     """
-    window = _window(node, scope, table)
+    window = _window(node, scope)
     if window is None:
         if by is not None:
             raise ConfigError(
@@ -326,20 +326,26 @@ def _ranges(node: Node, scope: _Scope, table: DataFrame, by: str | None) -> Rang
     return RangeOf(keys=tuple(node.config.write.keys) or (window.column,))
 
 
-def _window(node: Node, scope: _Scope, table: DataFrame) -> Window | None:
+def _window(node: Node, scope: _Scope) -> Window | None:
     partition = node.config.partition
     if partition is not None:
         return Window(partition.column)
     for source in node.sources:
-        increment = source.increment
-        names = (source.cursor, increment.fallback_column) if isinstance(increment, StatefulIncrement) else ()
-        columns = [_column_of(scope, source.name, name) for name in filter(None, names)]
+        columns = [_column_of(scope, source.name, name) for name in _cursors(source)]
         if columns and None not in columns:
-            assert isinstance(increment, StatefulIncrement)
-            return Window(str(columns[0]), columns[1] if len(columns) > 1 else None, date_format=increment.date_format)
-        if source.cursor in table.columns and not names:
-            return Window(str(source.cursor))
+            written = source.increment.date_format if isinstance(source.increment, StatefulIncrement) else None
+            return Window(str(columns[0]), columns[1] if len(columns) > 1 else None, date_format=written)
     return Window(node.partition_by[0]) if node.partition_by else None
+
+
+def _cursors(source: Source) -> tuple[str, ...]:
+    """The cursor of a source, and its fallback. Several cursors have no order in common."""
+    increment = source.increment
+    if isinstance(increment, StatefulIncrement):
+        return tuple(filter(None, (increment.column, increment.fallback_column)))
+    if isinstance(increment, CursorsIncrement):
+        return increment.columns if len(increment.columns) == 1 else ()
+    return () if source.cursor is None else (source.cursor,)
 
 
 def _column_of(scope: _Scope, source: str, column: str) -> str | None:
