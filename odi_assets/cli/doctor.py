@@ -60,7 +60,7 @@ def doctor(
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
     from odi_assets.cli.terminal.selection import selected_nodes
-    from odi_assets.nodes.recovery.doctor import examine, unfinished
+    from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
@@ -76,6 +76,8 @@ def doctor(
     )
     for key, left in unfinished(project, state, keys).items():
         note(f"{key}: {left}; its next run goes on there.")
+    for key, gaps in kept_gaps(project, keys).items():
+        note(f"{key}: {gaps}: nothing tells of these rows any more.")
     if found:
         raise typer.Exit(FAILED)
 

@@ -22,6 +22,7 @@ from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.death import death_named
 from odi_assets.spark.session import open_session
 from odi_assets.streaming.query.run import BatchProgress
 
@@ -46,7 +47,8 @@ def serve(
 
     Raises:
         ConfigError: there is no such node, or it is no stream.
-        OdiError: what ended the query. What was committed stays, and the next run goes on from there.
+        OdiError: what ended the query; SparkDiedError, if its JVM died. What was committed stays, and the next run goes
+            on from there.
     """
     if project.graph.node(key).stream is None:
         raise ConfigError(
@@ -64,7 +66,8 @@ def serve(
             try:
                 stream = StreamRun(plan, session.spark, run, interval, on_batch)
                 handled_by(stream.stop_after_batch)
-                result = stream.execute()
+                with death_named(f"{key} ran"):
+                    result = stream.execute()
             finally:
                 session.stop()
     except BaseException as error:

@@ -13,6 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import other_writer
+from odi_assets.nodes.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
 from odi_assets.nodes.planning.start import Start
@@ -95,15 +96,28 @@ class StreamPlan(NodePlan):
         marks: where the node stands.
         checkpoint: of the query that runs: a new one for a full refresh.
         streams: the inputs.
+        has_batches: the query has a batch to run; else there are kept rows to look for, if anything.
+        kept: how far the tables of kept rows go.
     """
 
     marks: StreamMarks
     checkpoint: Location
     streams: tuple[StreamedInput, ...]
+    has_batches: bool = True
+    kept: tuple[KeptMark, ...] = ()
 
     @property
     def hwm_after(self) -> Any:
         return self.start.hwm if self.nothing_new else UNRESOLVED
+
+    @property
+    def summary(self) -> str:
+        """What will be read, and which kept rows are looked for, in words."""
+        return "; ".join([super().summary, *(str(mark) for mark in self.kept if mark.is_behind)])
+
+    def to_json(self) -> dict[str, Any]:
+        kept = {mark.which: {"behind": mark.is_behind, "lost": [*map(list, mark.lost)]} for mark in self.kept}
+        return super().to_json() | {"kept": kept}
 
     @property
     def moves_hwm(self) -> bool:
@@ -157,7 +171,9 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
-    return replace(plan, nothing_new=planned <= committed and not any(read.news.files for read in reads))
+    has_batches, kept = planned > committed or any(read.news.files for read in reads), kept_marks(node, target, marks)
+    nothing_new = not has_batches and not any(mark.is_behind for mark in kept)
+    return replace(plan, nothing_new=nothing_new, has_batches=has_batches, kept=kept)
 
 
 def _read(source: Source, one: StreamedInput, last: StreamFacts | None, found: Mapping[str, News]) -> StreamRead:

@@ -20,6 +20,7 @@ from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_meta
 from odi_assets.orchestration.naming import Names, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
+from odi_assets.spark.death import death_named
 from odi_assets.state.records import RunStatus
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ class DeltaIOManager(dg.IOManager):
 
         table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
         attempt = attempt_of(context, self._reads.pop(_step(context.step_context), {}), table)
-        written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
+        with death_named(f"{table.key} was written"):
+            written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
         context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(version)))
         metadata: dict[str, Any] = {
             "dagster/uri": table.location.uri,

@@ -54,6 +54,17 @@ class CheckpointFolder:
         self._copy(self.location, place)
         return place
 
+    def clear_unplanned(self) -> None:
+        """Remove what a process that was killed as it planned the first batch has left: Spark starts no query where a
+        file is in ``offsets`` that is no batch."""
+        log = ProgressLog(self.location)
+        if log.planned() or log.committed():
+            return
+        filesystem, root = self._store
+        for name in log.names("offsets"):
+            if name.startswith("."):
+                filesystem.rm(f"{root}/offsets/{name}")
+
     def put_back(self, copy: Location) -> None:
         """Replace it by ``copy``. It need not be there."""
         filesystem, root = self._store
