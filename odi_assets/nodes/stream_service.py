@@ -61,13 +61,12 @@ def serve(
     try:
         plan = plan_node(project, state, key, request)
         assert isinstance(plan, StreamPlan)
-        with _stop_signals() as handled_by:
+        with death_named(f"{key} ran"), _stop_signals() as handled_by:
             session = open_session(project.config.spark, app_name=f"odi stream run {key}")
             try:
                 stream = StreamRun(plan, session.spark, run, interval, on_batch)
                 handled_by(stream.stop_after_batch)
-                with death_named(f"{key} ran"):
-                    result = stream.execute()
+                result = stream.execute()
             finally:
                 session.stop()
     except BaseException as error:

@@ -113,7 +113,7 @@ def test_memory_that_spark_lacks_is_named_with_the_setting_that_gives_it_more(pr
     (project / "kill").unlink()
     file = project / "odibi.yaml"
     text = file.read_text(encoding="utf-8").replace('"local[1]"', '"local[1]", conf: {spark.driver.memory: 512m}')
-    sql = "{sql: \"SELECT array_join(collect_list(repeat(uuid(), 1000)), '') AS id FROM range(1000000)\"}"
+    sql = '{sql: "SELECT size(collect_list(repeat(CAST(id AS STRING), 200))) AS n FROM range(100000000)"}'
     file.write_text(text.replace('{function: "fn:second"}', sql), encoding="utf-8")
     done = odi(project, "run", "batch")
     assert done.returncode == 1

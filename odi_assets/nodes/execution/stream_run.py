@@ -166,12 +166,13 @@ class StreamRun:
             return table
         sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
-        require_fits_checkpoint(plan, rows, self.run)
+        commit.changed = require_fits_checkpoint(plan, rows, self.run)
         if commit.kept is not None:
             commit.kept.late_times = self._late_times
         # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
         is_classic = hasattr(rows, "_jdf")
         commit.dropped = self._rows_dropped if is_classic else None
+        commit.evicts = self._evicts if is_classic else None
         ledger = recorded.result()
         query = RunningQuery(
             rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
@@ -218,6 +219,9 @@ class StreamRun:
 
     def _rows_dropped(self) -> tuple[int, ...] | None:
         return self._query.rows_dropped() if self._query is not None else None
+
+    def _evicts(self) -> bool:
+        return self._query is not None and self._query.evicts()
 
     def _result(self, table: TableHandle) -> NodeResult:
         plan, counts = self.plan, self._counts

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_CUT_SHORT = "what the watermark has passed leaves the state"
+
+
 @dataclass(frozen=True)
 class StreamMark:
     """How far a stream's checkpoint has read one of its inputs: the offset of the last batch in the node's table."""
@@ -113,7 +116,8 @@ class StreamPlan(NodePlan):
     @property
     def summary(self) -> str:
         """What will be read, and which kept rows are looked for, in words."""
-        return "; ".join([super().summary, *(str(mark) for mark in self.kept if mark.is_behind)])
+        kept = [str(mark) for mark in self.kept if mark.is_behind]
+        return "; ".join([super().summary, *([_CUT_SHORT] if self.marks.is_cut_short else []), *kept])
 
     def to_json(self) -> dict[str, Any]:
         kept = {mark.which: {"behind": mark.is_behind, "lost": [*map(list, mark.lost)]} for mark in self.kept}
@@ -171,7 +175,8 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
-    has_batches, kept = planned > committed or any(read.news.files for read in reads), kept_marks(node, target, marks)
+    has_batches = planned > committed or any(read.news.files for read in reads) or marks.is_cut_short
+    kept = kept_marks(node, target, marks)
     nothing_new = not has_batches and not any(mark.is_behind for mark in kept)
     return replace(plan, nothing_new=nothing_new, has_batches=has_batches, kept=kept)
 

@@ -159,6 +159,10 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
         text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
         remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
         yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
+    elif marks.match.can_go_on and marks.is_cut_short and marks.last is not None:
+        text = f"a run ended after batch {marks.last.batch}: what its watermark has passed is still in the state"
+        remedy = f"odi run {node.command}: it goes on from there, even without new data (or the query runs right now)"
+        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
     elif not marks.match.can_go_on:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))

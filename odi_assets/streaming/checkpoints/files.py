@@ -26,10 +26,11 @@ _SNAPSHOTS, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
 
 @dataclass(frozen=True)
 class FileFault:
-    """A file that is missing or damaged. ``path`` is below the checkpoint's folder."""
+    """A file that is missing or damaged. ``path`` is below the checkpoint's folder; ``remedy`` says what to do."""
 
     path: str
     fault: str
+    remedy: str = "put it back from a copy"
 
 
 @dataclass(frozen=True)

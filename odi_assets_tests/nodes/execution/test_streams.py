@@ -40,7 +40,7 @@ from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
-from odi_assets.nodes.recovery.doctor import examine
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.rewind_stream import at_batch
 from odi_assets.nodes.result import RunInfo
@@ -306,6 +306,48 @@ def test_a_run_that_was_killed_as_it_planned_its_first_batch_is_followed_by_one_
     left.write_bytes(b"v2")
     box.run("events")
     assert ids(box, "events") == ["a"]
+
+
+WINDOWS = """
+- pipeline: p
+  nodes:
+  - name: windows
+    read: {connection: landing, format: json, path: events/*.json, schema: "id STRING, at TIMESTAMP, n INT"}
+    stream: {inputs: {df: {watermark: {column: at, delay: 0s}, max_files_per_batch: 1}}, state_partitions: 1}
+    transform: {sql: "SELECT window(at, '10 minutes').start AS start, count(*) AS rows FROM df GROUP BY 1"}
+    write: {connection: lake, path: windows, mode: append}
+"""
+
+
+def test_what_the_watermark_has_passed_is_written_after_a_run_that_ended_early(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Sandbox(tmp_path, spark, WINDOWS)
+    box.land("events/1.json", [event("a", 0), event("b", 11)])
+    commit_batch = BatchCommitter.__call__
+
+    def only_the_first(self: BatchCommitter, rows: DataFrame, number: int) -> None:
+        if number:
+            shutil.rmtree(tmp_path / "lake/windows/_odi_stream/offsets", ignore_errors=False)
+            shutil.copytree(tmp_path / "offsets", tmp_path / "lake/windows/_odi_stream/offsets")
+            raise RuntimeError("killed")
+        commit_batch(self, rows, number)
+        shutil.copytree(tmp_path / "lake/windows/_odi_stream/offsets", tmp_path / "offsets")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchCommitter, "__call__", only_the_first)
+        with pytest.raises(RuntimeError, match="killed"):
+            box.run("windows")
+    # Spark has committed batch 0, and not planned the one that its watermark calls for.
+    assert [facts.batch for facts in batches(box, "windows")] == [0]
+    plan = box.plan("windows")
+    assert not plan.nothing_new
+    assert plan.summary.endswith("what the watermark has passed leaves the state")
+    (found,) = [one for one in examine(box.project, box.state, [NodeKey("p", "windows")]) if "watermark" in one.message]
+    assert found.kind is Kind.BATCH_IN_FLIGHT
+    assert box.run("windows").rows_written == 1
+    assert box.plan("windows").nothing_new
+    assert examine(box.project, box.state, [NodeKey("p", "windows")]) == []
 
 
 def test_a_stream_takes_no_ranges(plain: Sandbox) -> None:
