@@ -24,7 +24,7 @@ def parts(sizes: Sizes) -> dict[str, Callable[[Options], list[Row]]]:
 
 BENCHMARK = Benchmark(
     "streaming",
-    "stream nodes against a plain Parquet sink and foreachBatch by hand; RocksDB against HDFS; explaining; kills; damage",
+    "stream nodes against a plain Parquet sink and foreachBatch by hand; RocksDB against HDFS; explain; kills; damage",
     parts(SIZES),
     in_all=False,
 )

@@ -21,6 +21,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from benchmarks.harness import Options, Row
+from benchmarks.processes import processes_of
 
 _PROJECT = """
 project: kills
@@ -165,24 +166,11 @@ def _run(place: Path, point: str | None) -> subprocess.CompletedProcess[str]:
         told.seek(0)
         text = told.read()
     until = time.monotonic() + _LEFT_SECONDS
-    while left := _of_group(process.pid):
+    while left := processes_of(process.pid):
         if time.monotonic() > until:
             raise RuntimeError(f"processes {left} are left of a run that was to die at {point!r}")
         time.sleep(0.1)
     return subprocess.CompletedProcess(command, process.returncode, "", text)
-
-
-def _of_group(group: int) -> list[int]:
-    """The processes of a group that run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
 
 
 def _require_done(done: subprocess.CompletedProcess[str]) -> None:

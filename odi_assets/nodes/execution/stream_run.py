@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 _SPARKS_RETENTION = 100
 _MARKED_EVERY = 100
-"""After so many batches that gave up no rows, their table says so: a plan looks at the batches since."""
+"""After so many batches of which nothing is looked for, a table of kept rows says so: plans look at those since."""
 _RECORDED_EVERY = 5.0
 """Seconds after which batches are recorded while a query runs. What is not recorded, the next run records."""
 
@@ -128,7 +128,7 @@ class StreamRun:
         settings = node.config.stream
         assert settings is not None
         # Before the query's settings are those of the session.
-        if settings.late_rows and self.plan.has_batches:
+        if settings.late_rows and self._runs_batches:
             # To find them through Spark Connect takes another process. Else it takes a moment, and what the node's
             # module imports may have changed.
             known = None if hasattr(self.spark, "_jsparkSession") else self._times_known()
@@ -147,6 +147,11 @@ class StreamRun:
             own.close()
         return self._result(table)
 
+    @property
+    def _runs_batches(self) -> bool:
+        """Whether the query is started: a service waits for what comes."""
+        return self.plan.has_batches or self.interval is not None
+
     def _times_known(self) -> Mapping[str, str] | None:
         """What the last batch says of the times of late rows, if the node's definition is still that of this batch."""
         stamp = self.plan.marks.stamp
@@ -160,7 +165,7 @@ class StreamRun:
         plan, spark = self.plan, self.spark
         node, log = plan.node, ProgressLog(plan.checkpoint)
         commit = committer(plan, self.run)
-        if not plan.has_batches:
+        if not self._runs_batches:
             table = _record(recorded.result(), log.query())
             self._keep_up(commit.kept, log, table)
             return table
@@ -208,14 +213,14 @@ class StreamRun:
         committed, node = log.committed(), self.plan.node
         if kept is None or not committed:
             return
+        last = log.batch(committed[-1])
         for which in kept.tables:
             mark = kept_mark(node, table, which, log.query(), committed[-1])
-            last = log.batch(committed[-1])
             if mark.is_behind:
                 kept.marks = {**kept.marks, which: mark}
                 kept.keep_unmatched(self.spark, str(mark.query), self.plan.streams, log)
-            elif not mark.missing and committed[-1] - mark.upto >= _MARKED_EVERY and last is not None:
-                kept.say(which, replace(stream_facts(last, log.location), gaps=mark.gaps))
+            elif last is not None and last.batch - mark.upto >= _MARKED_EVERY:
+                kept.say(which, replace(stream_facts(last, log.location), gaps=mark.lost))
 
     def _rows_dropped(self) -> tuple[int, ...] | None:
         return self._query.rows_dropped() if self._query is not None else None

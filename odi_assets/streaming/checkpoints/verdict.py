@@ -158,8 +158,7 @@ def _batches(survey: _Survey) -> tuple[Batch, ...]:
     for number, file in sorted(offsets.items()):
         # A restart reads the newest two, and the settings of the newest.
         vital = number >= newest - 1
-        # Nothing reads what an older commit holds.
-        when = whole.get(number) if number == done else _time(commits.get(number))
+        when = whole.get(number)
         read = partial(read_batch, batch_id=number, committed_at=when)
         batch = survey.read(file, read, _BACK if vital else _BEHIND, stops=vital)
         if batch is not None:
@@ -167,14 +166,10 @@ def _batches(survey: _Survey) -> tuple[Batch, ...]:
     return tuple(found)
 
 
-def _commit(file: Path) -> datetime | None:
+def _commit(file: Path) -> datetime:
     _, lines = read_lines(file)
     read_object(file, "\n".join(lines))
-    return _time(file)
-
-
-def _time(file: Path | None) -> datetime | None:
-    return None if file is None else datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC)
 
 
 def _operators(survey: _Survey) -> list[Operator]:
