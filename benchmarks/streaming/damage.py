@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Options, Row
+from odi_assets.streaming.checkpoints.inspect import JOIN_STORES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -199,7 +200,7 @@ def _stores(subject: Subject) -> list[dict[str, str]]:
     if subject.kind == "stateless":
         return []
     if subject.kind == "join":
-        return [{"storeName": f"{side}-keyWithIndexToValue"} for side in ("left", "right")]
+        return [{"storeName": name} for name in JOIN_STORES]
     if subject.kind == "transformWithState":
         return [{"stateVarName": "total"}]
     return [{}]

@@ -32,17 +32,24 @@ from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, c
 
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
+_AGAIN = "put it back from a copy; the next batch writes it again"
 _ANEW = "put it back from a copy, or begin anew with a checkpoint of its own"
 _BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
 
 
 @dataclass
 class _Survey:
-    """What of a checkpoint's logs can be read, and what is wrong with the rest."""
+    """What of a checkpoint's logs can be read, and what is wrong with the rest.
+
+    Attributes:
+        stops: what keeps the query from going on.
+        unreadable: the state cannot be read, for its description is not whole.
+    """
 
     root: Path
     faults: list[FileFault] = field(default_factory=list)
     stops: list[FileFault] = field(default_factory=list)
+    unreadable: bool = False
 
     def add(self, file: Path, fault: str, remedy: str, *, stops: bool) -> None:
         found = FileFault(file.relative_to(self.root).as_posix(), fault, remedy)
@@ -97,7 +104,7 @@ def judge(path: str | Path) -> Verdict:
     operators = _operators(survey)
     _sources(survey, batches)
     _orphans(survey)
-    is_described = not any(one.path.startswith("state/") for one in survey.stops)
+    is_described = not survey.unreadable and not any(one.path.startswith("state/") for one in survey.stops)
     known = Checkpoint(root, query, batches, tuple(one for one in operators if one.stores), None)
     files = check_files(known)
     committed = [batch.batch_id for batch in batches if batch.committed]
@@ -178,10 +185,14 @@ def _operators(survey: _Survey) -> list[Operator]:
         described = [*numbered_files(folder / "_metadata" / "v2").values(), folder / "_metadata" / "metadata"]
         files = [file for file in described if file.is_file()]
         if not files:
-            survey.add(folder / "_metadata", "is missing: nothing describes the operator", _ANEW, stops=True)
+            survey.add(folder / "_metadata", "is missing: nothing describes the operator", _AGAIN, stops=False)
+            survey.unreadable = True
             found.append(Operator(number, None, ()))
             continue
-        broken = [file for file in files if survey.read(file, _description, _ANEW, stops=True) is None]
+        # A restart reads descriptions of version 2 alone.
+        is_read = (folder / "_metadata" / "v2").is_dir()
+        broken = [file for file in files if survey.read(file, _description, _ANEW, stops=is_read) is None]
+        survey.unreadable |= bool(broken)
         operator = Operator(number, None, ()) if broken else read_operator(folder, number)
         _schemas(survey, folder, operator)
         found.append(operator)
@@ -196,7 +207,9 @@ def _description(file: Path) -> Any:
 def _schemas(survey: _Survey, folder: Path, operator: Operator) -> None:
     for store in operator.stores:
         if store.schema_file is None:
-            survey.add(folder, f"has no schema of the store {store.name}", _ANEW, stops=True)
+            # Spark writes it again.
+            survey.add(folder, f"has no schema of the store {store.name}", _AGAIN, stops=False)
+            survey.unreadable = True
             continue
         if store.schema_named_at is not None:
             what = f"names the schema at {store.schema_named_at}, where it is not any more"

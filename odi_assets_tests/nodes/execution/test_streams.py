@@ -314,7 +314,7 @@ WINDOWS = """
   - name: windows
     read: {connection: landing, format: json, path: events/*.json, schema: "id STRING, at TIMESTAMP, n INT"}
     stream: {inputs: {df: {watermark: {column: at, delay: 0s}, max_files_per_batch: 1}}, state_partitions: 1}
-    transform: {sql: "SELECT window(at, '10 minutes').start AS start, count(*) AS rows FROM df GROUP BY 1"}
+    transform: {sql: "SELECT window.start AS start, count(*) AS rows FROM df GROUP BY window(at, '10 minutes')"}
     write: {connection: lake, path: windows, mode: append}
 """
 
