@@ -19,12 +19,13 @@ from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
-from odi_assets.delta.maintenance.restore import missing_files, restore
+from odi_assets.delta.maintenance.restore import lost_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
+from odi_assets.nodes.planning.known_rows import known_in
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
@@ -207,10 +208,11 @@ def _table_of(project: Project, key: NodeKey) -> TableHandle:
 
 def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle, version: int) -> Rewind:
     before = TableHandle.open(handle.location, version)
-    gone = missing_files(handle.location, before.live_files)
+    gone = lost_files(handle.location, before.live_files)
     if gone:
         raise TableError(
-            f"{key} cannot go back to version {version}: {len(gone):,} of its files are gone, {gone[0]} among them",
+            f"{key} cannot go back to version {version}: {len(gone):,} of its files are gone or cut, {gone[0]} "
+            "among them",
             fix=f"choose another version (odi state rewind {key} --list), or rebuild the table from its sources "
             f"(odi run {key.pipeline} --node {key.node} --full-refresh): what vacuum removed does not come back",
             node=str(key),
@@ -402,6 +404,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
         rewound_to=rewind.to_version if rewind.to_version == rewind.from_version else None,
         stream=rewind.checkpoint.facts if rewind.checkpoint else None,
+        known_by=known_in(rewind.before, node),
     )
 
 
