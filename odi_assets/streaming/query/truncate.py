@@ -111,8 +111,9 @@ class CheckpointFolder:
         # The plan of the newest batch goes last: until then the checkpoint still says that it is ahead.
         doomed = sorted(self._after(filesystem, root, batch, found.offsets), key=_rank)
         for path in doomed:
-            filesystem.rm_file(path)
+            # Checksums that are left of a file say that somebody else removed it.
             self._forget_checksum(filesystem, path)
+            filesystem.rm_file(path)
 
     def _after(self, filesystem: Any, root: str, batch: int, offsets: Any) -> Iterator[str]:
         for path in filesystem.find(root):
