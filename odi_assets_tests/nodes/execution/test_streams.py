@@ -347,7 +347,8 @@ def test_what_the_watermark_has_passed_is_written_after_a_run_that_ended_early(
     assert found.kind is Kind.BATCH_IN_FLIGHT
     assert box.run("windows").rows_written == 1
     assert box.plan("windows").nothing_new
-    assert examine(box.project, box.state, [NodeKey("p", "windows")]) == []
+    kinds = {one.kind for one in examine(box.project, box.state, [NodeKey("p", "windows")])}
+    assert Kind.BATCH_IN_FLIGHT not in kinds
 
 
 def test_a_stream_takes_no_ranges(plain: Sandbox) -> None:
