@@ -179,6 +179,9 @@ class StreamRun:
         commit.dropped = self._rows_dropped if is_classic else None
         commit.evicts = self._evicts if is_classic else None
         ledger = recorded.result()
+        if plan.cut_short and plan.marks.last is not None:
+            last = plan.marks.last.batch
+            CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))
         query = RunningQuery(
             rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
         )

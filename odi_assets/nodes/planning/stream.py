@@ -100,6 +100,7 @@ class StreamPlan(NodePlan):
         checkpoint: of the query that runs: a new one for a full refresh.
         streams: the inputs.
         has_batches: the query has a batch to run; else there are kept rows to look for, if anything.
+        cut_short: that batch is the one without new rows, in which what the watermark has passed leaves the state.
         kept: how far the tables of kept rows go.
     """
 
@@ -107,6 +108,7 @@ class StreamPlan(NodePlan):
     checkpoint: Location
     streams: tuple[StreamedInput, ...]
     has_batches: bool = True
+    cut_short: bool = False
     kept: tuple[KeptMark, ...] = ()
 
     @property
@@ -117,7 +119,7 @@ class StreamPlan(NodePlan):
     def summary(self) -> str:
         """What will be read, and which kept rows are looked for, in words."""
         kept = [str(mark) for mark in self.kept if mark.is_behind]
-        return "; ".join([super().summary, *([_CUT_SHORT] if self.marks.is_cut_short else []), *kept])
+        return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept])
 
     def to_json(self) -> dict[str, Any]:
         kept = {mark.which: {"behind": mark.is_behind, "lost": [*map(list, mark.lost)]} for mark in self.kept}
@@ -175,10 +177,11 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
-    has_batches = planned > committed or any(read.news.files for read in reads) or marks.is_cut_short
+    has_news = planned > committed or any(read.news.files for read in reads)
+    cut_short = not has_news and marks.is_cut_short
     kept = kept_marks(node, target, marks)
-    nothing_new = not has_batches and not any(mark.is_behind for mark in kept)
-    return replace(plan, nothing_new=nothing_new, has_batches=has_batches, kept=kept)
+    nothing_new = not has_news and not cut_short and not any(mark.is_behind for mark in kept)
+    return replace(plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept)
 
 
 def _read(source: Source, one: StreamedInput, last: StreamFacts | None, found: Mapping[str, News]) -> StreamRead:
