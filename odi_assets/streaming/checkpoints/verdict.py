@@ -114,7 +114,10 @@ def judge(path: str | Path) -> Verdict:
         survey.stops.append(fault)
     readable = tuple(one for one in files.readable if is_described) if operators else tuple(committed)
     feeds = tuple(one for one in committed if is_described and _has_feed(known, one)) if operators else tuple(committed)
-    missing = [_without_feed(known, one) for one in committed if operators and one not in feeds and is_described]
+    # Spark cleans away what is older than the first changes that are there; without changelogs, there are none.
+    missing = [
+        _without_feed(known, one) for one in committed if operators and feeds and one > feeds[0] and one not in feeds
+    ]
     faults = [*survey.faults, *(_of_state(one, files) for one in files.faults), *filter(None, missing)]
     by_path = {one.path: one for one in reversed(faults)}
     return Verdict(
