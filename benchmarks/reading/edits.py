@@ -362,7 +362,7 @@ EDITS: tuple[Edit, ...] = (
     Edit("ReadConfig.path", _set(_of("csv", "json", "parquet"), "path", "in/*", "./in/*", "in/0*", "in")),
     Edit("ReadConfig.schema_ddl", _ddl(_with_x)),
     Edit("ReadConfig.schema_ddl", _ddl(_without_v)),
-    Edit("ReadConfig.schema_ddl", _ddl(_in_another_order), harmless=True),
+    Edit("ReadConfig.schema_ddl", _ddl(_in_another_order)),
     Edit("ReadConfig.schema_ddl", _typed("seq", "BIGINT", "INT", "DOUBLE", "STRING", "DECIMAL(20,0)")),
     Edit("ReadConfig.schema_ddl", _typed("at", "TIMESTAMP", "TIMESTAMP_NTZ", "STRING")),
     Edit("ReadConfig.schema_ddl", _typed("id", "BIGINT", "STRING", "INT", "DECIMAL(10,1)")),

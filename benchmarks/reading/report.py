@@ -25,7 +25,7 @@ def edits(options: Options) -> list[Row]:
     spark = session()
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
-        with started(folder / "db") as server:
+        with started() as server:
             tally = sweep(spark, options.steps, options.seed, folder, options.say, server)
     finally:
         spark.stop()

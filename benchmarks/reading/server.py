@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, Server, postgres
+from benchmarks.snapshots.lab import server
+from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, Server
 
 _TABLE = "CREATE TABLE facts (uid bigint PRIMARY KEY, id bigint, seq bigint, at timestamptz, day text, v text, x text)"
 
@@ -36,8 +36,7 @@ class FactTable:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[FactTable]:
-    """The table on a server of its own, with its data in ``folder``."""
-    folder.mkdir(parents=True)
-    with postgres(folder) as server:
-        yield FactTable(server)
+def started() -> Iterator[FactTable]:
+    """The table on a server of its own."""
+    with server("postgres") as one:
+        yield FactTable(one)

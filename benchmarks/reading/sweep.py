@@ -223,18 +223,21 @@ def _after_stop(
     ):
         remedies.append(("adopt", lambda: _adopt(world), False))
     for name, take, full in remedies:
+        findings: list[str] = []
         try:
             take()
             if not full:
                 world.run()
-            is_edited = name != "put back"
+            known, then = Counter() if full else loaded, json.dumps(world.node) if name == "put back" else before
+            findings += _judged(world, known, then, tally, f"{what} (after {name})", full=full)
+            there_now = world.counts()
             world.land(_fresh(world, draw, tied=False))
             world.run()
+            findings += _judged(world, there_now, json.dumps(world.node), tally, f"{what} (a run after {name})")
         except ConfigError as error:
-            if full or name == "adopt":
-                continue
-            tally.dead_ends.append(f"{what}: {name} is refused: {error}; after {message}")
-            yield tally.dead_ends[-1]
+            if name == "put back":
+                tally.dead_ends.append(f"{what}: {name} is refused: {error}; after {message}")
+                yield tally.dead_ends[-1]
         except OdiError as error:
             # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
             if name == "put back" or (re.search(r"HWM", str(error)) and "has text that is no date" not in str(error)):
@@ -245,11 +248,7 @@ def _after_stop(
             yield tally.tracebacks[-1]
         else:
             tally.remedies[name] += 1
-            known = Counter() if full else loaded
-            for finding in _judged(
-                world, known, before if is_edited else json.dumps(world.node), tally, what, full=full
-            ):
-                yield f"{name}: {finding}"
+        yield from findings
         world.put_back(there)
 
 
@@ -302,6 +301,9 @@ def _judged(
 def _difference(world: World, loaded: Counter[int], then: dict[str, Any], *, full: bool) -> str | None:
     node, counts, mode = world.node, world.counts(), world.node["write"]["mode"]
     wanted = wanted_of(world.facts, set(loaded), node)
+    if mode == "append" and not increment_of(node):
+        # Each run adds all of its source: such a node is defined to.
+        return f"rows {sorted(wanted - counts.keys())} are missing" if wanted - counts.keys() else None
     repeated = sorted(uid for uid, count in counts.items() if count > max(1, loaded[uid]))
     if repeated:
         return f"rows {repeated} are there more than once"

@@ -266,3 +266,20 @@ def test_a_key_that_another_run_makes_otherwise_is_refused_before_anything_runs(
     text = NODE.replace("mode: append}", "mode: append_once, keys: [k]}").replace(WRITE, f"{sql}\n{WRITE}")
     with pytest.raises(ConfigError, match="another run makes another one"):
         Sandbox(tmp_path, spark, text)
+
+
+@pytest.mark.parametrize("way", ["full refresh", "adopt"])
+def test_a_node_that_follows_nothing_any_more_goes_on_after_each_way_that_its_stop_names(
+    way: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, FILES)
+    edit(box, ("      incremental: files\n", ""))
+    stops(box, "odi state adopt p.n")
+    if way == "adopt":
+        adopt(box)
+    else:
+        box.run("n", full_refresh=True)
+    assert ids(box) == [1, 2, 3]
+    assert box.hwm("n") is None
+    box.run("n")
+    assert ids(box) == [1, 1, 2, 2, 3, 3], "each run of such a node adds all of its source"
