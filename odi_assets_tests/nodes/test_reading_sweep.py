@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from benchmarks.reading.edits import keys_without_edits
 from benchmarks.reading.sweep import sweep
 
-EDITS = 40
+EDITS = 24
 
 
 def test_each_key_of_the_models_has_an_edit() -> None:
@@ -24,4 +24,4 @@ def test_edits_lose_and_repeat_no_row_in_silence_and_every_stop_leads_on(tmp_pat
     assert tally.tracebacks == []
     assert tally.dead_ends == []
     assert tally.needless == []
-    assert min(tally.went_on, tally.stopped, tally.refused, tally.remedies.total()) > 0
+    assert min(tally.went_on, tally.stopped, tally.remedies.total()) > 0
