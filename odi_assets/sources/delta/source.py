@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
+from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.history import Commit, replaces_rows
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
@@ -60,6 +61,7 @@ class DeltaTableSource(Source):
         found = self._newest
         if found.handle.exists:
             return found
+        require_no_remains(self.location)
         raise NothingThereError(
             f"{self.label}: there is no Delta table at {self.location.uri}",
             fix="run the node that writes it first",
@@ -86,7 +88,7 @@ class DeltaTableSource(Source):
                 fix="use mode: version, which follows the table's commits",
             )
         if not isinstance(self.increment, VersionIncrement):
-            if not isinstance(mark, CursorMark) or self._rewritten_since(mark) is None:
+            if not isinstance(mark, CursorMark) or self.rewritten(mark) is None:
                 return super().plan(mark)
             return self._window(self.snapshot(), mark, rechecked=True)
         before = mark if isinstance(mark, VersionMark) else None
@@ -140,26 +142,26 @@ class DeltaTableSource(Source):
             mark = replace(mark, version=min(mark.version, int(self._newest.handle.version or 0)))
         return replace(mark, measures=measures)
 
-    def _rewritten_since(self, mark: CursorMark) -> str | None:
-        """How the table was rewritten after ``mark``, as a participle; None if it was not, or nobody cares."""
+    def rewritten(self, mark: Mark) -> str | None:
         history = history_of(mark)
-        if history is None or not isinstance(self.increment, StatefulIncrement) or self.increment.on_change == "ignore":
+        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+            return None
+        if self.increment.on_change == "ignore":
             return None
         commits = takewhile(lambda commit: commit.version > history.version, self._newest.handle.commits())
-        return next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        how = next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        return how and f"{self.label} was {how} after version {history.version}, up to which it was read"
 
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         from odi_assets.sources.cursor_reads import same_loaded_rows
 
-        history = history_of(mark)
-        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+        text, history = self.rewritten(mark), history_of(mark)
+        if text is None or history is None:
             return None
-        how = self._rewritten_since(mark)
-        if how is None:
-            return None
-        text = f"{self.label} was {how} after version {history.version}, up to which it was read"
+        assert isinstance(mark, CursorMark)
+        assert isinstance(self.increment, StatefulIncrement)
         then = TableHandle.open(self.location, history.version)
-        if missing_files(self.location, then.live_files):
+        if lost_files(self.location, then.live_files):
             return f"{text}, and what it held then was vacuumed, so it cannot be compared"
         same = same_loaded_rows(self._snapshot(history.version), self.snapshot(), self.increment, mark, spark)
         return None if same else f"{text}, and rows below the HWM are other ones now"
