@@ -8,6 +8,7 @@ decides this is kept beside the mark, in words of the project file, so that an e
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -46,6 +47,10 @@ _SHOWN = frozenset(
 )
 """Options whose values are no secrets. Of others, a digest is kept."""
 
+_SECRET = re.compile("pass|secret|token|key|credential|user|sas|cert")
+"""Names of options of which nothing is kept: values do not depend on who asks, and a digest of a password can be
+guessed."""
+
 
 _SAME_AS_UNSET = {
     **{"sep": ",", "encoding": "utf-8", "header": "false", "multiline": "false", "quote": '"', "nullvalue": ""},
@@ -62,7 +67,7 @@ def options_of(options: Mapping[str, str], kind: str | None = None) -> dict[str,
     found: dict[str, str | None] = {}
     for name, value in sorted(options.items()):
         lower = _OTHER_NAMES.get(name.lower(), name.lower())
-        if value.lower() == _SAME_AS_UNSET.get(lower):
+        if value.lower() == _SAME_AS_UNSET.get(lower) or _SECRET.search(lower):
             continue
         types = _OF_TYPES.get(lower)
         if lower in _OF_NO_VALUE or (types is not None and kind is not None and kind.partition("(")[0] not in types):
