@@ -44,12 +44,14 @@ class _Survey:
     Attributes:
         stops: what keeps the query from going on.
         unreadable: the state cannot be read, for its description is not whole.
+        blind: batches of which that is so.
     """
 
     root: Path
     faults: list[FileFault] = field(default_factory=list)
     stops: list[FileFault] = field(default_factory=list)
     unreadable: bool = False
+    blind: set[int] = field(default_factory=set)
 
     def add(self, file: Path, fault: str, remedy: str, *, stops: bool) -> None:
         found = FileFault(file.relative_to(self.root).as_posix(), fault, remedy)
@@ -112,8 +114,13 @@ def judge(path: str | Path) -> Verdict:
     if last is not None and last not in files.readable:
         fault = files.lost[last]
         survey.stops.append(fault)
-    readable = tuple(one for one in files.readable if is_described) if operators else tuple(committed)
-    feeds = tuple(one for one in committed if is_described and _has_feed(known, one)) if operators else tuple(committed)
+    readable, feeds = tuple(committed), tuple(committed)
+    if operators:
+        seen = [one for one in committed if is_described and one not in survey.blind]
+        readable = tuple(one for one in seen if one in files.readable)
+        # Variables are found in the state that holds them.
+        of_state = readable if any(one.has_variables for one in operators) else seen
+        feeds = tuple(one for one in of_state if _has_feed(known, one))
     # Spark cleans away what is older than the first changes that are there; without changelogs, there are none.
     missing = [
         _without_feed(known, one) for one in committed if operators and feeds and one > feeds[0] and one not in feeds
@@ -185,18 +192,21 @@ def _commit(file: Path) -> datetime:
 def _operators(survey: _Survey) -> list[Operator]:
     found = []
     for number, folder in sorted(numbered_files(survey.root / "state").items()):
-        described = [*numbered_files(folder / "_metadata" / "v2").values(), folder / "_metadata" / "metadata"]
-        files = [file for file in described if file.is_file()]
+        plain, revisions = folder / "_metadata" / "metadata", numbered_files(folder / "_metadata" / "v2")
+        files = revisions or ({0: plain} if plain.is_file() else {})
         if not files:
             survey.add(folder / "_metadata", "is missing: nothing describes the operator", _AGAIN, stops=False)
             survey.unreadable = True
-            found.append(Operator(number, None, ()))
-            continue
-        # A restart reads descriptions of version 2 alone.
-        is_read = (folder / "_metadata" / "v2").is_dir()
-        broken = [file for file in files if survey.read(file, _description, _ANEW, stops=is_read) is None]
-        survey.unreadable |= bool(broken)
-        operator = Operator(number, None, ()) if broken else read_operator(folder, number)
+        # A restart reads the newest revision alone; an older one is of the batches up to the next.
+        newest = max(files, default=-1)
+        for revision, file in files.items():
+            is_newest = revision == newest
+            if survey.read(file, _description, _ANEW, stops=is_newest and bool(revisions)) is not None:
+                continue
+            survey.unreadable |= is_newest
+            later = [other for other in files if other > revision]
+            survey.blind |= set(range(revision, min(later, default=revision)))
+        operator = Operator(number, None, ()) if survey.unreadable else read_operator(folder, number)
         _schemas(survey, folder, operator)
         found.append(operator)
     return found
