@@ -7,6 +7,7 @@ cleaned away. Stores answer once what they were given is kept; there, nothing is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
@@ -19,7 +20,7 @@ from odi_assets.util.durable import sync_file, sync_files, sync_folder
 
 def is_synced(location: Location) -> bool:
     """Whether commits to the table at ``location`` are put on the disk."""
-    return location.is_local and location.fsync
+    return location.is_local and location.fsync and os.name == "posix"
 
 
 def sync_data(location: Location, paths: Iterable[str]) -> None:
@@ -77,6 +78,22 @@ def sync_written(location: Location, version: int) -> bool:
         raw = (location.local_path / LOG / f"{version:020d}.json").read_bytes()
     sync_data(location, [unquote(one["add"]["path"]) for one in actions_in(raw) if "add" in one])
     return sync_commit(location, version)
+
+
+def sync_folder_of(location: Location, since: float) -> None:
+    """Put what was written into a folder since then, in seconds of the clock, on the disk: of a query's checkpoint.
+
+    Raises:
+        TableError: it cannot be done.
+    """
+    if not is_synced(location):
+        return
+    with deltalake_calls("putting a checkpoint on the disk", location):
+        for folder, _, names in os.walk(location.local_path):
+            files = [Path(folder, name) for name in names]
+            sync_files([file for file in files if file.stat().st_mtime >= since])
+            if Path(folder).stat().st_mtime >= since:
+                sync_folder(Path(folder))
 
 
 def _folders(root: Path, files: Iterable[Path]) -> set[Path]:

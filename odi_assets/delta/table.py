@@ -24,6 +24,7 @@ from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
 from odi_assets.delta.history import Commit, CommittedStamp, commit_digest, commits
+from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import OdiError, TableError
@@ -292,6 +293,12 @@ class TableHandle:
         """Write a checkpoint and delete the commits that it covers, as far as the log's retention lets it."""
         with self.calls("shortening the log"):
             self.table.create_checkpoint()
+        sync_commit(self.location, self.table.version())
+        self.clean_log()
+
+    def clean_log(self) -> None:
+        """Delete the commits that a checkpoint covers, as far as the log's retention lets it."""
+        with self.calls("cleaning the log"):
             self.table.cleanup_metadata()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
+from odi_assets.delta.on_disk import sync_folder_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -85,6 +86,10 @@ class BatchCounts:
             rows_dropped=self.rows_dropped + later.rows_dropped,
             rows_removed=self.rows_removed + later.rows_removed,
         )
+
+
+_CLOCK_STEP = 2.0
+"""The coarsest time that file systems keep, in seconds."""
 
 
 @dataclass
@@ -186,6 +191,8 @@ class StreamRun:
         self._warn_of_token(table)
         if commit.kept is not None and commit.kept.unmatched is not None:
             self._keep_unmatched(commit.kept, log)
+        # Before the run counts as done; a batch that was committed before a power cut is looked for by its offsets.
+        sync_folder_of(plan.checkpoint, self.run.started_at.timestamp() - _CLOCK_STEP)
         return table
 
     def _warn_of_token(self, table: TableHandle) -> None:

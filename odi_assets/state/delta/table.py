@@ -20,8 +20,9 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.commit import looked_for
+from odi_assets.delta.commit import cleaning, looked_for
 from odi_assets.delta.errors import STATE, CommitConflict, store_options
+from odi_assets.delta.on_disk import sync_commit, sync_written
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
@@ -219,6 +220,8 @@ class SystemTable:
         handle = self.open()
         if handle is not None and self.note is not None:
             self._note_disk(self.note)
+        if handle is not None and not handle.version:
+            sync_commit(self.location, 0)
         if handle is None:
             raise refused or StateError(f"the system table at {self.uri} vanished as it was made", uri=self.uri)
         return handle
@@ -375,6 +378,7 @@ class SystemTable:
                     mode="append",
                     schema_mode=None if same_columns else "merge",
                     commit_properties=fences,
+                    post_commithook_properties=cleaning(self.location),
                 )
         except StateError as error:
             if looked_for(handle, look, error) is not None:
@@ -389,6 +393,8 @@ class SystemTable:
                 fix="try again; nothing was written",
                 uri=self.uri,
             )
+        if sync_written(self.location, handle.table.version()):
+            TableHandle.open_once(self.location, owner=STATE).clean_log()
         return result
 
     def without_ours(self, rows: Table) -> Table:
