@@ -29,7 +29,7 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
     """What is wrong with the files of a node's table and its ledger."""
     yield from _of_table(node, target, deep=deep)
     entry = state.get_entry(node.state_key)
-    for name in ledger_parts(entry.value) if entry is not None else ():
+    for name in ledger_parts(entry.value) if entry is not None and target.exists else ():
         try:
             ledger.read_parts(target.location, [Part(name, 0)], str(node))
         except IncrementError as error:
