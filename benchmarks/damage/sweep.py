@@ -15,6 +15,7 @@ from benchmarks.damage.world import LOOKS, Answer, World, remove
 
 _BROKEN_DOWN = ("Traceback (most recent call last)", "this is a bug in odi_assets")
 _COMMAND = re.compile(r"odi ((?:run|state|tables|stream|system|store|doctor)\b[^,;:()\n]*)")
+_WAYS_ON = ("→", "permissions")
 _MOST_REMEDIES = 25
 
 
@@ -135,17 +136,17 @@ def sweep(world: World, steps: Iterable[tuple[int, str, str, str]], say: Callabl
         say(f"{what} ({kind})")
         tally.damages += 1
         tally.by_kind[f"{kind}, {how}"] += 1
-        before = len(tally.findings)
+        before = set(tally.findings)
         try:
-            _judge(world, what, random.Random(number), tally)
+            _judge(world, what, file, random.Random(number), tally)
         except Exception as error:  # noqa: BLE001  a command that raises out of main is a breakdown, whatever it raised
             tally.breakdowns.append(f"{what}: {type(error).__name__}: {error}")
-        for finding in tally.findings[before:]:
+        for finding in set(tally.findings) - before:
             say(f"  {finding}")
     return tally
 
 
-def _judge(world: World, what: str, draws: random.Random, tally: Tally) -> None:
+def _judge(world: World, what: str, file: str, draws: random.Random, tally: Tally) -> None:
     seen = [_given(world, command, what, tally) for command in ("doctor --json", "doctor --deep --json")]
     agrees = not any(answer.code for answer in seen)
     for command in LOOKS:
@@ -164,7 +165,7 @@ def _judge(world: World, what: str, draws: random.Random, tally: Tally) -> None:
         else:
             tally.harmless += 1
             return
-    _follow(world, what, last, draws, tally)
+    _follow(world, what, file, last, draws, tally)
 
 
 def _given(world: World, command: str, what: str, tally: Tally) -> Answer:
@@ -172,14 +173,15 @@ def _given(world: World, command: str, what: str, tally: Tally) -> Answer:
     tally.commands += 1
     if any(text in answer.text for text in _BROKEN_DOWN):
         tally.breakdowns.append(f"{what}: odi {command}: {_short(answer)}")
-    elif answer.code and "→" not in answer.text and not _COMMAND.search(answer.text):
+    elif answer.code and not any(text in answer.text for text in _WAYS_ON) and not _COMMAND.search(answer.text):
         tally.mute.append(f"{what}: odi {command}: {_short(answer)}")
     return answer
 
 
-def _follow(world: World, what: str, last: Answer, draws: random.Random, tally: Tally) -> None:
+def _follow(world: World, what: str, file: str, last: Answer, draws: random.Random, tally: Tally) -> None:
     """Do what doctor names until it is content, then what a run names until it succeeds."""
     done: list[str] = []
+    texts: list[str] = []
     for _ in range(_MOST_REMEDIES):
         doctor = _given(world, "doctor --deep --json", what, tally)
         texts = [one["remedy"] for one in json.loads(doctor.out or "[]") if one["kind"] != "not looked at"]
@@ -190,15 +192,19 @@ def _follow(world: World, what: str, last: Answer, draws: random.Random, tally: 
             if not last.code:
                 break
             texts = [last.text]
-        if not any(_obeyed(world, text, what, done, draws, tally) for text in texts):
+        if any(_obeyed(world, text, what, done, draws, tally) for text in texts):
+            continue
+        if file in done or not any("permissions" in text or "from a copy" in text for text in texts):
             break
+        done.append(file)
+        world.put_back_file(file)
     tally.remedies += len(done)
     try:
         wrong = world.wrong()
     except Exception as error:  # noqa: BLE001  whatever keeps the rows from being read is the finding
         wrong = [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
     if wrong or last.code:
-        tally.dead_ends.append(f"{what}: after {done}: {f'wrong: {wrong}' if wrong else _short(last)}")
+        tally.dead_ends.append(f"{what}: after {done}: wrong: {wrong}; {_short(last)}; doctor: {texts}")
 
 
 def _obeyed(world: World, text: str, what: str, done: list[str], draws: random.Random, tally: Tally) -> bool:

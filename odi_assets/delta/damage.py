@@ -95,7 +95,7 @@ def damaged(location: Location, faults: Sequence[LogFault], owner: Owner | None 
     table = "the system table" if owner is STATE else "the Delta table"
     return DamagedTableError(
         f"{table} at {location.uri} is damaged: {faults[0]}{more}",
-        fix=f"{repair_command(location, owner)} sets aside what is torn, so that the next run goes on from the last "
+        fix=f"`{repair_command(location, owner)}` sets aside what is torn, so that the next run goes on from the last "
         "whole version; with --dry-run it only says what it would do",
         uri=location.uri,
     )

@@ -64,7 +64,7 @@ def ids(box: Sandbox, table: str) -> list[int]:
 
 def named_repair(text: str) -> list[str]:
     """The arguments of the command that a message names, as a shell would take them."""
-    found = re.search(r"odi (tables repair \S+)", text)
+    found = re.search(r"odi (tables repair [^`\s]+)", text)
     assert found is not None, text
     return shlex.split(found[1])
 

@@ -1,0 +1,68 @@
+"""Damaged files and power cuts: doctor sees the damage, its remedies lead to right rows, and nothing acknowledged goes.
+
+The long forms are ``python -m benchmarks damage``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.damage.power_cut import recorded
+from benchmarks.damage.sweep import drawn, sweep
+from benchmarks.damage.world import World
+
+SEED = 2026
+DAMAGES = 5
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ODI_SPARK_LOG_LEVEL", "fatal")
+    assert spark is not None
+    return World(tmp_path / "world", with_stream=False)
+
+
+def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(world: World) -> None:
+    world.build()
+    tally = sweep(world, drawn(world.root, DAMAGES, SEED), print)
+    assert tally.findings == []
+    assert tally.damages == DAMAGES
+    assert tally.commands > 15 * DAMAGES
+
+
+@pytest.mark.parametrize("names_survive", [False, True])
+def test_a_power_cut_takes_nothing_back_that_a_run_acknowledged(world: World, names_survive: bool) -> None:
+    world.build(1)
+    with recorded(world.root) as disk:
+        world.land()
+        disk.take_all(world.root / "landing")
+        done = world.odi("run")
+        assert done.code == 0, done.text
+        disk.cut(names_survive=names_survive)
+    assert world.wrong() == []
+    assert world.odi("doctor --deep").code == 0
+    world.land()
+    assert world.odi("run").code == 0
+    assert world.wrong() == []
+
+
+def test_without_fsync_a_power_cut_leaves_damage_that_is_named_and_repaired(world: World) -> None:
+    file = world.root / "odibi.yaml"
+    file.write_text(file.read_text().replace("lake: {type: local,", "lake: {type: local, fsync: false,"))
+    world.build(1)
+    with recorded(world.root) as disk:
+        world.land()
+        disk.take_all(world.root / "landing")
+        assert world.odi("run").code == 0
+        disk.cut(names_survive=True)
+    assert world.odi("doctor").code == 1
+    for command in ("tables repair --system --yes", "tables repair --yes", "state recover", "run p --full-refresh"):
+        done = world.odi(command)
+        assert done.code == 0, done.text
+    assert world.wrong() == []
+    assert world.odi("doctor --deep").code == 0
