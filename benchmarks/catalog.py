@@ -9,6 +9,7 @@ from benchmarks import (
     damage,
     deliveries,
     exactly_once,
+    frames,
     kill_sweep,
     snapshots,
     start,
@@ -29,7 +30,11 @@ BENCHMARKS: dict[str, Benchmark] = {
         kill_sweep.BENCHMARK,
         change_sweep.BENCHMARK,
         deliveries.BENCHMARK,
+<<<<<<< HEAD
         damage.BENCHMARK,
+=======
+        frames.BENCHMARK,
+>>>>>>> damage
         snapshots.BENCHMARK,
         dagster.BENCHMARK,
         streaming.BENCHMARK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
@@ -42,10 +42,15 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
         )
     if returning(before, handle):
         require_removable(handle, f"going back to version {version}")
+<<<<<<< HEAD
     properties = stamp.properties({"changes": "table", "rewound_to": version}, others=tuple(fences))
     made = settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
     sync_commit(handle.location, made)
     return made
+=======
+    properties = replace(stamp, transactions=tuple(fences)).properties({"changes": "table", "rewound_to": version})
+    return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
+>>>>>>> damage
 
 
 @dataclass(frozen=True)
