@@ -30,11 +30,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         kill_sweep.BENCHMARK,
         change_sweep.BENCHMARK,
         deliveries.BENCHMARK,
-<<<<<<< HEAD
         damage.BENCHMARK,
-=======
         frames.BENCHMARK,
->>>>>>> damage
         snapshots.BENCHMARK,
         dagster.BENCHMARK,
         streaming.BENCHMARK,

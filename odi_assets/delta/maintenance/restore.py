@@ -42,15 +42,10 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
         )
     if returning(before, handle):
         require_removable(handle, f"going back to version {version}")
-<<<<<<< HEAD
-    properties = stamp.properties({"changes": "table", "rewound_to": version}, others=tuple(fences))
+    properties = replace(stamp, transactions=tuple(fences)).properties({"changes": "table", "rewound_to": version})
     made = settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
     sync_commit(handle.location, made)
     return made
-=======
-    properties = replace(stamp, transactions=tuple(fences)).properties({"changes": "table", "rewound_to": version})
-    return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
->>>>>>> damage
 
 
 @dataclass(frozen=True)
