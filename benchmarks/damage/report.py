@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.damage.power_cut import recorded
 from benchmarks.damage.sweep import drawn, sweep
@@ -64,7 +65,7 @@ def power_cut(options: Options) -> list[Row]:
 def fsync(options: Options) -> list[Row]:
     """Seconds of a run over one new file, with fsync and without, in turn."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
-    with _world(options, with_stream=False) as world:
+    with _world(options, nodes="batch") as world:
         world.build(2)
         text = (world.root / "odibi.yaml").read_text(encoding="utf-8")
         without = text.replace("lake: {type: local,", "lake: {type: local, fsync: false,")
@@ -92,7 +93,7 @@ def _require_done(world: World) -> None:
 
 
 @contextmanager
-def _world(options: Options, *, with_stream: bool = True) -> Iterator[World]:
+def _world(options: Options, *, nodes: Literal["all", "batch"] = "all") -> Iterator[World]:
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session
@@ -104,7 +105,7 @@ def _world(options: Options, *, with_stream: bool = True) -> Iterator[World]:
     logging.getLogger("odi_assets").setLevel(logging.ERROR)
     session = open_session(SparkConfig(master="local[2]", conf={"spark.sql.shuffle.partitions": "1"}))
     try:
-        yield World(folder / "world", with_stream=with_stream)
+        yield World(folder / "world", nodes=nodes)
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)

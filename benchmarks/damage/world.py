@@ -9,12 +9,13 @@ import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import deltalake
 
 from odi_assets.cli import main
 
-PROJECT = """\
+_HEAD = """\
 project: damage
 connections: {landing: {type: local, base_path: landing}, lake: {type: local, base_path: lake}}
 system: {connection: lake, path: system}
@@ -22,6 +23,8 @@ spark: {master: "local[2]", conf: {spark.sql.shuffle.partitions: "1"}}
 pipelines:
 - pipeline: p
   nodes:
+"""
+_BATCH = """\
   - name: raw
     read: &csv
       {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k BIGINT, v STRING",
@@ -39,7 +42,7 @@ pipelines:
     transform: {sql: "SELECT k, count(*) AS n FROM raw GROUP BY k"}
     write: {connection: lake, path: counts, mode: overwrite}
 """
-STREAM = """\
+_STREAM = """\
   - name: seen
     read: {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k BIGINT, v STRING",
            options: {header: "true"}}
@@ -74,14 +77,15 @@ class Answer:
 class World:
     """The project in ``root``, and the copy that it is put back from."""
 
-    def __init__(self, root: Path, *, with_stream: bool = True) -> None:
+    def __init__(self, root: Path, *, nodes: Literal["all", "batch", "stream"] = "all") -> None:
         self.root = root
         self.pristine = root.with_name(f"{root.name}.pristine")
         self.landed = 0
-        self.names = ["raw", "newest", "days", "counts", *(["seen"] if with_stream else [])]
+        batch, stream = (_BATCH if nodes != "stream" else ""), (_STREAM if nodes != "batch" else "")
+        self.names = [*(("raw", "newest", "days", "counts") if batch else ()), *(("seen",) if stream else ())]
         root.mkdir(parents=True)
         (root / "landing").mkdir()
-        (root / "odibi.yaml").write_text(PROJECT + (STREAM if with_stream else ""), encoding="utf-8")
+        (root / "odibi.yaml").write_text(_HEAD + batch + stream, encoding="utf-8")
 
     def build(self, deliveries: int = 3) -> None:
         """Run the project over some deliveries, with checkpoints of some logs, and keep a copy."""
@@ -91,7 +95,7 @@ class World:
             if done.code:
                 raise RuntimeError(done.text)
             if number == 1:
-                for name in ("raw", "system/meta_state"):
+                for name in ("raw" if "raw" in self.names else "seen", "system/meta_runs"):
                     deltalake.DeltaTable(self.root / "lake" / name).create_checkpoint()
         self._kept = self.landed
         shutil.copytree(self.root, self.pristine, symlinks=True)

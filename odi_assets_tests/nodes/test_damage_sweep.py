@@ -5,6 +5,7 @@ The long forms are ``python -m benchmarks damage``.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,15 @@ def world(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ODI_SPARK_LOG_LEVEL", "fatal")
     assert spark is not None
-    return World(tmp_path / "world", with_stream=False)
+    return World(tmp_path / "world", nodes="batch")
+
+
+@pytest.fixture(scope="module")
+def streamed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+    assert spark is not None
+    world = World(tmp_path_factory.mktemp("streamed") / "world", nodes="stream")
+    world.build(2)
+    return world
 
 
 def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(world: World) -> None:
@@ -33,6 +42,27 @@ def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(worl
     assert tally.findings == []
     assert tally.damages == DAMAGES
     assert tally.commands > 15 * DAMAGES
+
+
+@pytest.mark.parametrize(
+    ("file", "refreshed"), [("commits/1", False), ("offsets/1", True), ("metadata", True), ("sources/df/1", True)]
+)
+def test_a_torn_checkpoint_of_a_stream_is_set_aside_and_its_query_goes_on(
+    streamed: World, file: str, refreshed: bool
+) -> None:
+    streamed.put_back()
+    (torn,) = (streamed.root / "lake" / "seen" / "_odi_stream").glob(file.replace("df", "*"))
+    torn.write_bytes(torn.read_bytes()[:3])
+    sick = streamed.odi("doctor")
+    assert (sick.code, "odi tables repair p.seen" in sick.out) == (1, True), sick.text
+    done = streamed.odi("tables repair p.seen --yes --json")
+    assert done.code == 0, done.text
+    (repaired,) = json.loads(done.out)
+    assert ("--full-refresh" in repaired["next"]) is refreshed
+    assert Path(repaired["aside"]).is_dir()
+    assert streamed.odi(repaired["next"].removeprefix("odi ")).code == 0
+    assert streamed.wrong() == []
+    assert streamed.odi("doctor").code == 0
 
 
 @pytest.mark.parametrize("names_survive", [False, True])

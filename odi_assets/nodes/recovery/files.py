@@ -142,7 +142,7 @@ def _checkpoint(node: Node, target: TableHandle) -> Iterator[Disagreement]:
 
 def _rebuilt(node: Node) -> str:
     return (
-        f"put it back from a copy; or odi state rewind {node} --list shows the batches to go back to; "
+        f"`odi tables repair {node}` sets aside what keeps the query from going on; or put it back from a copy; "
         f"or odi run {node.command} --full-refresh"
     )
 
