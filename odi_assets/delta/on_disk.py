@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.damage import LAST_CHECKPOINT, LOG, actions_in
+from odi_assets.delta.damage import LAST_CHECKPOINT, LOG, actions_in, log_file
 from odi_assets.delta.errors import deltalake_calls
 from odi_assets.util.durable import sync_file, sync_files, sync_folder
 
@@ -74,8 +74,10 @@ def sync_written(location: Location, version: int) -> bool:
     """
     if not is_synced(location):
         return False
-    with deltalake_calls("reading a commit", location):
-        raw = (location.local_path / LOG / f"{version:020d}.json").read_bytes()
+    raw = log_file(location, f"{version:020d}.json")
+    if raw is None:
+        # Cleaned already: a checkpoint that covers it is on the disk.
+        return False
     sync_data(location, [unquote(one["add"]["path"]) for one in actions_in(raw) if "add" in one])
     return sync_commit(location, version)
 

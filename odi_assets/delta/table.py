@@ -99,7 +99,11 @@ class TableHandle:
         except OdiError as error:
             if not may_be_damage(error):
                 raise
-            faults = read_log(location).faults
+            try:
+                faults = read_log(location).faults
+            except OdiError:
+                # What the log cannot be listed for is what it could not be opened for.
+                raise error from None
             if not faults:
                 raise
             raise damaged(location, faults, owner) from error
