@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import (
+    ClockGuard,
     CursorIncrement,
     Increment,
     RollingWindowIncrement,
@@ -18,7 +19,8 @@ from odi_assets.config.models import (
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
-from odi_assets.sources.marks import CursorMark, Identity, Mark
+from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time, limit_of
+from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
 from odi_assets.sources.reading import Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
@@ -37,20 +39,20 @@ class Target:
         node: who reads, for messages: ``pipeline.node``.
         location: the table; sources keep lists of what is loaded beside it.
         traits: those of the node's write mode.
-        has_keys: the node names ``write.keys``.
+        keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
     """
 
     node: str
     location: Location
     traits: WriteTraits
-    has_keys: bool
+    keys: tuple[str, ...]
     schema_policy: SchemaPolicy = "fail"
 
     @property
     def rows_are_known(self) -> bool:
         """Whether the write recognizes rows that are read again."""
-        return self.traits.takes_rows_again or self.has_keys
+        return self.traits.takes_rows_again or bool(self.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +212,8 @@ class Source(ABC):
         from odi_assets.sources.cursor_reads import plan_window
 
         assert isinstance(self.increment, CursorIncrement)
-        known = self.target.rows_are_known
-        return plan_window(snapshot, self.increment, above, rows_are_known=known, rechecked=rechecked)
+        known, keys = self.target.rows_are_known, self.target.keys
+        return plan_window(snapshot, self.increment, above, rows_are_known=known, keys=keys, rechecked=rechecked)
 
     def whole(self) -> Read:
         """All rows, whatever was loaded. Moves no mark. Raises what :meth:`snapshot` raises."""
@@ -244,6 +246,16 @@ class Source(ABC):
         del mark
         return None
 
+    def rewritten(self, mark: Mark) -> str | None:
+        """How rows that were read up to ``mark`` were rewritten since, in words: they may be other ones now. None if
+        they were not, or that is not looked at.
+
+        Raises:
+            TableError: the log of a table cannot be read.
+        """
+        del mark
+        return None
+
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         """How rows that were read up to ``mark`` are other ones now, in words; None if they are not, or that is not
         looked at."""
@@ -253,6 +265,21 @@ class Source(ABC):
     def as_it_is(self, mark: Mark) -> Mark:
         """``mark``, taken for one of the source as it is now, whatever happened to that."""
         return mark
+
+    def why_ahead(self, mark: Mark, now: datetime) -> str | None:
+        """How ``mark`` is ahead of the clock, in words; None if it is not."""
+        if not isinstance(self.increment, ClockGuard):
+            return None
+        for column, value in self._cursors_of(mark).items():
+            if is_beyond(value, limit_of(self.increment, kind_of_time(value), now)):
+                return (
+                    f"its HWM, `{column}` {hwm_text(value)}, is ahead of now by more than {ahead_text(self.increment)}"
+                )
+        return None
+
+    def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
+        """The values of a mark, by cursor column."""
+        return {str(self.cursor): mark.value} if isinstance(mark, CursorMark) else {}
 
     def with_ties(self, mark: Mark, spark: SparkSession) -> Mark:
         """``mark``, with the rows that are tied with it now counted as loaded, where the mark remembers such rows.

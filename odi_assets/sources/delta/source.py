@@ -18,7 +18,9 @@ from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.types import TypeName, cursor_type
+from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
@@ -88,7 +90,7 @@ class DeltaTableSource(Source):
                 fix="use mode: version, which follows the table's commits",
             )
         if not isinstance(self.increment, VersionIncrement):
-            if not isinstance(mark, CursorMark) or self._rewritten_since(mark) is None:
+            if not isinstance(mark, CursorMark) or self.rewritten(mark) is None:
                 return super().plan(mark)
             return self._window(self.snapshot(), mark, rechecked=True)
         before = mark if isinstance(mark, VersionMark) else None
@@ -142,24 +144,24 @@ class DeltaTableSource(Source):
             mark = replace(mark, version=min(mark.version, int(self._newest.handle.version or 0)))
         return replace(mark, measures=measures)
 
-    def _rewritten_since(self, mark: CursorMark) -> str | None:
-        """How the table was rewritten after ``mark``, as a participle; None if it was not, or nobody cares."""
+    def rewritten(self, mark: Mark) -> str | None:
         history = history_of(mark)
-        if history is None or not isinstance(self.increment, StatefulIncrement) or self.increment.on_change == "ignore":
+        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+            return None
+        if self.increment.on_change == "ignore":
             return None
         commits = takewhile(lambda commit: commit.version > history.version, self._newest.handle.commits())
-        return next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        how = next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        return how and f"{self.label} was {how} after version {history.version}, up to which it was read"
 
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         from odi_assets.sources.cursor_reads import same_loaded_rows
 
-        history = history_of(mark)
-        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+        text, history = self.rewritten(mark), history_of(mark)
+        if text is None or history is None:
             return None
-        how = self._rewritten_since(mark)
-        if how is None:
-            return None
-        text = f"{self.label} was {how} after version {history.version}, up to which it was read"
+        assert isinstance(mark, CursorMark)
+        assert isinstance(self.increment, StatefulIncrement)
         then = TableHandle.open(self.location, history.version)
         if lost_files(self.location, then.live_files):
             return f"{text}, and what it held then was vacuumed, so it cannot be compared"
@@ -259,6 +261,12 @@ class TableSnapshot(Snapshot):
             return read_table(spark, self.handle)
         rows = read_files(spark, self.handle, files_in_partitions(self.handle, only.column, only.values))
         return rows.where(only.condition(rows))
+
+    def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
+        from odi_assets.sources.delta.late import late_in_table
+
+        history = history_of(mark)
+        return NONE_LATE if history is None else late_in_table(self.handle, history.version, window, start, spark)
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         kind = cursor_type(increment, self.handle.columns, self.label)
