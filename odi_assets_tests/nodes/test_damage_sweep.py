@@ -45,14 +45,12 @@ def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(worl
     assert tally.commands > 15 * DAMAGES
 
 
-@pytest.mark.parametrize(
-    ("file", "refreshed"), [("commits/1", False), ("offsets/1", True), ("metadata", True), ("sources/df/1", True)]
-)
+@pytest.mark.parametrize(("file", "refreshed"), [("commits/1", False), ("offsets/1", True), ("metadata", True)])
 def test_a_torn_checkpoint_of_a_stream_is_set_aside_and_its_query_goes_on(
     streamed: World, file: str, refreshed: bool
 ) -> None:
     streamed.put_back()
-    (torn,) = (streamed.root / "lake" / "seen" / "_odi_stream").glob(file.replace("df", "*"))
+    torn = streamed.root / "lake" / "seen" / "_odi_stream" / file
     torn.write_bytes(torn.read_bytes()[:3])
     sick = streamed.odi("doctor")
     named = re.search(r"odi (tables repair [^`\s;]+)", sick.out)
