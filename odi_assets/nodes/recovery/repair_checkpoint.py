@@ -12,8 +12,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
-from odi_assets.streaming.checkpoints.files import check_files
 from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
+from odi_assets.streaming.checkpoints.verdict import judge
 
 
 def checkpoint_in_use(node: Node) -> Location:
@@ -28,14 +28,12 @@ def why_unusable(node: Node, place: Location) -> str | None:
         return None
     try:
         stream_marks(node, TableHandle.open(node.target.location))
-        found = check_files(place.local_path)
+        verdict = judge(place.local_path)
     except CheckpointError as error:
         return error.message
     except OSError as error:
         return str(error)
-    committed = numbered_files(place.local_path / "commits")
-    lost = found.lost.get(max(committed, default=-1))
-    return None if lost is None else f"{place.uri}: {lost.path} {lost.fault}"
+    return None if verdict.restarts else f"{place.uri}: {verdict.why}"
 
 
 def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple[str, ...], str | None, bool]]:
