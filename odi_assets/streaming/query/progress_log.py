@@ -152,6 +152,8 @@ class ProgressLog:
             return None
         version, _, rest = text.partition("\n")
         head, *lines = rest.split("\n")
+        if not text.strip():
+            raise self._torn(name, "it is empty")
         if version.strip() != "v2":
             raise CheckpointError(
                 f"{self.location.uri}/{name} was not written by a stream node of odi: its inputs have no names",
