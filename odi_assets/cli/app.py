@@ -331,7 +331,7 @@ class _Group(TyperGroup):
             return group(name)
         module, _, function = place.partition(":")
         command: Callable[..., None] = getattr(import_module(f"odi_assets.cli.{module}"), function)
-        settings = _HELP | _SETTINGS.get(place, {})
+        settings = {**_HELP, **_SETTINGS.get(place, {})}
         if "settings" in command.__annotations__:
             command = with_settings(command)
         made = typer.Typer(add_completion=False)

@@ -45,7 +45,7 @@ def dev(
 
 
 def _become_dagster(project: Project, arguments: list[str], environment: dict[str, str]) -> NoReturn:
-    """Let this process be ``dagster dev``, in the folder of the project, so that signals go to it and to nobody else."""
+    """Let this process be ``dagster dev``, in the folder of the project, so that signals go to it alone."""
     from odi_assets.nodes.project import ENVIRONMENT_VARIABLE, PROJECT_VARIABLE
 
     named = {PROJECT_VARIABLE: str(project.path.absolute()), ENVIRONMENT_VARIABLE: project.chosen}
@@ -53,5 +53,7 @@ def _become_dagster(project: Project, arguments: list[str], environment: dict[st
     os.chdir(project.root)
     sys.stdout.flush()
     sys.stderr.flush()
-    command = [sys.executable, "-m", "dagster", "dev", *arguments]
+    # Dagster advises its other command, which wants a project of its own kind.
+    quiet = "ignore:Function `dev_command` is superseded"
+    command = [sys.executable, "-W", quiet, "-m", "dagster", "dev", *arguments]
     os.execve(sys.executable, command, {**os.environ, **given, **environment})

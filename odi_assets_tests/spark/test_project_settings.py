@@ -1,0 +1,132 @@
+"""Whatever starts Spark for a project starts it with all that `spark` of its file says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from odi_assets.cli import main
+from odi_assets.cli.checkpoint.place import Place, open_reader
+from odi_assets.config.models import SparkConfig
+from odi_assets.errors import OdiError
+from odi_assets.nodes.execution import stream_definition
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.sample.examples import Example, create
+from odi_assets.spark import session
+from odi_assets_tests.pages import ROOT
+
+SAID: dict[str, dict[str, Any]] = {
+    "master": {"master": "local[3]"},
+    "remote": {"remote": "sc://127.0.0.1:1"},
+    "conf": {"conf": {"spark.sql.shuffle.partitions": "7", "spark.a.b": "c"}},
+    "packages": {"packages": ["org.postgresql:postgresql:42.7.8"]},
+}
+"""By field of `spark`, what a project file says of it in these tests: another value than the default."""
+
+
+class NoSession(OdiError):
+    """Raised where a session would start."""
+
+
+def _materialize(project: Project) -> None:
+    definitions = build_definitions(project, executor=dg.in_process_executor)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    keys = [key for key in job.asset_layer.executable_asset_keys if key.path[-1] in ("orders", "paid_orders")]
+    assert not job.execute_in_process(raise_on_error=False, asset_selection=keys).success
+
+
+def _typed(command: str) -> Callable[[Project], None]:
+    def way(_: Project) -> None:
+        assert main(command.split()) == 1
+
+    return way
+
+
+def _explain(project: Project) -> None:
+    write_deltalake(project.location("lake", "orders").uri, pa.table({"order_id": [1]}))
+    _typed("explain orders --key order_id=1")(project)
+
+
+def _a_reader(project: Project) -> None:
+    place = Place(project.location("lake", "checkpoint"), project)
+    place.location.local_path.mkdir(parents=True)
+    (place.location.local_path / "metadata").write_text('{"id": "of-a-query"}', encoding="utf-8")
+    with pytest.raises(NoSession), open_reader(place):
+        pass
+
+
+def _a_definition(project: Project) -> None:
+    with pytest.raises(NoSession):
+        stream_definition._tell_definition(str(project.path), "", "orders_payments.paid_orders", "")
+
+
+FILES, STREAM = Example.FILES, Example.STREAM
+WAYS: dict[str, tuple[Example, Callable[[Project], None]]] = {
+    "odi run": (FILES, _typed("run --node orders")),
+    "odi run of a stream": (STREAM, _typed("run --node paid_orders")),
+    "odi explain": (FILES, _explain),
+    "odi stream run": (STREAM, _typed("stream run paid_orders")),
+    "odi stream explain": (STREAM, _typed("stream explain paid_orders --key ord-1")),
+    "Dagster": (FILES, _materialize),
+    "Dagster, a stream": (STREAM, _materialize),
+    "a checkpoint's reader": (STREAM, _a_reader),
+    "the process that examines a query": (STREAM, _a_definition),
+}
+HERE_ONLY = {"the process that examines a query": {"master": "local[1]", "remote": None}}
+"""Where a way has settings of its own: it is a process of this machine."""
+
+
+@pytest.fixture
+def started_with(monkeypatch: pytest.MonkeyPatch) -> list[SparkConfig]:
+    """The settings that sessions were to start with. None starts."""
+    found: list[SparkConfig] = []
+
+    def no_session(config: SparkConfig, *_: Any, **__: Any) -> None:
+        found.append(config)
+        raise NoSession("no session starts in this test")
+
+    monkeypatch.setattr(session, "_classic", no_session)
+    monkeypatch.setattr(session, "_connect", no_session)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    return found
+
+
+@pytest.mark.parametrize("field", SparkConfig.model_fields)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_starts_with_the_settings_of_the_project_file(
+    way: str, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_with: list[SparkConfig]
+) -> None:
+    example, start = WAYS[way]
+    create(tmp_path, example)
+    config = SparkConfig.model_validate(SAID[field])
+    assert getattr(config, field) != getattr(SparkConfig(), field)
+    text = (tmp_path / "odibi.yaml").read_text(encoding="utf-8")
+    head, _, rest = text.partition("spark:\n")
+    tail = rest[rest.index("pipelines:") :]
+    said = config.model_dump_json(exclude_unset=True)
+    (tmp_path / "odibi.yaml").write_text(f"{head}spark: {said}\n{tail}", encoding="utf-8")
+    for name in ("ODI_PROJECT", "ODI_ENV", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    start(Project.load())
+    assert started_with
+    wanted = config.model_copy(update=HERE_ONLY.get(way, {}))
+    assert all(one == wanted for one in started_with)
+
+
+def test_every_place_that_starts_a_session_takes_settings_whole() -> None:
+    """A configuration that is put together field by field lacks the next field."""
+    for file in (ROOT / "odi_assets").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SparkConfig":
+                assert not node.args, f"{file}:{node.lineno}"
+                assert not node.keywords, f"{file}:{node.lineno}"
