@@ -48,7 +48,7 @@ def _become_dagster(project: Project, arguments: list[str], environment: dict[st
     """Let this process be ``dagster dev``, in the folder of the project, so that signals go to it alone."""
     from odi_assets.nodes.project import ENVIRONMENT_VARIABLE, PROJECT_VARIABLE
 
-    named = {PROJECT_VARIABLE: str(project.path.absolute()), ENVIRONMENT_VARIABLE: project.chosen}
+    named = {PROJECT_VARIABLE: str(project.root.resolve() / project.path.name), ENVIRONMENT_VARIABLE: project.chosen}
     given = {name: value for name, value in named.items() if value}
     os.chdir(project.root)
     sys.stdout.flush()

@@ -144,7 +144,7 @@ STREAM = """
 def test_the_line_of_a_function_of_a_streams_rows_is_named(modules: Path, spark: SparkSession) -> None:
     (modules / "in_stream.py").write_text(UDF, encoding="utf-8")
     box = Sandbox(modules, spark, STREAM)
-    box.land("events/1.json", [{"code": "USD"}])
+    box.land("events/1.json", ['{"code": "USD"}'])
     with pytest.raises(TransformError) as raised:
         box.run("events")
     assert "in_stream.py:5: KeyError: 'USD'\n    return RATES[code]" in str(raised.value)

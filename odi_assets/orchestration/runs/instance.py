@@ -63,8 +63,8 @@ def lasting_home(root: Path) -> Path:
         OSError: the folder of the project cannot be written.
     """
     if (found := home(root)) is not None:
-        return found.absolute()
-    folder = (root / FOLDER).absolute()
+        return found.resolve()
+    folder = root.resolve() / FOLDER
     folder.mkdir(exist_ok=True)
     write_file(folder / CONFIG_FILE, (files(__package__) / "dagster.yaml").read_text(encoding="utf-8"))
     return folder
