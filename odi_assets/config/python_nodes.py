@@ -197,7 +197,7 @@ def import_user_module(name: str, root: FilePath, node: str | None = None) -> An
     """
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
-    label, fields = (f"{node}: ", {"node": node}) if node else ("", {})
+    label, fields = (f"{node}: ", {"node": node}) if node else ("`python`: ", {})
     try:
         return importlib.import_module(name)
     except Exception as error:

@@ -156,15 +156,14 @@ def test_the_shell_and_run_history_say_it(
     del spark
     for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(modules)
     (modules / "of_shell.py").write_text(UDF, encoding="utf-8")
     (modules / "odibi.yaml").write_text(PROJECT + NODES.replace("MODULE", "of_shell"), encoding="utf-8")
     (modules / "landing" / "orders").mkdir(parents=True)
     (modules / "landing" / "orders" / "1.csv").write_text("1,USD\n", encoding="utf-8")
-    assert main(["run"]) == 1
+    assert main(["run", "-c", str(modules / "odibi.yaml")]) == 1
     told = capfd.readouterr().err
     assert "of_shell.py:5: KeyError: 'USD'\n    return RATES[code]" in told
-    assert main(["runs", "last", "p"]) == 0
+    assert main(["runs", "last", "p", "-c", str(modules / "odibi.yaml")]) == 0
     told = capfd.readouterr().out
     assert "of_shell.py:5: KeyError: 'USD'" in told
     assert "return RATES[code]" in told
