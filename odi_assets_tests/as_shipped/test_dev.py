@@ -87,6 +87,8 @@ def dev(installed: Installed, command: str, folder: Path) -> Iterator[Dev]:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # A script that starts the suite in the background has SIGINT ignored, and so would have all below it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         try:
             running = Dev(process, f"http://127.0.0.1:{port}", log)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
+from odi_assets.sources.sql.dialects import Mysql
 from odi_assets_tests.as_shipped.installed import Installed
 from odi_assets_tests.as_shipped.maven import needs_maven
 from odi_assets_tests.as_shipped.shop_databases import of_mariadb, of_postgres, server_of
@@ -145,11 +146,35 @@ def test_the_project_of_a_database_fetches_its_driver_and_runs(
 ) -> None:
     needs_maven()
     shop = (of_postgres if kind == "postgres" else of_mariadb)(server_of(databases, kind))
-    (tmp_path / "odibi.yaml").write_text(shop.project(project_of("sql.md")), encoding="utf-8")
+    events, said = tmp_path / "events", SAID if kind == "mariadb" else {}
+    events.mkdir()
+    text = shop.project(project_of("sql.md"))
+    if said:
+        conf = {**said, "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(events), **_PLAIN_LOG}
+        text = text.replace("spark:\n", f"spark:\n  master: local[3]\n  conf: {json.dumps(conf)}\n")
+    (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
     written = {"orders": 2, "customers": 2, "shipments": 3}
     # The lag of orders reads those before the high-water mark once more.
     later = {"orders": 3, "customers": 2, "shipments": 1}
     run_twice(installed, tmp_path, Delivery(lambda _, part: shop.deliver(part), (written, later), shop.variables))
+    if said:
+        wanted = said | {"spark.master": "local[3]", "spark.jars.packages": Mysql.package}
+        sessions = [*map(settings_of, events.iterdir())]
+        assert len(sessions) == 2, "one of Dagster, and one of the shell"
+        assert all(wanted.items() <= settings.items() for settings in sessions)
+
+
+SAID = {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false", "spark.of.nobody": "a b"}
+_PLAIN_LOG = {"spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false"}
+
+
+def settings_of(event_log: Path) -> dict[str, str]:
+    """The settings that a session had, by its own record."""
+    for line in event_log.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerEnvironmentUpdate":
+            return dict(event["Spark Properties"])
+    raise AssertionError(f"{event_log} does not say")
 
 
 @contextmanager

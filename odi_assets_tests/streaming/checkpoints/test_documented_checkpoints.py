@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.config.models.stream import HealthLimits
+from odi_assets_tests.pages import ROOT, is_as_printed
 from odi_assets_tests.streaming.checkpoints.queries import orders_with_payments
-from odi_assets_tests.test_documentation import ROOT, pattern
 
 SECTIONS = ("Checkpoints: looking inside", "Health")
 
@@ -46,8 +46,7 @@ def test_commands_and_python_go_as_they_are_printed(
         for command, printed in re.findall(r"^\$ odi (.*)\n((?:[^$].*\n|\n)*)", block, flags=re.MULTILINE):
             assert main(shlex.split(command)) == 0, command
             shown = capfd.readouterr()
-            lines = [line.rstrip() for line in (shown.out + shown.err).splitlines()]
-            assert re.fullmatch(pattern(printed), "\n".join(lines)), f"$ odi {command}\n" + "\n".join(lines)
+            assert is_as_printed(shown.out + shown.err, printed), f"$ odi {command}\n{shown.out + shown.err}"
     assert sorted(row.value.id for row in names["waiting"].collect()) == [1, 2, 7, 8, 9]  # type: ignore[attr-defined]
     assert names["purged"].count() == 2  # type: ignore[attr-defined]
     assert "spark.sql.shuffle.partitions: 2 in the checkpoint, 64 in the query" in str(names["difference"])
