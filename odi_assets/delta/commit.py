@@ -49,6 +49,7 @@ class Stamp:
         write_id: fresh for every write; names the folder of its files and tells our commit from another's.
         fences: False for bounded runs: the number admits nobody before others and is taken anew when another run came
             first. Their rows hold only for the table as the handle has it, so they are never written to a later one.
+        transactions: app transactions that the commit has beside the fence.
     """
 
     app_id: str
@@ -57,17 +58,18 @@ class Stamp:
     write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     fences: bool = True
     late_facts: Callable[[], Mapping[str, Any]] | None = None
+    transactions: Sequence[tuple[str, int]] = ()
 
-    def properties(
-        self, facts: Mapping[str, Any], *, others: Sequence[tuple[str, int]] = (), max_retries: int | None = None
-    ) -> CommitProperties:
-        """A commit's properties: these ``facts`` of the commit, ours, and its transactions, ``others`` among them."""
+    def properties(self, facts: Mapping[str, Any], *, max_retries: int | None = None) -> CommitProperties:
+        """A commit's properties: these ``facts`` of the commit, ours, and its transactions."""
         fence = {"app_id": self.app_id, "number": self.number}
         late = self.late_facts() if self.late_facts is not None else {}
         metadata = {**self.facts, **late, "fence": fence, "write_id": self.write_id, **facts}
         return CommitProperties(
             custom_metadata={METADATA_KEY: metadata},
-            app_transactions=[Transaction(app, number) for app, number in [(self.app_id, self.number), *others]],
+            app_transactions=[
+                Transaction(app, number) for app, number in [(self.app_id, self.number), *self.transactions]
+            ],
             max_commit_retries=max_retries,
         )
 

@@ -21,6 +21,10 @@ _INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 TEXT_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark notes in a column's metadata that its type is CHAR or VARCHAR; Delta has STRING alone."""
 
+UNDECIDED = "odi_assets.undecided"
+"""Metadata of a column that came with a frame without rows, and without a type. As long as the table has no file, the
+next rows give it theirs."""
+
 _EXACT_IN_DOUBLE = ("byte", "short", "integer", "float")
 _EXACT_IN_FLOAT = ("byte", "short")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -30,14 +34,14 @@ def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> tu
     """How rows of the schema ``rows_json`` go into the table.
 
     Returns:
-        The table's schema after the commit, the columns it gains (nested ones as ``a.b``), and the columns of the rows
-        that are left out.
+        The table's schema after the commit, the columns it gains or gives a type (nested ones as ``a.b``), and the
+        columns of the rows that are left out.
 
     Raises:
         TableError: ``policy`` is ``fail`` and a column is new, missing or of another type; or, under any policy, a
             type that does not fit the table's without loss, or a missing column that may not be NULL.
     """
-    merge = _Merge(handle.location.uri, policy)
+    merge = _Merge(handle.location.uri, policy, UNDECIDED in handle.schema_json and not handle.live_files)
     table = json.loads(handle.schema_json)
     merged = merge.struct("", table, json.loads(rows_json))
     return json.dumps(merged) if merge.added else handle.schema_json, merge.added, merge.ignored
@@ -57,9 +61,10 @@ def replaced_schema(handle: TableHandle, rows_json: str) -> str:
 
 
 class _Merge:
-    def __init__(self, uri: str, policy: SchemaPolicy) -> None:
+    def __init__(self, uri: str, policy: SchemaPolicy, decides: bool = False) -> None:
         self.uri = uri
         self.policy = policy
+        self.decides = decides
         self.added: list[str] = []
         self.ignored: list[str] = []
 
@@ -71,10 +76,19 @@ class _Merge:
             if other is None:
                 self._missing(path, item)
                 fields.append(item)
+            elif self.decides and not path and UNDECIDED in (item.get("metadata") or {}):
+                fields.append(self._decided(item, other["type"]))
             else:
                 fields.append({**item, "type": self.kind(_join(path, item["name"]), item["type"], other["type"])})
         new = [item for item in given.values() if self._accepts(_join(path, item["name"]))]
         return {**table, "fields": [*fields, *new]}
+
+    def _decided(self, item: Mapping[str, Any], kind: Any) -> Mapping[str, Any]:
+        if plain_type(item["type"]) == plain_type(kind):
+            return item
+        self.added.append(item["name"])
+        metadata = {key: value for key, value in item["metadata"].items() if key != UNDECIDED}
+        return {**item, "type": kind, "metadata": metadata}
 
     def kind(self, path: str, table: Any, rows: Any) -> Any:
         """The table's type with what ``rows`` adds to it; never another type."""

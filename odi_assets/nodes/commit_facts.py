@@ -140,6 +140,8 @@ class CommitFacts:
         rows_written, rows_updated: counted by the write.
         store: the version of the node's state store that belongs to the table's rows from this commit on.
         stream: of a stream node: the batch whose rows are in the table from this commit on.
+        known_by: by what the node's write knows the rows that are in the table from this commit on (see
+            ``planning.known_rows``).
     """
 
     node: str
@@ -163,6 +165,7 @@ class CommitFacts:
     rows_updated: int | None = None
     store: Mapping[str, Any] | None = None
     stream: StreamFacts | None = None
+    known_by: Mapping[str, Any] | None = None
 
     def origin(self, table_id: str | None) -> Origin:
         """What the HWM of this commit is of."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from odi_assets.config.models import CursorIncrement, RollingWindowIncrement, St
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.rolling_window import rolling_window
-from odi_assets.sources.cursor.types import cursor_type, fitting
+from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
 from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
@@ -164,7 +164,9 @@ class CursorWindow(Read):
         after = self.after
         if not isinstance(after, CursorMark):
             return self
-        found = counted_rows(self.snapshot.rows_in_window(spark, self.window.at(after.value)), MOST_TIES)
+        stays, rows = after == self.before, self.snapshot.rows_in_window(spark, self.window.at(after.value))
+        columns = self.window.tied_by if stays else None
+        found = counted_rows(rows, MOST_TIES, columns)
         if found is None:
             raise IncrementError(
                 f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {after.value}, and "
@@ -173,12 +175,12 @@ class CursorWindow(Read):
                 "a finer cursor, or `boundary: open`",
                 column=self.window.column,
             )
-        stays = after == self.before
         if stays:
             # A loaded row stays known if the source drops it and brings it back.
             known = self.window.ties
             found = {row: max(found.get(row, 0), known.get(row, 0)) for row in {*found, *known}}
-        return replace(self, after=replace(after, ties=found))
+        types = {name: kind for name, kind in _types(rows).items() if columns is None or name in columns}
+        return replace(self, after=replace(after, ties=found, tied_by=tied_by(types)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +225,8 @@ class UnresolvedWindow(UnresolvedRead):
     def resolve(self, spark: SparkSession) -> Read:
         kind = self.kind or cursor_type(self.increment, _types(self.snapshot.rows(spark)), self.label)
         self._require_typed(kind)
+        if self.keeps_ties and self.before is not None and self.before.ties and self.before.tied_by is not None:
+            self._require_comparable(self.before.tied_by, _types(self.snapshot.rows(spark)))
         window = self._window(kind)
         if self.upto is not None:
             return self._read(kind, replace(window, upper=self._fitting(self.upto, kind)), None)
@@ -240,6 +244,26 @@ class UnresolvedWindow(UnresolvedRead):
             "compared as text: `incremental.type: text`",
             column=increment.column,
         )
+
+    def _require_comparable(self, then: Mapping[str, Any], now: Mapping[str, TypeName]) -> None:
+        """Raises IncrementError if the rows at the mark do not look as they did when they were remembered."""
+        types, rescued = tied_by(now), self.snapshot.kept_aside
+        why = [f"`{name}` is there no more" for name in then if name not in types]
+        why += [
+            f"`{name}` was {then[name]} and is {types[name]} now"
+            for name in then
+            if name in types and types[name] != then[name]
+        ]
+        if rescued in then:
+            why += [f"`{name}` may have been in `{rescued}`, and is a column now" for name in types if name not in then]
+        if why:
+            raise IncrementError(
+                f"{self.label}: {why[0]}, so rows tied with the HWM (`boundary: closed`) cannot be compared with those "
+                "that are loaded",
+                fix="put it back until the HWM has moved on; or rebuild the table from its sources: odi run "
+                "--full-refresh",
+                label=self.label,
+            )
 
     def bounded(self, kind: str, bound: Bound) -> CursorWindow | NothingNew:
         """The read, once the type of the cursor and its upper bound are known.
@@ -321,6 +345,27 @@ class UnresolvedWindow(UnresolvedRead):
 
 def _types(rows: DataFrame) -> dict[str, Any]:
     return {field.name: field.dataType.jsonValue() for field in rows.schema.fields}
+
+
+def tied_by(types: Mapping[str, TypeName]) -> dict[str, Any]:
+    """The types of columns, as far as they decide how values look: whole numbers of any size look alike."""
+    return {name: "int" if kind_of(str(kind)) == "int" else kind for name, kind in types.items()}
+
+
+def remembering_ties(
+    snapshot: Snapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
+) -> CursorMark:
+    """``mark``, with the rows that are tied with it now counted as loaded.
+
+    Raises:
+        IncrementError: the mark does not fit the source, or there are too many such rows.
+    """
+    kind = cursor_type(increment, _types(snapshot.rows(spark)), snapshot.label)
+    value = fitting(mark.value, kind, increment, snapshot.label, typed=mark.typed)
+    window = window_above(increment, None, kind, snapshot.label, rows_are_known=False)
+    read = CursorWindow(snapshot=snapshot, summary="", after=replace(mark, value=value), window=window)
+    after = read.with_ties(spark).after
+    return after if isinstance(after, CursorMark) else mark
 
 
 def reads_again(increment: StatefulIncrement) -> bool:

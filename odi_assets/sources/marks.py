@@ -51,6 +51,8 @@ class Identity:
         connection: the name of its connection; empty if that was not stored.
         place: where it is: an absolute path, links resolved, or a URI; empty if that was not stored.
         history: of a Delta table: the version that the mark was set at, and its commit; None where it was not stored.
+        reading: how its rows are read, as far as the mark depends on it (see ``sources.reading``); None where it does
+            not, or that was not stored.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class Identity:
     connection: str = ""
     place: str = ""
     history: History | None = field(default=None, compare=False)
+    reading: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """The identity as commits and state store it."""
@@ -71,9 +74,10 @@ class Identity:
         """The identity that a commit stored; None for commits that did not store one."""
         if not isinstance(stored, Mapping) or not {"kind", "source", "cursor"} <= stored.keys():
             return None
-        texts = {item.name: str(stored.get(item.name, "")) for item in fields(cls) if item.name != "history"}
-        kept = stored.get("history")
-        return cls(**texts, history=History(int(kept[0]), str(kept[1])) if kept else None)
+        texts = {item.name: str(stored.get(item.name, "")) for item in fields(cls) if item.compare}
+        kept, reading = stored.get("history"), stored.get("reading")
+        history = History(int(kept[0]), str(kept[1])) if kept else None
+        return cls(**texts, history=history, reading=reading if isinstance(reading, Mapping) else None)
 
 
 @dataclass(frozen=True)
@@ -175,20 +179,28 @@ class CursorMark:
     Attributes:
         seen: a fingerprint of the source that was read; while it is the same, the source has nothing new.
         ties: the rows at the mark that were loaded: a count for each row hash; None if not known.
+        tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
     """
 
     value: Any
     seen: str | None = field(default=None, compare=False)
     ties: Mapping[str, int] | None = field(default=None, compare=False)
+    tied_by: Mapping[str, Any] | None = field(default=None, compare=False)
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:
         """The mark that ``value`` stores, with what its commit stored beside it."""
-        ties = remembered.get("ties")
-        return cls(value, remembered.get("seen"), ties if isinstance(ties, Mapping) else None, typed)
+        ties, columns = (remembered.get(name) for name in ("ties", "tied_by"))
+        return cls(
+            value,
+            remembered.get("seen"),
+            ties if isinstance(ties, Mapping) else None,
+            columns if isinstance(columns, Mapping) else None,
+            typed,
+        )
 
     def remembered(self) -> dict[str, Any]:
         """What its commit has to store beside the value, JSON-ready."""
@@ -197,6 +209,7 @@ class CursorMark:
             found["seen"] = self.seen
         if self.ties:
             found["ties"] = dict(self.ties)
+            found |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
         return found
 
 

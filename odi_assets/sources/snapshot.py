@@ -90,6 +90,11 @@ class Snapshot(ABC):
         return None
 
     @property
+    def kept_aside(self) -> str | None:
+        """The column that keeps what does not fit the others; None if there is none."""
+        return None
+
+    @property
     def guesses_types(self) -> bool:
         """Whether nobody named the types of its columns: what looks like a number may be text."""
         return False

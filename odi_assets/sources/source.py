@@ -19,6 +19,7 @@ from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.sources.marks import CursorMark, Identity, Mark
+from odi_assets.sources.reading import Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
 
@@ -86,7 +87,31 @@ class Source(ABC):
         if isinstance(increment, StatefulIncrement) and increment.fallback_column:
             cursor = f"{cursor}, else {increment.fallback_column}"
         mode = "" if increment is None else increment.mode
-        return Identity(kind, source, cursor, mode, self.connection, place)
+        return Identity(kind, source, cursor, mode, self.connection, place, reading=self.reading)
+
+    @property
+    def reading(self) -> Reading | None:
+        """How its rows are read, as far as a mark depends on it; None if it does not."""
+        increment = self.increment
+        if not isinstance(increment, StatefulIncrement):
+            return None
+        from odi_assets.sources.cursor_reads import reads_again
+
+        cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
+        ties = increment.boundary == "closed" and not self.target.rows_are_known
+        found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
+        if ties or reads_again(increment):
+            found["rows"] = self.settings(None if ties else ())
+        return found
+
+    def settings(self, columns: tuple[str, ...] | None) -> Settings:
+        """The settings that values of these columns depend on, as the project file names them.
+
+        Args:
+            columns: empty: any column, whatever it is asked for by; None: all of them.
+        """
+        del columns
+        return {}
 
     @property
     @abstractmethod
@@ -228,6 +253,18 @@ class Source(ABC):
     def as_it_is(self, mark: Mark) -> Mark:
         """``mark``, taken for one of the source as it is now, whatever happened to that."""
         return mark
+
+    def with_ties(self, mark: Mark, spark: SparkSession) -> Mark:
+        """``mark``, with the rows that are tied with it now counted as loaded, where the mark remembers such rows.
+
+        Raises:
+            IncrementError: the mark does not fit the source, or there are too many such rows.
+        """
+        from odi_assets.sources.cursor_reads import remembering_ties
+
+        if not isinstance(self.increment, StatefulIncrement) or not isinstance(mark, CursorMark):
+            return mark
+        return remembering_ties(self.snapshot(), self.increment, mark, spark)
 
     def why_waiting(self, mark: Mark) -> str | None:
         """Why it is not read until somebody has looked at what it waits for, in words; None if nothing is wrong."""

@@ -89,9 +89,9 @@ def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | N
         # The JVM starts while PySpark is imported.
         from pyspark import SparkConf, SparkContext
 
-        from odi_assets.spark.numpy_values import look_at_numpy_values_alone
+        from odi_assets.spark.have_numpy import load_test_utilities
 
-        look_at_numpy_values_alone()
+        load_test_utilities()
         spark_conf = SparkConf()
         for key, value in conf.items():
             spark_conf.set(key, value)

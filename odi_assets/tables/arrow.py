@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,15 @@ from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.protocol import require_removable, require_writable, with_features
-from odi_assets.delta.schema_evolution import plan_schema, replaced_schema, type_name
+from odi_assets.delta.schema_evolution import UNDECIDED, plan_schema, replaced_schema, type_name
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 from odi_assets.tables.embedded import EmbeddedEngine, result_of
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.modes.upsert import upserted
-from odi_assets.tables.schema import require_columns, require_same_partitioning, spelled_as
+from odi_assets.tables.schema import require_columns, require_partitioned, require_same_partitioning, spelled_as
+from odi_assets.tables.undecided import with_marks, with_types
 from odi_assets.tables.upsert.arrow_rewrite import rewrite
 from odi_assets.tables.upsert.matching import candidates
 
@@ -90,26 +91,20 @@ def write_arrow(
     Raises:
         FencedError, TableConflictError, TableError: as of ``EmbeddedEngine.write``.
     """
-    rows = storable(_with_types(rows, handle), handle.location.uri)
+    keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
+    rows, undecided = with_types(rows, handle, may_decide_later=not keeps_columns)
+    rows = storable(rows, handle.location.uri)
+    if not rows.num_rows and spec.mode.traits.needs_keys:
+        # There is nothing to compare.
+        spec = replace(spec, mode=WriteMode.APPEND)
     try:
         if spec.mode not in _BY_ARROW or (handle.exists and _has_rules(handle)):
             raise _NeedsSpark
-        return _write(rows, handle, spec, stamp)
+        return _write(rows, handle, spec, stamp, undecided)
     except _NeedsSpark:
         # The files of a write that was given up have a folder of their own; no version names them.
         anew = replace(stamp, write_id=uuid.uuid4().hex)
         return EmbeddedEngine().write(open_spark().createDataFrame(rows), handle, spec, anew)
-
-
-def _with_types(rows: pa.Table, handle: TableHandle) -> pa.Table:
-    """``rows`` with the table's types for columns that have none, as those of an empty frame of pandas."""
-    if not handle.exists or pa.null() not in rows.schema.types:
-        return rows
-    known = {field.name: field.type for field in pa.schema(Schema.from_json(handle.schema_json).to_arrow())}
-    for place, field in enumerate(rows.schema):
-        if field.type == pa.null() and field.name in known:
-            rows = rows.set_column(place, field.name, rows[field.name].cast(known[field.name]))
-    return rows
 
 
 def storable(rows: pa.Table, uri: str) -> pa.Table:
@@ -124,13 +119,15 @@ def storable(rows: pa.Table, uri: str) -> pa.Table:
         if kind is None:
             raise TableError(
                 f"column `{field.name}` has type {field.type}, which Delta cannot store ({uri})",
-                fix="cast it before it is returned" if field.type != pa.null() else "give it a type: all of it is NULL",
+                fix="cast it before it is returned"
+                if field.type != pa.null()
+                else f"give it a type: all of it is NULL; for pandas, frame.astype({{'{field.name}': 'string'}})",
                 uri=uri,
                 column=field.name,
             )
         try:
             columns.append(rows[field.name].cast(kind))
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise TableError(
                 f"column `{field.name}` has values that {kind} does not hold exactly ({uri}): {error}",
                 fix="round or cast it before it is returned",
@@ -172,7 +169,9 @@ def _storable(kind: pa.DataType) -> pa.DataType | None:
     return found
 
 
-def _write(rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+def _write(
+    rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp, undecided: Collection[str]
+) -> WriteResult:
     if handle.exists:
         require_writable(handle)
         require_same_partitioning(handle, spec.partition_by)
@@ -181,8 +180,8 @@ def _write(rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -
         rows = rows.rename_columns([spelled_as(name, list(handle.columns)) for name in rows.column_names])
     uri = handle.location.uri
     require_columns(spec.keys, rows.column_names, "key", uri)
-    require_columns(spec.partition_by, rows.column_names, "partition", uri)
-    schema_json = str(Schema.from_arrow(_nullable(rows.schema)).to_json())
+    require_partitioned(spec.partition_by, rows.column_names, uri)
+    schema_json = with_marks(str(Schema.from_arrow(_nullable(rows.schema)).to_json()), undecided)
     added: list[str] = []
     ignored: list[str] = []
     if keeps_columns:
@@ -192,7 +191,7 @@ def _write(rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -
         schema_json = replaced_schema(handle, schema_json)
     if handle.exists:
         handle = with_features(handle, schema_json)
-    if added and spec.mode is not WriteMode.APPEND:
+    if added and handle.live_files and spec.mode is not WriteMode.APPEND:
         # Other files have to be written anew.
         raise _NeedsSpark
     write = ArrowWrite(rows, handle, spec, stamp, schema_json, bool(added))
@@ -245,7 +244,8 @@ def _is_plain(part: Any) -> bool:
     if not isinstance(part, dict):
         return True
     flags = (part.get(name, True) for name in ("nullable", "containsNull", "valueContainsNull"))
-    return all(flags) and not part.get("metadata") and all(map(_is_plain, part.values()))
+    demands = set(part.get("metadata") or ()) - {UNDECIDED}
+    return all(flags) and not demands and all(_is_plain(value) for name, value in part.items() if name != "metadata")
 
 
 def _aligned(rows: pa.Table, schema_json: str) -> pa.Table:

@@ -24,6 +24,7 @@ from odi_assets.tables.schema import (
     delete_marker,
     delta_schema,
     require_columns,
+    require_partitioned,
     require_same_partitioning,
     spelled_as,
 )
@@ -166,7 +167,7 @@ def _schema_plan(
     # Rows that join a table take on the spelling of its columns.
     present = [spelled_as(name, list(handle.columns)) for name in stored.columns] if keeps_columns else stored.columns
     require_columns(spec.keys, present, "key", uri)
-    require_columns(spec.partition_by, present, "partition", uri)
+    require_partitioned(spec.partition_by, present, uri)
     if spec.only_if_newer:
         require_columns([spec.only_if_newer], present, "`only_if_newer`", uri)
     if not handle.exists:

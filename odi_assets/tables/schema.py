@@ -78,6 +78,17 @@ def require_same_partitioning(handle: TableHandle, partition_by: Sequence[str]) 
         )
 
 
+def require_partitioned(columns: Sequence[str], present: Sequence[str], uri: str) -> None:
+    """Raises TableError if the rows lack one of the partition ``columns``, or have no others, which files hold."""
+    require_columns(columns, present, "partition", uri)
+    if columns and len(columns) == len(present):
+        raise TableError(
+            f"the rows for {uri} have no column but those that the table is partitioned by, {', '.join(columns)}",
+            fix="partition by fewer columns, or add one to the rows",
+            uri=uri,
+        )
+
+
 def require_columns(columns: Sequence[str], present: Sequence[str], role: str, uri: str) -> None:
     """Raises TableError naming the ``columns`` that are not ``present``; ``role`` says what they are for."""
     missing = [column for column in columns if column not in present]

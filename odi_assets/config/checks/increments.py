@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path as FilePath
 
 from odi_assets.config.checks.view import NodeView, ProjectView
-from odi_assets.config.diagnostics.mistakes import Mistake, one_of
+from odi_assets.config.compared_columns import identifying_columns, made_of
+from odi_assets.config.diagnostics.mistakes import Mistake, about, one_of
 from odi_assets.config.models import (
     CTID,
     CursorsIncrement,
@@ -16,6 +18,7 @@ from odi_assets.config.models import (
     StatefulIncrement,
     WriteMode,
 )
+from odi_assets.errors import ConfigError
 
 
 def shared_state_keys(project: ProjectView) -> Iterator[Mistake]:
@@ -111,3 +114,27 @@ def repeated_rows(project: ProjectView) -> Iterator[Mistake]:
                 yield Mistake(f"a lag reads rows again, and {repeats}", at=(*path, "watermark_lag"))
             if increment.on_null == "include":
                 yield Mistake(f"rows without a cursor are read at every run, and {repeats}", at=(*path, "on_null"))
+
+
+def passing_keys(project: ProjectView) -> Iterator[Mistake]:
+    """Find columns by which rows are known, and that another run makes otherwise of the same rows."""
+    for node in project.nodes:
+        names = identifying_columns(node.config)
+        if names and node.config.transform is not None:
+            yield from _passing(node, names, project.root)
+
+
+def _passing(node: NodeView, names: tuple[str, ...], root: FilePath) -> Iterator[Mistake]:
+    try:
+        found = made_of(node.config, names, root)
+    except (ConfigError, UnicodeDecodeError):
+        # Another check says that the query cannot be read.
+        return
+    is_part = bool(node.config.increments)
+    for name, column in found.items():
+        by = column.random or (is_part and (column.clock or column.place))
+        if by:
+            keys = node.config.write.keys
+            at = ("write", "keys", keys.index(name)) if name in keys else ("transform",)
+            text = f"is made by `{by}()`: another run makes another one of the same row, which is then not found"
+            yield about(name, f"{text}; take columns of the source", at=(*node.path, *at))

@@ -62,6 +62,13 @@ def read_schema(text: str) -> tuple[str, list[Mistake]]:
     return "".join(letters), found
 
 
+def column_types(text: str) -> dict[str, str]:
+    """By column of a schema string that is right, its type: in capitals, without NOT NULL and comments."""
+    reader = _Reader(text)
+    reader.read()
+    return reader.types
+
+
 class _BadColumn(Exception):
     """Arguments: what is wrong, and the word that was probably meant."""
 
@@ -73,6 +80,7 @@ class _Reader:
         self._text = _COMMENT.sub(lambda found: " " * len(found[0]) if found["comment"] else found[0], text)
         self._at = 0
         self.colons: list[int] = []
+        self.types: dict[str, str] = {}
 
     def read(self) -> list[Mistake]:
         if not self._peek():
@@ -127,10 +135,14 @@ class _Reader:
             depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(self._take(), 0)
 
     def _column(self, top: bool = True) -> None:
+        name = self._peek()
         self._name()
         if self._accept(":") and top:
             self.colons.append(self._at - 1)
+        start = self._at
         self._type()
+        if top:
+            self.types[name.strip("`").replace("``", "`")] = " ".join(self._text[start : self._at].upper().split())
         if self._accept("NOT"):
             self._expect("NULL", "after `NOT`")
         if self._accept("COMMENT"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
@@ -38,7 +39,7 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
         )
     if returning(before, handle):
         require_removable(handle, f"going back to version {version}")
-    properties = stamp.properties({"changes": "table", "rewound_to": version}, others=tuple(fences))
+    properties = replace(stamp, transactions=tuple(fences)).properties({"changes": "table", "rewound_to": version})
     return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
 
 

@@ -49,7 +49,7 @@ def stream_definition(node: Node, spark: SparkSession) -> Definition:
     for one in stream_inputs(node):
         watermark = one.settings.watermark
         delay = None if watermark is None else (watermark.column, watermark.spark_delay)
-        shapes[one.name] = InputShape(one.schema(spark), one.settings.where, delay)
+        shapes[one.name] = InputShape(one.schema(), one.settings.where, delay)
 
     def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
         return transformed(spark, node.config, node.project.root, frames, str(node))

@@ -220,7 +220,7 @@ class StreamExplainer:
             read = self.inputs[name].rows_by_file(self.spark, self.log, ends, FILE)
             rows = read.rows
             if rows is None:
-                schema = self.inputs[name].schema(self.spark).add(FILE, "string")
+                schema = self.inputs[name].schema().add(FILE, "string")
                 rows = self.spark.createDataFrame([], schema)
             found[name] = SourceRows(rows, read.batches, _shown(read.root)), read.gone
         return found

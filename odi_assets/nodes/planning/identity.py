@@ -17,8 +17,10 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.node import Node, node_of_app
+from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.start import Start
 from odi_assets.sources.marks import Identity
+from odi_assets.sources.reading import changes, same_cursor
 
 _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
@@ -41,9 +43,11 @@ class Writer:
 
 
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
-    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's."""
+    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's, or the
+    node would not know the rows of the table."""
     require_own_table(node, target)
     require_own_hwm(node, start.origin)
+    require_known_rows(node, target)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -171,17 +175,22 @@ def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
     """
     # Versions of another table are noticed by its id, and the table is read whole.
     is_same = now.increment == "version" or same_source(then, now, moved=moved)
-    if is_same and same_order(then, now):
-        return None
+    if is_same and _same_columns(then, now):
+        differences = changes(then.reading, now.reading)
+        return f"is read in another way: {'; '.join(differences)}" if differences else None
     if is_same:
         return f"was followed by {_order(then)}, and is followed by {_order(now)} now"
-    if same_order(then, now):
+    if _same_columns(then, now):
         return f"was {_place(then)}, and is {_place(now)} now"
     return f"was {_place(then)}, followed by {_order(then)}, and is {_place(now)}, followed by {_order(now)} now"
 
 
 def same_order(then: Identity, now: Identity) -> bool:
-    """Whether a mark of ``then`` orders what ``now`` reads: the same kind, increment and cursor."""
+    """Whether a mark of ``then`` orders what ``now`` reads: the same kind, increment and cursor, understood alike."""
+    return _same_columns(then, now) and same_cursor(then.reading, now.reading)
+
+
+def _same_columns(then: Identity, now: Identity) -> bool:
     same_mode = then.increment in ("", now.increment)
     column = now.cursor if then.increment else now.cursor.partition(", else ")[0]
     return then.kind == now.kind and same_mode and then.cursor.casefold() == column.casefold()

@@ -191,6 +191,8 @@ class ResolvedPlan(NodePlan):
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
+        from odi_assets.nodes.planning.known_rows import known_by
+
         entry, bounds, origin, hwm = self.start.entry, self.request.bounds, self.origin(None), None
         inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
         read_at = {read.name: read.snapshot.table_version for read in self.reads}
@@ -215,4 +217,5 @@ class ResolvedPlan(NodePlan):
             partial=run.partial,
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
             hwm=hwm,
+            known_by=known_by(self.node),
         )

@@ -37,6 +37,7 @@ from odi_assets.nodes.planning.identity import (
     same_source,
     same_sources,
 )
+from odi_assets.nodes.planning.known_rows import known_by, known_differently
 from odi_assets.nodes.planning.start import Start, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import ADOPT
@@ -121,6 +122,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     start = start_of(node, kept, target, fence)
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
+    changes += known_differently(node, target)
     if not changes and _still_measures(node, start):
         return None
     marks: dict[str, Mark] = {}
@@ -132,7 +134,8 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
-    remembered = {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
+    remembered: dict[str, dict[str, Any]] = {name: getattr(mark, "remembered", dict)() for name, mark in marks.items()}
+    remembered |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
     return Adoption(
         node,
         target,
@@ -192,6 +195,7 @@ def _facts(adoption: Adoption) -> CommitFacts:
         state_revision=entry.revision if entry else 0,
         state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=hwm,
+        known_by=known_by(node),
     )
 
 
@@ -268,11 +272,15 @@ def _mark_now(
     moved = start.origin is not None and is_moved(node, start.origin)
     words = [] if then is None else [difference(then, source.identity, moved=moved)]
     changes = [f"{source.label} {text}" for text in words if text is not None]
+    ordered_alike = then is None or same_order(then, source.identity)
+    if ordered_alike and (source.identity.reading or {}).get("ties"):
+        tied = source.with_ties(source.mark(value, {}), spark())
+        return tied, None, [*changes, "rows that are tied with the HWM now count as loaded"]
     if then is None or not changes:
         return source.mark(value, {}), None, changes
-    if same_order(then, source.identity) and not isinstance(source.increment, FilesIncrement):
+    if ordered_alike and not isinstance(source.increment, FilesIncrement):
         return source.mark(value, {}), None, changes
-    if same_order(then, source.identity):
+    if ordered_alike:
         kept = source.mark(value, {})
         if source.knows(kept):
             return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
@@ -313,7 +321,10 @@ def _increment_of(then: Identity) -> Increment:
     if mode == "cursors":
         return CursorsIncrement(mode="cursors", columns=tuple(then.cursor.split(", ")))
     column, _, fallback = then.cursor.partition(", else ")
-    return StatefulIncrement(mode="stateful", column=column, fallback_column=fallback or None)
+    as_dates = (then.reading or {}).get("date_format")
+    return StatefulIncrement(
+        mode="stateful", column=column, fallback_column=fallback or None, date_format=as_dates, type="text"
+    )
 
 
 def _resolved(read: PlannedRead, spark: Session) -> PlannedRead:

@@ -25,6 +25,7 @@ from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
+from odi_assets.nodes.planning.known_rows import known_in
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
@@ -402,6 +403,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
         rewound_to=rewind.to_version if rewind.to_version == rewind.from_version else None,
         stream=rewind.checkpoint.facts if rewind.checkpoint else None,
+        known_by=known_in(rewind.before, node),
     )
 
 

@@ -6,35 +6,31 @@ exactly once: a step that is tried again after its commit commits nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
-from odi_assets.config.models import WriteMode
+from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
-from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, TableConflictError, TableError
+from odi_assets.errors import ConfigError, TableConflictError
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.request import FULL_REFRESH_TAG
+from odi_assets.orchestration.assets.arrow_frames import arrow_of, package_of
+from odi_assets.orchestration.assets.attempts import Attempt
 from odi_assets.tables.engine import WriteResult, WriteSpec
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     OpenSpark = Callable[[], SparkSession]
 
 CONNECTION, PATH, MODE, KEYS, SCHEMA = "connection", "path", "mode", "keys", "schema"
 PARTITION_COLUMN, PARTITION_BY = "partition_column", "partition_by"
-READS = "reads"
-"""Key of a commit's facts: the versions of the tables that its rows were made of, by asset."""
-_MOST_STAMPS = 50
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class AssetTable:
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     partition_column: str | None = None
-    schema: Any = "fail"
+    schema: SchemaPolicy = "fail"
 
     @classmethod
     def of(cls, project: Project, key: dg.AssetKey, metadata: Mapping[str, Any]) -> AssetTable:
@@ -74,15 +70,11 @@ class AssetTable:
             raise ConfigError(
                 f"asset {name} would write the table of the node {taken}, at {location.uri}", fix=_fix(PATH, '"…"')
             )
-        return cls(
-            name,
-            location,
-            mode,
-            keys,
-            by or ((column,) if column else ()),
-            column,
-            _plain(metadata.get(SCHEMA)) or "fail",
-        )
+        policy: Any = _plain(metadata.get(SCHEMA)) or "fail"
+        if policy not in get_args(SchemaPolicy):
+            known = ", ".join(get_args(SchemaPolicy))
+            raise ConfigError(f"asset {name} has the schema policy `{policy}`", fix=f"it is one of {known}")
+        return cls(name, location, mode, keys, by or ((column,) if column else ()), column, policy)
 
 
 def _connection(project: Project, name: str, metadata: Mapping[str, Any]) -> str:
@@ -124,31 +116,6 @@ def _plain(value: Any) -> Any:
     return getattr(value, "value", value) if isinstance(value, dg.MetadataValue) else value
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """The step that writes.
-
-    Attributes:
-        identity: the same for all attempts at one materialization: retries of the step, and executions anew of a run
-            that failed.
-        run_id: of this attempt.
-        reported: whether an attempt reported to Dagster, after this moment, that the asset is materialized.
-        reads: by asset, the version of the table that its increment was read up to.
-    """
-
-    identity: str
-    run_id: str
-    reported: Callable[[datetime], bool]
-    partitions: tuple[str, ...] | None = None
-    full_refresh: bool = False
-    reads: Mapping[str, Mapping[str, Any]] | None = None
-
-
-def app_id(table: AssetTable, partitions: Sequence[str] | None = None) -> str:
-    """The Delta app transaction that fences an asset's writes; runs of different partitions do not meet."""
-    return f"odi_assets.asset:{table.key}" + (f":{'...'.join({partitions[0], partitions[-1]})}" if partitions else "")
-
-
 def write_frame(
     table: AssetTable, frame: Any, attempt: Attempt, open_spark: OpenSpark
 ) -> tuple[WriteResult | None, int]:
@@ -164,38 +131,14 @@ def write_frame(
 
     def write() -> tuple[WriteResult | None, int]:
         handle = TableHandle.open(table.location)
-        earlier = _earlier(table, handle, attempt)
+        earlier = attempt.earlier(table.key, handle)
         if earlier is not None:
             return None, earlier.version
-        fence = app_id(table, attempt.partitions)
-        facts = {
-            "asset": table.key,
-            "run_id": attempt.run_id,
-            "attempt_of": attempt.identity,
-            READS: dict(attempt.reads or {}),
-        }
-        stamp = Stamp(fence, handle.transaction_number(fence) + 1, facts)
+        stamp = attempt.stamp(table.key, handle)
         result = _written(table, frame, handle, _spec(table, attempt), stamp, open_spark)
         return result, result.version
 
     return raced(write, lost=lambda error: isinstance(error, TableConflictError))
-
-
-def _earlier(table: AssetTable, handle: TableHandle, attempt: Attempt) -> CommittedStamp | None:
-    """The commit of an earlier attempt at the same materialization, if Dagster does not know of it."""
-    if not handle.exists:
-        return None
-    fence = app_id(table, attempt.partitions)
-    if not handle.transaction_number(fence):
-        return None
-    for number, stamp in enumerate(handle.stamps()):
-        if stamp.app_id == fence and stamp.facts.get("attempt_of") == attempt.identity:
-            own = stamp.facts.get("run_id") == attempt.run_id
-            # A run that reported its materialization and is executed anew is meant to write anew.
-            return None if not own and attempt.reported(stamp.committed_at) else stamp
-        if number >= _MOST_STAMPS:
-            break
-    return None
 
 
 def _spec(table: AssetTable, attempt: Attempt) -> WriteSpec:
@@ -211,62 +154,13 @@ def _spec(table: AssetTable, attempt: Attempt) -> WriteSpec:
 def _written(
     table: AssetTable, frame: Any, handle: TableHandle, spec: WriteSpec, stamp: Stamp, open_spark: OpenSpark
 ) -> WriteResult:
-    if _package(frame) == "pyspark":
+    if package_of(frame) == "pyspark":
         from odi_assets.tables.embedded import EmbeddedEngine
 
         return EmbeddedEngine().write(frame, handle, spec, stamp)
     from odi_assets.tables.arrow import write_arrow
 
     return write_arrow(arrow_of(frame, table.key), handle, spec, stamp, open_spark)
-
-
-def arrow_of(frame: Any, name: str) -> pa.Table:
-    """A frame of pandas, pyarrow or polars as an Arrow table.
-
-    Raises:
-        TableError: it is none.
-    """
-    import pyarrow as pa
-
-    if isinstance(frame, pa.Table):
-        return frame
-    if isinstance(frame, pa.RecordBatchReader):
-        return frame.read_all()
-    if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
-    if _package(frame) == "pandas" and hasattr(frame, "columns"):
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    if _package(frame) == "polars":
-        frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
-        return frame.to_arrow()
-    if hasattr(frame, "__arrow_c_stream__"):
-        return pa.table(frame)
-    raise TableError(
-        f"asset {name} returned {type(frame).__name__}, which is no frame",
-        fix="return a DataFrame of Spark, pandas or polars, or an Arrow table",
-    )
-
-
-def frame_as(rows: pa.Table, wanted: Any) -> Any:
-    """An Arrow table as the type that an argument is annotated with."""
-    package, name = wanted.__module__.partition(".")[0], wanted.__name__
-    if package == "pandas":
-        return rows.to_pandas()
-    if package == "polars":
-        import polars as pl
-
-        found = pl.from_arrow(rows)
-        return found.lazy() if name == "LazyFrame" and isinstance(found, pl.DataFrame) else found
-    return rows
-
-
-def wants_arrow(wanted: Any) -> bool:
-    """Whether an argument is annotated with a frame that needs no Spark."""
-    return getattr(wanted, "__module__", "").partition(".")[0] in ("pandas", "polars", "pyarrow")
-
-
-def _package(frame: Any) -> str:
-    return type(frame).__module__.partition(".")[0]
 
 
 def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str, ...] | None:
@@ -292,26 +186,3 @@ def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str,
 def _moment(start: datetime) -> str:
     """As Delta writes it: a day without its time."""
     return start.strftime("%Y-%m-%d") if (start.hour, start.minute) == (0, 0) else start.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def attempt_of(context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]], table: AssetTable) -> Attempt:
-    """The attempt that a step is."""
-    step, run = context.step_context, context.step_context.dagster_run
-    partitions = partition_values(context, table)
-    root = run.root_run_id or run.run_id
-
-    def reported(after: datetime) -> bool:
-        wanted = dg.AssetRecordsFilter(asset_key=context.asset_key, after_timestamp=after.timestamp())
-        records = step.instance.fetch_materializations(wanted, limit=_MOST_STAMPS).records
-        runs = {record.run_id for record in records} - {run.run_id}
-        found = step.instance.get_runs(dg.RunsFilter(run_ids=list(runs))) if runs else []
-        return any((other.root_run_id or other.run_id) == root for other in found)
-
-    return Attempt(
-        "/".join([root, step.step.key, *([partitions[0], partitions[-1]] if partitions else [])]),
-        run.run_id,
-        reported,
-        partitions,
-        run.tags.get(FULL_REFRESH_TAG) == "true",
-        reads,
-    )

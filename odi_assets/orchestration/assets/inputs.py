@@ -17,7 +17,9 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.nodes.request import FULL_REFRESH_TAG, Bounds
-from odi_assets.orchestration.assets.frames import READS, AssetTable, app_id, frame_as, wants_arrow
+from odi_assets.orchestration.assets.arrow_frames import frame_as, wants_arrow
+from odi_assets.orchestration.assets.attempts import READS, app_id
+from odi_assets.orchestration.assets.frames import AssetTable
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
 from odi_assets.sources.marks import History, VersionMark
 from odi_assets.sources.source import Target
@@ -127,6 +129,14 @@ def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
     return found.select(list(wanted.columns or handle.columns))
 
 
+def _has_partitions(context: dg.InputContext) -> bool:
+    """Whether the asset that takes the input has partitions."""
+    step = context.step_context
+    keys = step.job_def.asset_layer.get_selected_entity_keys_for_node(step.node_handle)
+    own = [key for key in keys if isinstance(key, dg.AssetKey)]
+    return any(step.job_def.asset_layer.get(key).partitions_def is not None for key in own)
+
+
 @dataclass(frozen=True)
 class Increment:
     """What a table gained since an asset read it last.
@@ -139,6 +149,22 @@ class Increment:
     reads: Mapping[str, Any]
 
 
+def require_increment(context: dg.InputContext) -> None:
+    """Raises ConfigError where the metadata of an input ask for an increment and for something that it is not."""
+    metadata = context.definition_metadata or {}
+    if FROM in metadata or TO in metadata:
+        raise ConfigError(
+            f"the input {context.name} asks for an increment and for a range",
+            fix=f"leave out `{INCREMENTAL}`, or `{FROM}` and `{TO}`, in the metadata of its AssetIn",
+        )
+    if _has_partitions(context):
+        raise ConfigError(
+            f"the input {context.name} asks for an increment, and the asset that takes it has partitions: "
+            "what it has not read yet belongs to none of them",
+            fix=f"leave out `{INCREMENTAL}`, and each run gets the rows of its partitions; or take the partitions off",
+        )
+
+
 def load_increment(
     upstream: str,
     location: Location,
@@ -146,7 +172,6 @@ def load_increment(
     wanted: Wanted,
     tags: Mapping[str, str],
     open_spark: Callable[[], SparkSession],
-    partitions: Sequence[str] | None = None,
 ) -> Increment:
     """What the table at ``location`` gained since the last commit of the asset that reads it.
 
@@ -161,7 +186,7 @@ def load_increment(
     handle = TableHandle.open(reader.location)
     noted = None
     if tags.get(FULL_REFRESH_TAG) != "true":
-        fence = app_id(reader, partitions)
+        fence = app_id(reader.key)
         stamp = next((one for one in handle.stamps() if one.app_id == fence), None) if handle.exists else None
         noted = (stamp.facts.get(READS) or {}).get(upstream) if stamp is not None else None
     target = Target(reader.key, reader.location, WriteMode.APPEND.traits, bool(reader.keys))

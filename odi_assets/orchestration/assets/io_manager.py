@@ -16,6 +16,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
+from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_metadata, observation_metadata
 from odi_assets.orchestration.naming import Names, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from odi_assets.config.models import PartitionConfig
     from odi_assets.connections.location import Location
     from odi_assets.orchestration.assets.frames import AssetTable
+    from odi_assets.orchestration.assets.inputs import Wanted
     from odi_assets.orchestration.resources import SparkResource, StateResource
 
 IO_MANAGER = "delta_io_manager"
@@ -124,12 +126,19 @@ class DeltaIOManager(dg.IOManager):
             ConfigError: the metadata is not right.
             IncrementError: what was gained cannot be told.
         """
-        from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole
+        from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_whole
 
         location, column = self._table(context)
         wanted = Wanted.by(context, column)
-        if not (context.definition_metadata or {}).get(INCREMENTAL):
+        with words_of_assets(by_node=node_of(self.project, context.asset_key) is not None):
+            if (context.definition_metadata or {}).get(INCREMENTAL):
+                return self._increment(context, location, wanted)
             return load_whole(TableHandle.open(location), wanted, lambda: self._spark(context))
+
+    def _increment(self, context: dg.InputContext, location: Location, wanted: Wanted) -> Any:
+        from odi_assets.orchestration.assets.inputs import load_increment, require_increment
+
+        require_increment(context)
         upstream, reader = context.asset_key.to_user_string(), self._reader(context)
         tags = context.step_context.dagster_run.tags
         increment = load_increment(upstream, location, reader, wanted, tags, lambda: self._spark(context))
@@ -170,11 +179,14 @@ class DeltaIOManager(dg.IOManager):
         return AssetTable.of(self.project, own[0], step.job_def.asset_layer.get(own[0]).metadata)
 
     def _write_frame(self, context: dg.OutputContext, frame: Any) -> None:
-        from odi_assets.orchestration.assets.frames import AssetTable, attempt_of, write_frame
+        from odi_assets.orchestration.assets.attempts import attempt_of
+        from odi_assets.orchestration.assets.frames import AssetTable, partition_values, write_frame
 
         table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
-        attempt = attempt_of(context, self._reads.pop(_step(context.step_context), {}), table)
-        written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
+        reads = self._reads.pop(_step(context.step_context), {})
+        attempt = attempt_of(context, reads, partition_values(context, table))
+        with words_of_assets():
+            written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
         context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(version)))
         metadata: dict[str, Any] = {
             "dagster/uri": table.location.uri,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -200,11 +200,15 @@ def _misfits(window: Window) -> list[Column]:
     ]
 
 
-def counted_rows(rows: DataFrame, most: int) -> dict[str, int] | None:
-    """How many rows there are of each hash; None if there are more than ``most`` different ones."""
+def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = None) -> dict[str, int] | None:
+    """How many rows there are of each hash; None if there are more than ``most`` different ones.
+
+    Args:
+        columns: those that are hashed; None: all.
+    """
     from pyspark.sql import functions as F
 
-    hashes = rows.select(_row_hash(rows).alias(_HASH))
+    hashes = rows.select(_row_hash(columns or rows.columns).alias(_HASH))
     found = hashes.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
     return None if len(found) > most else {row[_HASH]: int(row[_NUMBER]) for row in found}
 
@@ -218,15 +222,15 @@ def without_ties(rows: DataFrame, window: Window) -> DataFrame:
         return rows
     known = rows.sparkSession.createDataFrame(list(window.ties.items()), f"{_HASH} STRING, known BIGINT")
     is_tied = cursor_column(rows, window).eqNullSafe(literal(window.lower))
-    at = rows.where(is_tied).withColumn(_HASH, _row_hash(rows))
+    at = rows.where(is_tied).withColumn(_HASH, _row_hash(window.tied_by or rows.columns))
     numbered = at.withColumn(_NUMBER, F.row_number().over(Over.partitionBy(_HASH).orderBy(_HASH)))
     fresh = numbered.join(F.broadcast(known), _HASH, "left").where(F.col(_NUMBER) > F.coalesce("known", F.lit(0)))
     return rows.where(~is_tied).unionByName(fresh.select(*[F.col(quoted(name)) for name in rows.columns]))
 
 
-def _row_hash(rows: DataFrame) -> Column:
+def _row_hash(columns: Sequence[str]) -> Column:
     """A hash of 128 bits of the text of a row. Spark's hash of the row itself ignores NULLs in nested values."""
     from pyspark.sql import functions as F
 
-    text = row_text(rows.columns)
+    text = row_text(columns)
     return F.concat(F.hex(F.xxhash64(text)), F.hex(F.xxhash64(F.lit(1), text)))

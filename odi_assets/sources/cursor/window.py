@@ -27,6 +27,7 @@ class Window:
         nulls: rows without a cursor are in the window too.
         date_format: how dates are written, if the cursor is text.
         ties: rows at ``lower`` that are in the target already: a count for each row hash.
+        tied_by: the columns that these hashes are of; None: all.
     """
 
     column: str
@@ -38,6 +39,7 @@ class Window:
     nulls: bool = False
     date_format: DateFormat | None = None
     ties: Mapping[str, int] = field(default_factory=dict)
+    tied_by: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -102,7 +104,8 @@ def window_above(
     # If nothing says which rows at the mark were loaded, all of them count as loaded, as the mark says.
     closed = increment.boundary == "closed" and (rows_are_known or mark.ties is not None)
     ties = {} if rows_are_known else mark.ties or {}
-    return replace(window, lower=lower, lower_inclusive=closed, ties=ties)
+    tied_by = tuple(mark.tied_by) if ties and mark.tied_by is not None else None
+    return replace(window, lower=lower, lower_inclusive=closed, ties=ties, tied_by=tied_by)
 
 
 def range_window(increment: StatefulIncrement | RollingWindowIncrement, start: datetime, end: datetime) -> Window:

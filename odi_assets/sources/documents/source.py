@@ -129,6 +129,11 @@ class DrivenSource(Source):
         rows = value["rows"]
         return DrivenMark(value["cursor"], None if rows is None else self.rows.mark(rows, remembered, typed=typed))
 
+    def with_ties(self, mark: Mark, spark: SparkSession) -> Mark:
+        if not isinstance(mark, DrivenMark) or mark.rows is None:
+            return mark
+        return replace(mark, rows=self.rows.with_ties(mark.rows, spark))
+
     def why_waiting(self, mark: Mark) -> str | None:
         """Why nothing is read until somebody has looked at it: the stream went back or is gone; None if it did not.
 

@@ -52,7 +52,7 @@ def looks(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> Ma
     """
     new = [path for path in paths if path not in files.findings]
     if new:
-        files.findings.update(zip(new, _findings(spark, files, new, _look(spark, files, new)), strict=True))
+        files.findings.update(zip(new, _findings(spark, files, new, _look(files, new)), strict=True))
     return {path: _way(files, path, files.findings[path]) for path in paths}
 
 
@@ -78,9 +78,9 @@ def remote_options(files: FilesSnapshot) -> Mapping[str, Any] | None:
 _Look = Callable[[str], Mapping[str, Any]]
 
 
-def _look(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> _Look:
+def _look(files: FilesSnapshot, paths: Sequence[str]) -> _Look:
     remote = remote_options(files)
-    schema = None if files.schema_ddl is None else spark.createDataFrame([], files.schema_ddl).schema
+    schema = files.schema
     if files.format == FileFormat.CSV:
         from odi_assets.sources.files.look.csv_text import csv_look
 

@@ -37,7 +37,7 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column
     Raises:
         SourceError: a file cannot be read with its columns.
     """
-    wanted = spark.createDataFrame([], files.schema_ddl).schema if files.schema_ddl else None
+    wanted = files.schema
     if files.format == FileFormat.PARQUET and wanted is not None:
         return _parquet_rows(spark, files, group, wanted, column)
     from pyspark.sql import functions as F

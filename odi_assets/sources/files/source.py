@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
+from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
 from odi_assets.sources.files import ledger
@@ -17,9 +18,11 @@ from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, FilesMark, Identity, Mark, Unresolved
+from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
+from odi_assets.spark.ddl import struct_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -75,6 +78,16 @@ class LandingFiles(Source):
     @property
     def identity(self) -> Identity:
         return self.identified("files", self.path, "file", self.base.true_path(self.path))
+
+    def settings(self, columns: tuple[str, ...] | None) -> Settings:
+        types = column_types(self.schema_ddl) if self.schema_ddl else {}
+        found: dict[str, str | None] = {"read.format": self.format.value}
+        kinds = {name: type_of(name, types) for name in columns or ()}
+        for kind in kinds.values() or (None,):
+            found |= options_of(self.options, kind)
+        if not kinds or set(kinds.values()) != {WHOLE_NUMBER}:
+            found["read.strict"] = str(self.strict).lower()
+        return found | {f"read.schema: {name}": kind for name, kind in kinds.items() if kind is not None}
 
     @property
     def uri(self) -> str:
@@ -271,6 +284,11 @@ class FilesSnapshot(Snapshot):
         )
 
     @property
+    def schema(self) -> StructType | None:
+        """The columns of ``schema_ddl``; None if Spark infers them."""
+        return None if self.schema_ddl is None else struct_of(self.schema_ddl)
+
+    @property
     def file_count(self) -> int:
         return len(self.chosen)
 
@@ -281,6 +299,10 @@ class FilesSnapshot(Snapshot):
     @property
     def is_empty(self) -> bool:
         return not self.chosen
+
+    @property
+    def kept_aside(self) -> str | None:
+        return self.rescued
 
     @property
     def guesses_types(self) -> bool:

@@ -27,6 +27,7 @@ from odi_assets.tables.schema import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
 
@@ -57,8 +58,8 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
         SourceError: the columns of the files differ, and the node's ``write.schema`` is ``fail``; or a column has types
             that no type holds all values of; or a file cannot be read with its columns.
     """
-    declared = _declared(spark, files)
-    wanted = None if declared is None else {name.lower() for name in declared}
+    declared = files.schema
+    wanted = None if declared is None else {name.lower() for name in declared.names}
     groups = _groups(spark, files, paths, wanted)
     if files.strict and files.format == FileFormat.PARQUET:
         from odi_assets.sources.files.parquet_columns import require_whole_microseconds
@@ -69,15 +70,11 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
         from odi_assets.sources.files.rescued import rescued_rows
 
         frames = [rescued_rows(spark, files, group, files.rescued) for group in groups]
-    elif files.schema_ddl is not None:
-        frames = [_with_schema(spark, files, group) for group in groups]
+    elif declared is not None:
+        frames = [_with_schema(spark, files, group, declared) for group in groups]
     else:
         frames = [with_folder_columns(read_as_is(spark, files, group.paths, group.way), group.keys) for group in groups]
     return _union(files, groups, frames)
-
-
-def _declared(spark: SparkSession, files: FilesSnapshot) -> list[str] | None:
-    return None if files.schema_ddl is None else spark.createDataFrame([], files.schema_ddl).columns
 
 
 def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wanted: set[str] | None) -> list[Group]:
@@ -117,9 +114,8 @@ def _shapes(
     return known
 
 
-def _with_schema(spark: SparkSession, files: FilesSnapshot, group: Group) -> DataFrame:
+def _with_schema(spark: SparkSession, files: FilesSnapshot, group: Group, schema: StructType) -> DataFrame:
     """The columns that the project file names; those that the files lack come from the names of their folders."""
-    schema = spark.createDataFrame([], str(files.schema_ddl)).schema
     if files.strict and files.format == FileFormat.PARQUET:
         from odi_assets.sources.files.parquet_columns import parquet_rows
 

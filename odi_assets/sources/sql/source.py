@@ -14,6 +14,7 @@ from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.cursor_reads import reads_again
 from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
+from odi_assets.sources.reading import Reading, Settings, options_of
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Position, Snapshot
 from odi_assets.sources.source import Source, Target
@@ -89,6 +90,18 @@ class SqlSource(Source):
         digest = hashlib.sha256(" ".join(self.relation.sql.split()).encode()).hexdigest()[:12]
         what = self.table if self.table is not None else f"query {digest}"
         return self.identified("sql", f"{self.dialect.database}:{what}", "", f"{self.dialect.uri}/{what}")
+
+    @property
+    def reading(self) -> Reading | None:
+        increment = self.increment
+        if not isinstance(increment, CursorsIncrement):
+            return super().reading
+        rows = {"rows": self.settings(())} if increment.watermark_lag else {}
+        return {"cursor": self.settings(increment.columns), **rows}
+
+    def settings(self, columns: tuple[str, ...] | None) -> Settings:
+        asked = self.relation.columns if columns is None else {}
+        return options_of(self.options) | {f"read.columns.{name}": sql for name, sql in asked.items()}
 
     def followed_by(self, increment: Increment) -> SqlSource:
         kind = CursorTableSource if isinstance(increment, CursorsIncrement) else SqlSource

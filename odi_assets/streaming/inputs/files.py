@@ -14,6 +14,7 @@ import fsspec
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.spark.ddl import struct_of
 from odi_assets.streaming.inputs.input import News, ReadBefore, RowsByFile, StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.reader import file_uri_key
@@ -166,8 +167,8 @@ class StreamedFiles(StreamedInput):
         is_below = "**" not in self.path and all(file_uri_key(uri).startswith(folder) for uri in files)
         return {"basePath": self._spark_path()} if is_below else {}
 
-    def schema(self, spark: SparkSession) -> StructType:
-        return spark.createDataFrame([], self.schema_ddl).schema
+    def schema(self) -> StructType:
+        return struct_of(self.schema_ddl)
 
     def rows_by_file(
         self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str

@@ -136,7 +136,7 @@ class StreamedInput(ABC):
         """The rows between two offsets, as Spark's offset log has them; None if there are none."""
 
     @abstractmethod
-    def schema(self, spark: SparkSession) -> StructType:
+    def schema(self) -> StructType:
         """Its columns."""
 
     @abstractmethod

@@ -81,8 +81,7 @@ class StreamedTable(StreamedInput):
         files = table_source.files_between(self.location, start, end, self.label, skip)
         return read_files(spark, TableHandle.open(self.location), files) if files else None
 
-    def schema(self, spark: SparkSession) -> StructType:
-        del spark
+    def schema(self) -> StructType:
         return spark_schema(TableHandle.open(self.location).schema_json)
 
     def rows_by_file(

@@ -1,0 +1,82 @@
+"""The columns by which a node's write knows rows that are in the table, and what they are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from odi_assets.config.models import (
+    CursorsIncrement,
+    Increment,
+    NodeConfig,
+    RollingWindowIncrement,
+    StatefulIncrement,
+)
+from odi_assets.config.sql_columns import Definition, definitions, plain_definition
+
+_READ = "df"
+
+
+def keys_compared(node: NodeConfig) -> tuple[str, ...]:
+    """The keys by which the node's write looks rows up in its table; none where it looks up none."""
+    write, traits = node.write, node.write.mode.traits
+    again = traits.keeps_stored_rows and any(_reads_again(one) for one in node.increments.values())
+    return write.keys if traits.needs_keys or again else ()
+
+
+def identifying_columns(node: NodeConfig) -> tuple[str, ...]:
+    """The columns that say which row of the table a row is, or which partition it belongs to."""
+    write, traits, keys = node.write, node.write.mode.traits, keys_compared(node)
+    found = [*keys]
+    if keys and not traits.needs_keys:
+        found += [name for one in node.increments.values() if _reads_again(one) for name in _cursors(one)]
+    if traits.increment == "partitions":
+        found += write.partition_by or ((node.partition.column,) if node.partition else ())
+    return tuple(dict.fromkeys(found))
+
+
+def compared_columns(node: NodeConfig) -> tuple[str, ...]:
+    """All columns whose values are compared with those of rows that are in the table."""
+    newer = node.write.only_if_newer
+    return tuple(dict.fromkeys([*identifying_columns(node), *([] if newer is None else [newer])]))
+
+
+def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str, Definition]:
+    """By column of the node's rows, what it is made of.
+
+    Args:
+        root: the project file's folder.
+
+    Raises:
+        ConfigError: the SQL file of the transform cannot be read.
+    """
+    names, transform, views = tuple(columns), node.transform, _views(node)
+    if transform is None:
+        return {name: plain_definition(next(iter(views.values()), _READ), name) for name in names}
+    if transform.function is not None:
+        params = f" with {json.dumps(transform.params, sort_keys=True, default=str)}" if transform.params else ""
+        return {name: Definition(f"what {transform.function} makes of it{params}") for name in names}
+    return definitions(transform.sql_text(root), names, tuple(views.items()))
+
+
+def _views(node: NodeConfig) -> dict[str, str]:
+    """By view of the node's SQL, the name of what is behind it, which another name of the view does not change."""
+    behind = {view: given.node.rpartition(".")[2] or view for view, given in node.inputs.items()}
+    found = {view: name if [*behind.values()].count(name) == 1 else view for view, name in behind.items()}
+    return ({_READ: _READ} if node.read is not None else {}) | found
+
+
+def _reads_again(increment: Increment) -> bool:
+    if isinstance(increment, RollingWindowIncrement):
+        return True
+    if isinstance(increment, StatefulIncrement):
+        return bool(increment.watermark_lag) or increment.boundary == "closed" or increment.on_null == "include"
+    return isinstance(increment, CursorsIncrement) and bool(increment.watermark_lag)
+
+
+def _cursors(increment: Increment) -> Iterator[str]:
+    if isinstance(increment, CursorsIncrement):
+        yield from increment.columns
+    if isinstance(increment, StatefulIncrement):
+        yield from (name for name in (increment.column, increment.fallback_column) if name is not None)

@@ -1,0 +1,90 @@
+"""By what the rows of a node's table are known: the columns that its write compares with rows that are stored.
+
+An upsert finds rows by their keys, an append that reads rows again by keys and cursor, and partitions are replaced by
+the value of their column. If such a column is made in another way, or others are compared, a row that is there is not
+found and is repeated, or a new one is taken for it. So each commit says what they are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from odi_assets.config.compared_columns import compared_columns, keys_compared, made_of
+from odi_assets.config.models import FileFormat, ReadConfig
+from odi_assets.config.models.ddl import column_types
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import IdentityMismatchError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.sources.marks import READ
+from odi_assets.sources.reading import type_of
+
+
+def known_by(node: Node) -> Mapping[str, Any] | None:
+    """By what the node's write knows rows of its table: ``keys``, and by column that is compared what it is made of,
+    with how columns of the source in it are read. None: it compares no rows.
+
+    Raises:
+        ConfigError: the SQL file of the transform cannot be read.
+    """
+    names = compared_columns(node.config)
+    if not names:
+        return None
+    found = made_of(node.config, names, node.project.root)
+    columns: dict[str, str] = {f"`{name.casefold()}`": one.text for name, one in found.items()}
+    if node.config.read is not None:
+        for view, column in sorted({source for one in found.values() for source in one.sources}):
+            columns |= _asked_for(node.config.read, column) if view in ("", READ) else {}
+    return {"keys": sorted(key.casefold() for key in keys_compared(node.config)), "columns": columns}
+
+
+def _asked_for(read: ReadConfig, column: str) -> dict[str, str]:
+    """How a column of a source is read, by the name of the setting."""
+    if read.format is FileFormat.SQL:
+        asked = next((sql for name, sql in read.columns.items() if name.casefold() == column), column)
+        return {f"`read.columns.{column}`": asked}
+    kind = type_of(column, column_types(read.schema_ddl)) if read.schema_ddl else None
+    return {} if kind is None else {f"`read.schema` of `{column}`": kind}
+
+
+def known_differently(node: Node, target: TableHandle) -> list[str]:
+    """How rows that are in the table were known in another way than they are now, each in words."""
+    then = known_in(target, node)
+    now = None if then is None else known_by(node)
+    return [] if then is None or now is None else list(_differences(then, now))
+
+
+def known_in(target: TableHandle, node: Node) -> Mapping[str, Any] | None:
+    """By what the rows of a version of the node's table are known; None if the log does not say."""
+    stamp = target.last_stamp(app_id(node.key)) if target.exists else None
+    return None if stamp is None else CommitFacts.of(stamp).known_by
+
+
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    before, after = then.get("keys"), now["keys"]
+    if before and after and before != after:
+        yield f"`write.keys` were {_listed(before)} and are {_listed(after)} now"
+    columns = then.get("columns") or {}
+    for name, text in now["columns"].items():
+        if name in columns and columns[name] != text:
+            yield f"{name} was {columns[name]} and is {text} now"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def require_known_rows(node: Node, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if the node would not find rows of its table that earlier commits wrote."""
+    if node.config.write.mode.traits.increment == "table":
+        return
+    found = known_differently(node, target)
+    if found:
+        raise IdentityMismatchError(
+            f"{node}: {'; '.join(found)}, and by this its write knows rows that are in the table; they would be "
+            "repeated, or new rows be taken for them",
+            fix=f"if rows are known as before, go on with them: odi state adopt {node}; or put the definition back; "
+            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+        )

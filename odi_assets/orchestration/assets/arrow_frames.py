@@ -1,0 +1,156 @@
+"""Frames of pandas, polars and pyarrow as Arrow tables, and back: what went in comes back, or is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.errors import TableError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+def arrow_of(frame: Any, name: str) -> pa.Table:
+    """A frame of pandas, pyarrow or polars as an Arrow table.
+
+    Raises:
+        TableError: it is none, or Arrow does not hold what is in it.
+    """
+    import pyarrow as pa
+
+    try:
+        rows = _arrow_of(frame, name)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise TableError(
+            f"asset {name} returned a frame that Arrow cannot hold: {' '.join(map(str, error.args))}",
+            fix="give each column values of one type, for example frame.astype({'n': 'string'})",
+            asset=name,
+        ) from error
+    if not rows.column_names:
+        raise _refused(name, "has no columns", "return the columns that the table is to have, with or without rows")
+    spelled: dict[str, str] = {}
+    for column in rows.column_names:
+        other = spelled.get(column.lower())
+        if other is not None:
+            what = f"has two columns `{other}` and `{column}`; names know no capitals"
+            raise _refused(name, what, "give each column a name of its own")
+        spelled[column.lower()] = column
+    return rows
+
+
+def _arrow_of(frame: Any, name: str) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame.read_all()
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if package_of(frame) == "pandas" and hasattr(frame, "columns"):
+        return _of_pandas(frame, name)
+    if package_of(frame) == "polars" and hasattr(frame, "lazy"):
+        return _of_polars(frame, name)
+    if hasattr(frame, "__arrow_c_stream__") and package_of(frame) not in ("pandas", "polars"):
+        return pa.table(frame)
+    raise TableError(
+        f"asset {name} returned {type(frame).__name__}, which is no frame",
+        fix="return a DataFrame of Spark, pandas or polars, or an Arrow table",
+    )
+
+
+def _of_pandas(frame: pd.DataFrame, name: str) -> pa.Table:
+    """The columns, and the levels of the index that have names, as columns before them.
+
+    The numbers of an index without a name are positions of rows, and are left out.
+    """
+    import pyarrow as pa
+
+    labels = list(frame.columns)
+    odd = [label for label in labels if not isinstance(label, str | int)]
+    if odd:
+        raise _refused(name, f"has a column whose label is {odd[0]!r}", "give each column a text as its name")
+    frame = frame.set_axis([str(label) for label in labels], axis="columns") if labels else frame
+    frame = _with_index(frame, name)
+    rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    return rows if len(frame) else _undecided(frame, rows)
+
+
+def _with_index(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    names = list(frame.index.names)
+    if names == [None]:
+        if frame.index.dtype.kind in "iu" or not len(frame):
+            return frame.reset_index(drop=True)
+        raise _refused(
+            name,
+            f"has an index of {frame.index.dtype} without a name, which would be lost",
+            "name it, frame.rename_axis('…'), and it becomes a column; or leave it out, frame.reset_index(drop=True)",
+        )
+    texts = [str(level) for level in names if level is not None]
+    taken = next((text for text in texts if text in frame.columns or texts.count(text) > 1), None)
+    if len(texts) < len(names) or taken is not None:
+        what = f"has an index and a column that are both named `{taken}`" if taken else f"has an index named {names}"
+        raise _refused(
+            name,
+            what,
+            "give each level of the index a name of its own, frame.rename_axis([…]), and it becomes a column; "
+            "or leave the index out, frame.reset_index(drop=True)",
+        )
+    return frame.rename_axis(texts).reset_index()
+
+
+def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:
+    """``rows`` with a mark at columns whose type pandas made up: without a value, it says `float64` or `object`."""
+    from odi_assets.tables.undecided import marked
+
+    kinds = {str(label): str(kind) for label, kind in frame.dtypes.items()}
+    return marked(rows, [label for label, kind in kinds.items() if kind in ("float64", "object")])
+
+
+def _of_polars(frame: Any, name: str) -> pa.Table:
+    import polars as pl
+
+    frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
+    # Polars gives out addresses of Python's objects as bytes.
+    odd = next((label for label, kind in frame.schema.items() if any(one == pl.Object for one in _within(kind))), None)
+    if odd is not None:
+        raise _refused(name, f"has a column `{odd}` of type Object", "cast it, for example to pl.String")
+    rows: pa.Table = frame.to_arrow()
+    return rows
+
+
+def _within(kind: Any) -> Iterator[Any]:
+    """A type of polars and the types within it."""
+    yield kind
+    inner = getattr(kind, "inner", None)
+    for one in [*([inner] if inner is not None else []), *(field.dtype for field in getattr(kind, "fields", ()))]:
+        yield from _within(one)
+
+
+def _refused(name: str, what: str, fix: str) -> TableError:
+    return TableError(f"asset {name} returned a frame that {what}", fix=fix, asset=name)
+
+
+def frame_as(rows: pa.Table, wanted: Any) -> Any:
+    """An Arrow table as the type that an argument is annotated with."""
+    package, name = wanted.__module__.partition(".")[0], wanted.__name__
+    if package == "pandas":
+        return rows.to_pandas()
+    if package == "polars":
+        import polars as pl
+
+        found = pl.from_arrow(rows)
+        return found.lazy() if name == "LazyFrame" and isinstance(found, pl.DataFrame) else found
+    return rows
+
+
+def wants_arrow(wanted: Any) -> bool:
+    """Whether an argument is annotated with a frame that needs no Spark."""
+    return getattr(wanted, "__module__", "").partition(".")[0] in ("pandas", "polars", "pyarrow")
+
+
+def package_of(frame: Any) -> str:
+    """The package whose type a frame is."""
+    return type(frame).__module__.partition(".")[0]

@@ -1,0 +1,18 @@
+"""Columns in Spark's DDL, as Spark's types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def struct_of(ddl: str) -> StructType:
+    """The columns that a DDL text names. It needs a session, classic or of Spark Connect.
+
+    An empty frame has them too, but PySpark imports pandas to make one.
+    """
+    from pyspark.sql.types import StructType
+
+    return cast(StructType, StructType.fromDDL(ddl))

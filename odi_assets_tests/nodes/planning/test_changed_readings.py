@@ -1,0 +1,265 @@
+"""What a run makes of an edit of how rows are read and known, where its mark depends on that."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, IncrementError, OdiError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.planning import known_rows
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets_tests.nodes.support import Sandbox
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+NODE = """
+- pipeline: p
+  nodes:
+  - name: n
+    read:
+      connection: landing
+      format: csv
+      path: "a/*.csv"
+      schema: "id BIGINT, at TIMESTAMP, day STRING, v STRING"
+      options: {header: "true"}
+      incremental: {mode: stateful, column: id}
+    write: {connection: lake, path: n, mode: append}
+"""
+HEAD = "id,at,day,v"
+FIRST = (
+    "1,2024-01-02 00:00:00,01/02/2024,a",
+    "2,2024-02-01 00:00:00,02/01/2024,b",
+    "3,2024-03-01 00:00:00,03/01/2024,b",
+)
+
+
+def changed(text: str, edits: Sequence[tuple[str, str]]) -> str:
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def box_of(tmp_path: Path, spark: SparkSession, *edits: tuple[str, str]) -> Sandbox:
+    """A node that differs from NODE by some edits, and has loaded its first rows."""
+    box = Sandbox(tmp_path, spark, changed(NODE, edits))
+    box.land("a/1.csv", [HEAD, *FIRST])
+    box.run("n")
+    return box
+
+
+def edit(box: Sandbox, *edits: tuple[str, str]) -> None:
+    """Edit the node, and load the project as a new process would."""
+    file = box.root / "odibi.yaml"
+    head, _, node = file.read_text(encoding="utf-8").partition("pipelines:\n")
+    node = textwrap.indent(changed(textwrap.dedent(node), edits), "  ")
+    file.write_text(f"{head}pipelines:\n{node}", encoding="utf-8")
+    box.project = Project.load(file)
+    box.state = box.project.open_state()
+
+
+def ids(box: Sandbox, column: int = 0) -> list[object]:
+    return sorted(row[column] for row in box.rows("n"))
+
+
+def stops(box: Sandbox, *words: str) -> str:
+    """The next run stops, says these words and the ways on, and leaves the table as it is."""
+    before = box.table("n").version
+    with pytest.raises(OdiError) as raised:
+        box.run("n")
+    message = str(raised.value)
+    for word in (*words, "--full-refresh", "back"):
+        assert word in message
+    assert box.table("n").version == before
+    return message
+
+
+def adopt(box: Sandbox) -> None:
+    found = plan_adoption(box.project, box.state, NodeKey("p", "n"), lambda: box.spark)
+    assert found is not None
+    apply_adoption(box.state, found)
+    assert plan_adoption(box.project, box.state, NodeKey("p", "n"), lambda: box.spark) is None
+
+
+BY_DAY = ("column: id}", "column: day, type: text}")
+BY_TIME = ("column: id}", "column: at}")
+WITH_LAG = ("column: id}", "column: id, watermark_lag: 10}")
+KEYED = ("mode: append}", "mode: append, keys: [id]}")
+WRITE = "    write: {"
+WITH_OTHER_KEYS = (WRITE, f'    transform: {{sql: "SELECT id + 100 AS id, v FROM df"}}\n{WRITE}')
+WITH_A_COLUMN = (WRITE, f'    transform: {{sql: "SELECT *, upper(v) AS w FROM df -- why"}}\n{WRITE}')
+FILES = ("incremental: {mode: stateful, column: id}", "incremental: files")
+OVERWRITE = ("mode: append}", "mode: overwrite}")
+LENIENT = ("mode: append", "schema: ignore, mode: append")
+RESCUED = ('"true"}', '"true"}\n      rescued: rest')
+CLOSED = ("column: id}", "column: id, boundary: closed}")
+
+
+@pytest.mark.parametrize(
+    ("given", "change", "words"),
+    [
+        ([BY_DAY], ("type: text}", "date_format: us}"), "`incremental.date_format` was not set and is 'us' now"),
+        ([("column: id}", "column: day, date_format: us}")], ("date_format: us", "date_format: eu"), "was 'us' and is"),
+        ([BY_TIME], ('"true"}', '"true", timestampFormat: "yyyy-dd-MM HH:mm:ss"}'), "`read.options.timestampformat`"),
+        ([BY_TIME], ('"true"}', '"true"}\n      strict: false'), "`read.strict` was 'true' and is 'false' now"),
+        ([BY_TIME], ("at TIMESTAMP", "at TIMESTAMP_NTZ"), "TIMESTAMP_NTZ"),
+        ([], ('"true"}', '"true", nullValue: "3"}'), "`read.options.nullvalue` was not set and is '3' now"),
+        ([], ("column: id}", "column: id, boundary: closed}"), "rows tied with the HWM"),
+        ([CLOSED], ('"true"}', '"true", dateFormat: "dd"}'), "`read.options.dateformat`"),
+        ([WITH_LAG, KEYED], ("keys: [id]", "keys: [id, v]"), "`write.keys` were `id` and are `id`, `v` now"),
+        (
+            [WITH_LAG, KEYED],
+            WITH_OTHER_KEYS,
+            "df.id + 1",
+        ),
+        ([KEYED, ("mode: append,", "mode: upsert,")], ("keys: [id]", "keys: [v]"), "`write.keys` were `id`"),
+    ],
+)
+def test_an_edit_of_how_the_mark_is_read_stops_and_once_put_back_goes_on(
+    given: list[tuple[str, str]], change: tuple[str, str], words: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, *given)
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    edit(box, change)
+    stops(box, words)
+    edit(box, change[::-1])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        ([], [("v STRING", "v STRING, w STRING")]),
+        ([], [("id BIGINT", "id INT")]),
+        ([], [('"true"}', '"true", timestampFormat: "yyyy-MM-dd HH:mm:ss"}')]),
+        ([], [('"true"}', '"true"}\n      strict: false')]),
+        ([], [("schema: ignore", "schema: evolve")]),
+        ([CLOSED], [("boundary: closed", "boundary: open")]),
+        ([CLOSED], [("v STRING", "v STRING, w STRING")]),
+        ([WITH_LAG, KEYED], [("watermark_lag: 10", "watermark_lag: 20")]),
+        ([WITH_LAG, KEYED], [WITH_A_COLUMN]),
+        (
+            [("incremental: {mode: stateful, column: id}", "incremental: files")],
+            [('"true"}', '"true", nullValue: "b"}')],
+        ),
+        ([OVERWRITE], [("column: id}", "column: day, date_format: us}")]),
+    ],
+)
+def test_an_edit_that_the_mark_does_not_depend_on_goes_on(
+    given: list[tuple[str, str]], changes: list[tuple[str, str]], tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, *given, *([] if OVERWRITE in given else [LENIENT]))
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    if any("w STRING" in new for _, new in changes):
+        for name in ("1", "2"):
+            file = box.root / f"landing/a/{name}.csv"
+            text = "".join(f"{line},{'w' if line == HEAD else ''}\n" for line in file.read_text().splitlines())
+            box.land(f"a/{name}.csv", text.splitlines())
+    edit(box, *changes)
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4]
+
+
+def test_rows_tied_with_the_mark_stay_known_as_a_column_is_added(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, CLOSED, ("mode: append", "schema: evolve, mode: append"))
+    box.land("a/1.csv", [f"{HEAD},w", *(f"{row},x" for row in FIRST), "3,2024-03-01 00:00:00,03/01/2024,late,x"])
+    edit(box, ("v STRING", "v STRING, w STRING"))
+    box.run("n")
+    assert [row[3] for row in box.rows("n") if row[0] == 3] == ["b", "late"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("v STRING", "v STRING, w STRING"), "`w` may have been in `rest`"),
+        (("v STRING", "v INT"), "`v` was string and is int"),
+        (("day STRING,", "other STRING,"), "`day` is there no more"),
+        (("rescued: rest", "rescued: other"), "`rest` is there no more"),
+    ],
+)
+def test_rows_tied_with_the_mark_that_look_otherwise_stop_the_run(
+    change: tuple[str, str], words: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, CLOSED, RESCUED, LENIENT)
+    box.land("a/2.csv", [f"{HEAD},w", "3,2024-03-01 00:00:00,03/01/2024,5,x"])
+    edit(box, change)
+    with pytest.raises(IncrementError, match=words):
+        box.run("n")
+    edit(box, change[::-1])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 3]
+
+
+def test_adopting_a_closed_boundary_counts_the_tied_rows_as_loaded_and_later_ones_are_read(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark)
+    edit(box, CLOSED)
+    stops(box, "odi state adopt p.n")
+    adopt(box)
+    box.land("a/2.csv", [HEAD, "3,2024-03-01 00:00:00,03/01/2024,late"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 3]
+
+
+def test_adopting_a_date_format_counts_what_is_there_as_loaded(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, BY_DAY)
+    edit(box, ("type: text}", "date_format: us}"))
+    adopt(box)
+    box.land("a/2.csv", [HEAD, "4,2025-01-01 00:00:00,01/01/2025,c"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4]
+
+
+def test_adopting_other_keys_goes_on_with_the_rows_that_are_there(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"))
+    edit(box, ("keys: [id]", "keys: [id, v]"))
+    adopt(box)
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4]
+
+
+def test_a_rewind_brings_back_by_what_the_rows_are_known(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"))
+    edit(box, ("keys: [id]", "keys: [id, v]"))
+    adopt(box)
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, NodeKey("p", "n"), lambda _: 0))
+    stops(box, "`write.keys` were `id` and are `id`, `v` now")
+
+
+def test_a_commit_of_before_goes_on_and_the_next_one_says_how_rows_are_known(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(known_rows, "known_by", lambda _: None)
+        box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"))
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n")
+    stamp = TableHandle.open(box.project.target(NodeKey("p", "n"))).last_stamp("odi_assets:p.n")
+    assert stamp is not None
+    assert CommitFacts.of(stamp).known_by == {
+        "keys": ["id"],
+        "columns": {"`id`": "df.id", "`read.schema` of `id`": "a whole number"},
+    }
+
+
+@pytest.mark.parametrize("expression", ["uuid()", "rand()", "current_timestamp()", "row_number() OVER (ORDER BY v)"])
+def test_a_key_that_another_run_makes_otherwise_is_refused_before_anything_runs(
+    expression: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    sql = f"    transform: {{sql: {json.dumps(f'SELECT *, {expression} AS k FROM df')}}}"
+    text = NODE.replace("mode: append}", "mode: append_once, keys: [k]}").replace(WRITE, f"{sql}\n{WRITE}")
+    with pytest.raises(ConfigError, match="another run makes another one"):
+        Sandbox(tmp_path, spark, text)
