@@ -12,19 +12,19 @@ from odi_assets.sources.sql.dialects import Mysql, Postgres
 from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, Server
 
 _TABLES = (
-    "CREATE TABLE {sales}orders (id bigint PRIMARY KEY, amount numeric(10,2), changed_at {time} NOT NULL)",
+    "CREATE TABLE {sales}orders (id bigint PRIMARY KEY, amount {amount}, changed_at {time} NOT NULL, ref uuid)",
     "CREATE TABLE {sales}customers (id int, name varchar(20), active boolean)",
     "CREATE TABLE {sales}shipments (id bigint PRIMARY KEY, delivered_at {time}, sent_at {time} NOT NULL)",
 )
 _ROWS = (
     (
         "INSERT INTO {sales}shipments VALUES (1, NULL, {past}), (2, {past}, {past}), (3, NULL, {past})",
-        "INSERT INTO {sales}orders VALUES (1, 2.5, {past}), (2, 3.5, {past})",
+        "INSERT INTO {sales}orders VALUES (1, 2.5, {past}, {ref}), (2, 3.5, {past}, NULL)",
         "INSERT INTO {sales}customers VALUES (1, 'a', true), (2, 'b', false), (9, 'c', true)",
     ),
     (
         "INSERT INTO {sales}shipments VALUES (4, NULL, {now})",
-        "INSERT INTO {sales}orders VALUES (3, 4.5, {now})",
+        "INSERT INTO {sales}orders VALUES (3, 4.5, {now}, {ref})",
     ),
 )
 
@@ -79,7 +79,10 @@ def of_postgres(server: Server) -> ShopDatabase:
         f"CREATE ROLE reader LOGIN PASSWORD E'{secret}'",
         "CREATE DATABASE shop OWNER reader",
     )
-    words = {"sales": "sales.", "time": "timestamptz", "past": "now() - interval '2 hours'", "now": "now()"}
+    words = {
+        **{"sales": "sales.", "time": "timestamptz", "past": "now() - interval '2 hours'", "now": "now()"},
+        **{"amount": "numeric(50,10)", "ref": "gen_random_uuid()"},
+    }
     shop = ShopDatabase(lambda *statements: _in_shop(server, statements), words, _variables(server))
     _in_shop(server, ["CREATE SCHEMA sales"])
     return shop.make()
@@ -88,7 +91,10 @@ def of_postgres(server: Server) -> ShopDatabase:
 def of_mariadb(server: Server) -> ShopDatabase:
     """The same tables in MariaDB, which has no schemas in databases."""
     server.execute(*(f"DROP TABLE IF EXISTS {name}" for name in ("orders", "customers", "shipments")))
-    words = {"sales": "", "time": "datetime(6)", "past": "now(6) - interval 2 hour", "now": "now(6)"}
+    words = {
+        **{"sales": "", "time": "datetime(6)", "past": "now(6) - interval 2 hour", "now": "now(6)"},
+        **{"amount": "decimal(10,2)", "ref": "uuid()"},
+    }
     edits = (
         ("type: postgres", "type: mysql"),
         (Postgres.package, Mysql.package),

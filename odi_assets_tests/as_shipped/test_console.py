@@ -147,6 +147,7 @@ FOLLOWED: dict[str, tuple[Callable[[Session], None], frozenset[str]]] = {
     "README.md": (_nothing, frozenset()),
     "cursors.md": (_nothing, frozenset()),
     "dagster.md": (_orders, frozenset()),
+    "how-it-works.md": (_nothing, frozenset()),
     "state.md": (_nothing, frozenset({"python", "yaml"})),
     "streaming.md": (_checkpoint, frozenset()),
 }
