@@ -255,6 +255,11 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "tables:maintain",
                 "Compact small files, write a checkpoint, and delete files that no version needs any more.",
             ),
+            "repair": (
+                "tables:repair",
+                "Set aside what a power cut tore of tables' logs, and put each node's mark back to the last whole "
+                "version.",
+            ),
         },
     ),
     "config": (

@@ -24,12 +24,13 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
+    from odi_assets.nodes.recovery.findings import Disagreement
     from odi_assets.nodes.recovery.recover import Recovery
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import RunRecord
 
 _DISAGREEMENTS = (
-    Column("node", lambda one: str(one.key)),
+    Column("node", lambda one: str(one.key or "system")),
     Column("what", lambda one: one.kind.value),
     Column("found", lambda one: one.message, wrap=True),
     Column("remedy", lambda one: one.remedy, wrap=True),
@@ -56,28 +57,45 @@ def doctor(
     settings: Settings,
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read all data files and commits too: rows, footers, checksums of pages.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do."""
+    """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do.
+
+    Every live file is looked for, with its size; ledgers, checkpoints of streams and kept rows are opened.
+    """
     from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, unfinished
+    from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
-    found = examine(project, state, keys)
+    of_system = list(files_of_system(project, state, deep=deep))
+    found = [*of_system, *examine(project, state, keys, deep=deep)]
+    rest = not_looked_at(project, keys, deep=deep)
     if as_json:
-        data_json([one.to_json() for one in found])
+        data_json([one.to_json() for one in [*found, *rest]])
     elif found:
         data_table(_DISAGREEMENTS, found)
     note(
-        f"{counted(len(found), 'disagreement')} about {counted(len({one.key for one in found}), 'node')}."
+        f"{counted(len(found), 'disagreement')} about {_about(found)}."
         if found
         else f"Tables, state and run history of {counted(len(keys), 'node')} agree."
     )
-    for key, left in unfinished(project, state, keys).items():
+    for one in rest:
+        note(f"Not looked at: {one.message}. {one.remedy}")
+    for key, left in ({} if of_system else unfinished(project, state, keys)).items():
         note(f"{key}: {left}; its next run goes on there.")
     if found:
         raise typer.Exit(FAILED)
+
+
+def _about(found: list[Disagreement]) -> str:
+    nodes = {one.key for one in found if one.key is not None}
+    parts = [counted(len(nodes), "node")] if nodes else []
+    return " and ".join([*parts, *(["the system tables"] if any(one.key is None for one in found) else [])])
 
 
 def recover(
@@ -150,7 +168,7 @@ def accept(
     yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
-    from odi_assets.delta.maintenance.restore import missing_files
+    from odi_assets.delta.maintenance.restore import lost_files
     from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.planning.start import start_of
@@ -166,10 +184,10 @@ def accept(
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
     now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
     note(f"{key} was loaded up to {hwm_text(hwm)}; its table {target.location.uri} {now}.")
-    gone = missing_files(target.location, target.live_files)
+    gone = lost_files(target.location, target.live_files)
     if gone:
         files = counted(len(target.live_files), "file")
-        note(f"Of the {files} of that version {len(gone):,} cannot be found; the table goes on without them.")
+        note(f"Of the {files} of that version {len(gone):,} are gone or cut; the table goes on without them.")
     note("The next run reads on above that HWM. Rows below it that the table has lost stay lost.")
     require_consent(yes)
     accept_table(project, state, key)

@@ -1,4 +1,4 @@
-"""``odi tables maintain``: compaction, checkpoint and vacuum of nodes' tables."""
+"""``odi tables``: compaction, checkpoint and vacuum of nodes' tables, and the repair of torn ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
+from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ _COLUMNS = (
     Column("deleted", lambda of: len(of[1].vacuumed), "right"),
     Column("MB deleted", lambda of: _mb(of[1].vacuumed_bytes), "right", spare=True),
     Column("back to version", lambda of: of[1].rewindable_from, "right"),
+)
+_REPAIRS = (
+    Column("table", lambda one: one.what),
+    Column("is wrong", lambda one: "; ".join(one.faults), wrap=True),
+    Column("set aside", lambda one: counted(len(one.moved), "file")),
+    Column("then at version", lambda one: one.version, "right"),
+    Column("next", lambda one: one.next, wrap=True),
 )
 _MEGABYTE = 1024 * 1024
 
@@ -86,3 +94,50 @@ def _mb(number: int) -> str:
 def _as_json(key: NodeKey, one: Maintenance | None, dry_run: bool) -> dict[str, Any]:
     head = {"pipeline": key.pipeline, "node": key.node, "dry_run": dry_run}
     return {**head, **(asdict(one) if one else {"before": None})}
+
+
+def repair(
+    settings: Settings,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NODE]...", help="NODE, PIPELINE.NODE, or the path of a Delta table; all nodes if none."
+        ),
+    ] = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="Repair the system tables, or the state file, instead of nodes' tables.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Set aside what a power cut tore of tables' logs, and put each node's mark back to the last whole version.
+
+    Nothing is deleted: what is taken out of a table is moved to _odi_aside in its folder. Rows of a commit that is set
+    aside are read again by the node's next run.
+    """
+    from odi_assets.nodes.recovery import repair as repairs
+
+    project = settings.project()
+    state = project.open_state()
+    if system and tables:
+        raise ConfigError("--system names the tables itself", fix="give --system, or name nodes, not both")
+    if not dry_run:
+        note("This sets files aside that are torn, and versions after them; runs should not be under way meanwhile.")
+        require_consent(yes)
+    if system:
+        found = list(repairs.repair_system(project, state, dry_run=dry_run))
+    else:
+        names = tables or [str(key) for key in project.graph.order()]
+        places = [place for name in names for place in repairs.find_tables(project, name)]
+        looked = (repairs.repair_table(project, state, *place, dry_run=dry_run) for place in places)
+        found = [one for one in looked if one is not None]
+    if as_json:
+        data_json([one.to_json() for one in found])
+    elif found:
+        data_table(_REPAIRS, found)
+    for one in found:
+        if one.aside is not None:
+            note(f"{one.what}: what was set aside is in {one.aside}. Next: {one.next}")
+    if not found:
+        note("Nothing is torn: every log that was looked at is whole. `odi doctor --deep` reads the data files, too.")

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.history import METADATA_KEY, actions_of, commit_digest, commit_text, restored_version
+from odi_assets.delta.history import METADATA_KEY, actions_at, commit_digest, restored_version
 from odi_assets.delta.partition_values import same_spellings
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import TableError
@@ -186,15 +186,15 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
     Raises:
         TableError: the log has no such commit (any more).
     """
-    text = commit_text(location, version)
-    if text is None:
+    actions = actions_at(location, version)
+    if actions is None:
         raise TableError(
             f"version {version} of the Delta table at {location.uri} is no longer in its log",
             fix="read the table whole once: odi run --node NODE --full-refresh",
             uri=location.uri,
             version=version,
         )
-    return actions_of(text)
+    return actions
 
 
 def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:

@@ -51,6 +51,10 @@ class UnsupportedFeatureError(TableError, StateError):
     """A table uses Delta features that we cannot read or write; Spark's own connector can. Fields: uri, features."""
 
 
+class DamagedTableError(TableError, StateError):
+    """Files of a table's log, or its data files, are torn or missing. Fields: uri."""
+
+
 class CommitConflict(StateConflictError):
     """A commit to a system table met a concurrent one; after a fresh look it may be made again."""
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.errors import deltalake_calls, store_options
+from odi_assets.connections.location import Location
+from odi_assets.delta.damage import actions_in, commit_file, file_system, torn
+from odi_assets.delta.errors import deltalake_calls
 
 if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
@@ -75,7 +75,7 @@ def commits(location: Location, newest: int) -> Iterator[Commit]:
             for version, text in zip(versions, texts, strict=True):
                 if text is None:
                     return
-                yield _commit(version, text)
+                yield _commit(location, version, text)
 
 
 def commit_at(location: Location, version: int) -> Commit | None:
@@ -85,7 +85,7 @@ def commit_at(location: Location, version: int) -> Commit | None:
         TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
     """
     text = commit_text(location, version)
-    return None if text is None else _commit(version, text)
+    return None if text is None else _commit(location, version, text)
 
 
 def commit_digest(location: Location, version: int) -> str | None:
@@ -121,28 +121,14 @@ def commit_text(location: Location, version: int) -> str | None:
     """The actions of one commit, a JSON object per line; None if the log has no such commit (any more).
 
     Raises:
-        TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
+        TableError: the log cannot be read; StoreUnreachableError if the store did not answer; DamagedTableError if the
+            commit is torn.
     """
-    name = f"_delta_log/{version:020d}.json"
-    with deltalake_calls("reading the log of the Delta table", location):
-        try:
-            if location.is_local:
-                return (location.local_path / name).read_text(encoding="utf-8")
-            return _stored_text(location, name)
-        except FileNotFoundError:
-            if location.is_local:
-                # Not if there is no telling.
-                is_there(location.local_path / name)
-            return None
-
-
-def file_system(location: Location) -> PyFileSystem:
-    """deltalake's own storage as a file system: its errors are known here, and no SDK of a cloud is needed."""
-    from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import PyFileSystem
-
-    uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
-    return PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
+    raw = commit_file(location, version)
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError as error:
+        raise torn(location, version, error) from error
 
 
 def app_ids_in(location: Location) -> set[str]:
@@ -176,14 +162,17 @@ def _app_ids(storage: PyFileSystem) -> Iterator[str]:
         yield from (one["appId"] for one in found if one is not None)
 
 
-def actions_of(text: str) -> list[dict[str, Any]]:
-    """The actions in the text of one commit."""
-    return [json.loads(line) for line in text.splitlines() if line.strip()]
+def actions_at(location: Location, version: int) -> list[dict[str, Any]] | None:
+    """The actions of one commit; None if the log has no such commit (any more).
 
-
-def _stored_text(location: Location, name: str) -> str:
-    with file_system(location).open_input_file(name) as stream:
-        return bytes(stream.read()).decode("utf-8")
+    Raises:
+        TableError: the log cannot be read; DamagedTableError if the commit is torn.
+    """
+    raw = commit_file(location, version)
+    try:
+        return None if raw is None else actions_in(raw)
+    except ValueError as error:
+        raise torn(location, version, error) from error
 
 
 def _paged(newest: int) -> Iterator[range]:
@@ -194,13 +183,16 @@ def _paged(newest: int) -> Iterator[range]:
         upper, page = upper - size, page + 1
 
 
-def _commit(version: int, text: str) -> Commit:
-    info: dict[str, Any] = {}
-    for line in text.splitlines():
-        # A commit may hold thousands of files; only the line that describes it is parsed.
-        if line.lstrip().startswith('{"commitInfo"'):
-            info = json.loads(line)["commitInfo"]
-            break
+def _commit(location: Location, version: int, text: str) -> Commit:
+    # A commit may hold thousands of files; only the line that describes it is parsed.
+    line = next((line for line in text.splitlines() if line.lstrip().startswith('{"commitInfo"')), None)
+    try:
+        return _described(version, json.loads(line)["commitInfo"] if line is not None else {})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise torn(location, version, ValueError(f"is torn: {error}")) from error
+
+
+def _described(version: int, info: Mapping[str, Any]) -> Commit:
     made_at = datetime.fromtimestamp(int(info.get("timestamp") or 0) / 1000, UTC)
     facts, stamp = info.get(METADATA_KEY), None
     if isinstance(facts, str):

@@ -21,11 +21,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location, is_there
+from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
 from odi_assets.delta.history import Commit, CommittedStamp, commit_digest, commits
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
-from odi_assets.errors import TableError
+from odi_assets.errors import OdiError, TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,17 +82,26 @@ class TableHandle:
     @classmethod
     def open_once(cls, location: Location, version: int | None = None, owner: Owner = NODE) -> TableHandle:
         """Like :meth:`open`, without waiting for the store; for callers with retries of their own."""
-        # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
-        return raced(
-            lambda: cls._opened(location, version, owner),
-            lost=lambda error: (
+
+        def may_be_damage(error: OdiError) -> bool:
+            return (
                 version is None
                 and type(error) is owner.error
                 # Both say that no table can be at such a path; looking again changes nothing.
                 and not isinstance(error.__cause__, TableNotFoundError | None)
                 and not cannot_look(error)
-            ),
-        )
+            )
+
+        # Another process may clean the log between its listing and our reading of it; a fixed version stays gone.
+        try:
+            return raced(lambda: cls._opened(location, version, owner), lost=may_be_damage)
+        except OdiError as error:
+            if not may_be_damage(error):
+                raise
+            faults = read_log(location).faults
+            if not faults:
+                raise
+            raise damaged(location, faults, owner) from error
 
     @classmethod
     def _opened(cls, location: Location, version: int | None, owner: Owner) -> TableHandle:
@@ -105,7 +115,10 @@ class TableHandle:
         at = "" if version is None else f" at version {version}"
         with deltalake_calls(f"opening {owner.noun}{at}", location, owner):
             try:
-                return cls(location, DeltaTable(location.uri, version=version, storage_options=options), owner)
+                opened = cls(location, DeltaTable(location.uri, version=version, storage_options=options), owner)
+                if version is None and location.is_local:
+                    opened.require_whole_commits()
+                return opened
             except TableNotFoundError as error:
                 # deltalake has the same type for a URI that it does not understand.
                 if "Unknown scheme" not in str(error):
@@ -119,6 +132,12 @@ class TableHandle:
                     fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
                     uri=location.uri,
                 ) from error
+
+    def require_whole_commits(self) -> None:
+        """Raises DamagedTableError if a commit of a local log is empty: deltalake would leave its rows out silently."""
+        fault = None if self.version is None else emptied_commit(self.location, self.version)
+        if fault is not None:
+            raise damaged(self.location, [fault], self.owner)
 
     def calls(self, what: str) -> AbstractContextManager[None]:
         """Run deltalake calls on this table and raise its errors as ours; ``what`` names them."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+_AT_ONCE = 8
 
 
 def write_file(path: Path, text: str) -> None:
@@ -31,6 +35,33 @@ def write_file(path: Path, text: str) -> None:
     sync_folder(target.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Put the contents of a file on the disk, whoever wrote it.
+
+    Raises:
+        OSError: it cannot be opened, or the disk failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_files(paths: Sequence[Path]) -> None:
+    """Put the contents of several files on the disk, some at a time.
+
+    Raises:
+        OSError: one of them cannot be opened, or the disk failed.
+    """
+    if len(paths) < 2:
+        for path in paths:
+            sync_file(path)
+        return
+    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
+        list(pool.map(sync_file, paths))
+
+
 def sync_folder(folder: Path) -> None:
     """Put new names and removals in a folder on the disk, where folders can be opened.
 
@@ -39,8 +70,4 @@ def sync_folder(folder: Path) -> None:
     """
     if os.name != "posix":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_file(folder)

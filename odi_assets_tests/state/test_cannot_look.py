@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, Transient
@@ -77,7 +77,7 @@ def table_calls(folder: Path) -> Calls:
         "open at a version": lambda: TableHandle.open(table, 0).version,
         "is_kept": lambda: handle.is_kept(0),
         "its log": lambda: [commit.version for commit in handle.commits()],
-        "missing_files": lambda: missing_files(table, handle.live_files),
+        "lost_files": lambda: lost_files(table, handle.live_files),
         "the ledger's parts": lambda: ledger.is_there(table, (part,)),
         "the ledger": lambda: sorted(ledger.read_parts(table, (part,), "landing")),
     }
@@ -213,7 +213,7 @@ def test_every_call_of_every_store_says_that_it_cannot_look(told: dict[str, dict
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no users of this kind on this system")
 def test_all_of_it_is_there_again_afterwards(told: dict[str, dict[str, Any]]) -> None:
     assert all("value" in one for one in told["after"].values()), told["after"]
-    same = [name for name in told["before"] if name in ("get_hwm", "get_store", "missing_files", "the ledger")]
+    same = [name for name in told["before"] if name in ("get_hwm", "get_store", "lost_files", "the ledger")]
     assert same
     assert {name: told["after"][name] for name in same} == {name: told["before"][name] for name in same}
 

@@ -26,12 +26,14 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print rows of a node's table. Which ones comes as it may: a table has no order."""
+    from odi_assets.delta.damage import require_no_remains
     from odi_assets.delta.table import TableHandle
 
     project = settings.project()
     key = project.node_named(node)
     handle = TableHandle.open(project.target(key), version)
     if not handle.exists:
+        require_no_remains(handle.location)
         note(f"{key} has no table yet: run it with odi run {key.pipeline} --node {key.node}")
         raise typer.Exit(1)
     rows = _rows(handle, limit)

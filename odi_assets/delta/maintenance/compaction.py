@@ -11,6 +11,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -20,8 +21,9 @@ import pyarrow.parquet as pq
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
+from odi_assets.delta.damage import file_system
 from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
-from odi_assets.delta.history import file_system
+from odi_assets.delta.maintenance.restore import unreadable
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -154,9 +156,24 @@ def _merge(handle: TableHandle, files: Sequence[LiveFile], path: str) -> None:
 
 def _batches(handle: TableHandle, files: Sequence[LiveFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
-        with handle.location.child(file.path).open("rb") as stream:
+        with _damage_named(handle, file), handle.location.child(file.path).open("rb") as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS):
                 yield _conformed(batch, schema)
+
+
+@contextmanager
+def _damage_named(handle: TableHandle, file: LiveFile) -> Iterator[None]:
+    """Raises DamagedTableError where a data file is gone, or cannot be read."""
+    with handle.calls("compacting the Delta table"):
+        try:
+            yield
+        except (FileNotFoundError, IsADirectoryError, pa.ArrowException) as error:
+            raise unreadable(handle.location, file.path, error) from error
+        except OSError as error:
+            # Arrow says so of pages that cannot be decoded; a store that does not answer has an error number.
+            if error.errno is not None:
+                raise
+            raise unreadable(handle.location, file.path, error) from error
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 from pyarrow.fs import FileInfo, FileSelector
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import deltalake_calls
-from odi_assets.delta.history import actions_of, commit_text, file_system
+from odi_assets.delta.history import actions_at
 from odi_assets.delta.maintenance.compaction import Compaction, bins, compact
 from odi_assets.delta.maintenance.restore import presence
 from odi_assets.delta.table import TableHandle
@@ -165,12 +166,12 @@ def rewindable_from(handle: TableHandle) -> int:
     exists = presence(handle.location)
     oldest = newest = handle.table.version()
     for version in range(newest, -1, -1):
-        text = commit_text(handle.location, version)
-        if text is None:
+        actions = actions_at(handle.location, version)
+        if actions is None:
             break
         oldest = version
         # Versions before this commit need the files that it removed.
-        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions_of(text)):
+        if any("remove" in action and not exists(unquote(action["remove"]["path"])) for action in actions):
             break
     # Between the last commit that was cleaned up and the next checkpoint, a log has commits that cannot be opened.
     while oldest < newest and not handle.is_kept(oldest):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
-from odi_assets.delta.errors import deltalake_calls
-from odi_assets.delta.history import file_system
+from odi_assets.delta.damage import file_system
+from odi_assets.delta.errors import DamagedTableError, deltalake_calls
+from odi_assets.delta.maintenance.repair import set_aside
 from odi_assets.delta.protocol import require_removable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
@@ -28,11 +30,11 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
         TableError: files of ``version`` are gone, or Delta refuses.
     """
     before = TableHandle.open(handle.location, version)
-    gone = missing_files(handle.location, returning(handle, before))
+    gone = lost_files(handle.location, returning(handle, before))
     if gone:
         raise TableError(
             f"version {version} of the table at {handle.location.uri} cannot be put back: {len(gone):,} of its files "
-            f"are gone, {gone[0]} among them",
+            f"are gone or cut, {gone[0]} among them",
             fix="choose a later version: what vacuum removed does not come back",
             uri=handle.location.uri,
             version=version,
@@ -43,15 +45,42 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
     return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
 
 
-def forget_missing_files(handle: TableHandle) -> None:
-    """Take the files that the store does not hold any more out of the table, in one commit; their rows are lost.
+@dataclass(frozen=True)
+class LostFile:
+    """A data file that cannot be read any more: it is gone, was cut, or is damaged.
+
+    Attributes:
+        size: None if it is gone.
+        expected: the size that the log tells.
+        why: what is wrong with a file of the right size.
+    """
+
+    path: str
+    size: int | None
+    expected: int
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.why:
+            return f"{self.path} ({self.why})"
+        if self.size is None:
+            return f"{self.path} (gone)"
+        return f"{self.path} ({self.size:,} of its {self.expected:,} bytes)"
+
+
+def forget_lost_files(handle: TableHandle, lost: Sequence[LostFile]) -> str | None:
+    """Take files that are gone or damaged out of the table, in one commit; their rows are lost. What is left of them is
+    set aside; returns where to, None if nothing is left.
 
     Raises:
         TableConflictError: another writer committed meanwhile.
         TableError: Delta refuses.
     """
+    cut = tuple(file.path for file in lost if file.size is not None)
+    aside = set_aside(handle.location, cut) if cut else None
     with handle.calls("taking missing files out of the table"):
         handle.table.repair()
+    return aside
 
 
 def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:
@@ -60,14 +89,30 @@ def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:
     return [file for file in before.live_files if file.path not in live]
 
 
-def missing_files(location: Location, files: Sequence[LiveFile]) -> list[str]:
-    """Paths of those ``files`` that the store does not hold (any more).
+def unreadable(location: Location, path: str, error: Exception) -> DamagedTableError:
+    """The error over a data file that is gone, or cannot be read."""
+    why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return DamagedTableError(
+        f"{path} of the Delta table at {location.uri} cannot be read: {why}",
+        fix="odi doctor --deep names every such file, and for each table what to do",
+        uri=location.uri,
+        path=path,
+    )
+
+
+def lost_files(location: Location, files: Sequence[LiveFile]) -> list[LostFile]:
+    """Those ``files`` that the store does not hold (any more) with the size that the log tells.
 
     Raises:
         TableError: the store cannot be looked at.
     """
-    exists = presence(location, [file.path for file in files])
-    return [file.path for file in files if not exists(file.path)]
+    size_of = _sizes(location, [file.path for file in files])
+    found = ((file, size_of(file.path)) for file in files)
+    return [
+        LostFile(file.path, size, file.size)
+        for file, size in found
+        if size is None or (file.size and size != file.size)
+    ]
 
 
 def presence(location: Location, paths: Sequence[str] | None = None) -> Callable[[str], bool]:
@@ -79,16 +124,26 @@ def presence(location: Location, paths: Sequence[str] | None = None) -> Callable
     Raises:
         TableError: the store cannot be looked at; the function that is returned raises it, too.
     """
+    size_of = _sizes(location, paths)
+    return lambda path: size_of(path) is not None
+
+
+def _sizes(location: Location, paths: Sequence[str] | None) -> Callable[[str], int | None]:
+    """Tells the size of what is at a path relative to a table; None if there is nothing."""
     if location.is_local:
-        return lambda path: _is_there(location, path)
+        return lambda path: _local_size(location, path)
     from pyarrow.fs import FileSelector
 
     few = paths is not None and len(paths) < _LISTED_FROM
     with deltalake_calls("looking for files of the Delta table", location):
         found = file_system(location).get_file_info(list(paths or ()) if few else FileSelector("", recursive=True))
-    return {info.path for info in found if info.is_file}.__contains__
+    return {info.path: int(info.size) for info in found if info.is_file}.get
 
 
-def _is_there(location: Location, path: str) -> bool:
+def _local_size(location: Location, path: str) -> int | None:
     with deltalake_calls("looking for files of the Delta table", location):
-        return is_there(location.local_path / path)
+        place = location.local_path / path
+        if not is_there(place):
+            return None
+        found = place.stat()
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0

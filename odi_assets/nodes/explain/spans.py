@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from odi_assets.delta.history import METADATA_KEY, actions_of, commit_text
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.history import METADATA_KEY, actions_at
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.streaming.explain.collect import only_asked
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
@@ -69,7 +69,7 @@ def stays(
     spans, stamps = _spans(handle, past)
     live = {file.path for file in handle.live_files}
     old = [span.file for path, span in spans.items() if path not in live and span.file is not None]
-    lost = set(missing_files(handle.location, old)) if old else set()
+    lost = {file.path for file in lost_files(handle.location, old)} if old else set()
     files = [*handle.live_files, *(file for file in old if file.path not in lost)]
     by_uri = by_file_uri(handle.location, files)
     rows = read_files(spark, handle, files, file_as=_FILE)
@@ -118,8 +118,8 @@ def _spans(handle: TableHandle, past: bool) -> tuple[dict[str, _Span], dict[int,
     spans: dict[str, _Span] = defaultdict(_Span)
     stamps: dict[int, Mapping[str, Any]] = {}
     version = handle.version if handle.version is not None else -1
-    while version >= 0 and (text := commit_text(handle.location, version)) is not None:
-        for action in actions_of(text):
+    while version >= 0 and (actions := actions_at(handle.location, version)) is not None:
+        for action in actions:
             if "add" in action:
                 span = spans[unquote(action["add"]["path"])]
                 # A file that was restored has several spans; the newest counts.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -109,4 +109,4 @@ def _is_whole(target: TableHandle, version: int) -> bool:
         if cannot_look(error):
             raise
         return False
-    return not missing_files(target.location, before.live_files)
+    return not lost_files(target.location, before.live_files)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.history import Commit, replaces_rows
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
 from odi_assets.nodes.commit_facts import Origin
@@ -75,7 +75,7 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
         return f"is at version {version}"
     if expected is not None and entry.run_id is not None and not target.transaction_number(app_id(key)):
         return "is another one: it was dropped, and somebody else made it again"
-    change = None if expected is None else rows_removed_since(expected, target, ours=entry.run_id is not None)
+    change = None if expected is None else rows_removed_since(expected, target)
     if change is not None:
         return f"was {change}"
     known = None if origin is None else origin.commit
@@ -84,17 +84,11 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
     return _without_files(target) if look_at_files else None
 
 
-def rows_removed_since(expected: int, target: TableHandle, *, ours: bool = False) -> ForeignChange | None:
-    """The newest commit of somebody else, after version ``expected``, that removed all rows of that version.
-
-    Args:
-        ours: a run of ours made version ``expected``.
-    """
+def rows_removed_since(expected: int, target: TableHandle) -> ForeignChange | None:
+    """The newest commit of somebody else, after version ``expected``, that removed all rows of that version."""
     for commit in target.commits():
         if commit.version <= expected:
-            # Every commit of ours names its operation; one without was emptied by hand, or by a power cut.
-            lost = ours and commit.version == expected and not commit.operation
-            return ForeignChange(commit, "stripped of its commit") if lost else None
+            return None
         if commit.stamp is not None:
             continue
         if (how := replaces_rows(commit)) is not None:
@@ -106,5 +100,5 @@ def rows_removed_since(expected: int, target: TableHandle, *, ours: bool = False
 
 def _without_files(target: TableHandle) -> str | None:
     files = target.live_files
-    gone = missing_files(target.location, files[:: max(1, len(files) // _LOOKED_AT)])
+    gone = lost_files(target.location, files[:: max(1, len(files) // _LOOKED_AT)])
     return f"has lost files of its version {target.version}, {gone[0]} among them" if gone else None

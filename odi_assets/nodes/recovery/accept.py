@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.maintenance.restore import forget_missing_files, missing_files
+from odi_assets.delta.maintenance.restore import forget_lost_files, lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import Origin
 from odi_assets.nodes.node import Node
@@ -24,7 +24,7 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     HWM is that of the table's log, as in a run.
 
     The next run goes on above the HWM: what the table no longer holds is not loaded again. A commit removes files that
-    are gone from the table, because nobody could read it otherwise.
+    are gone or cut from the table, because nobody could read it otherwise.
 
     Raises:
         StateConflictError: somebody else changed the HWM since.
@@ -34,8 +34,9 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     if start.hwm is None:
         return None
-    if target.exists and missing_files(target.location, target.live_files):
-        forget_missing_files(target)
+    lost = lost_files(target.location, target.live_files)
+    if lost:
+        forget_lost_files(target, lost)
         target = target.refreshed()
     commit = NO_TABLE if target.version is None else target.version
     value, origin = _as_sources_are(node, _without_lost_ledger(start.hwm, target), start.origin)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
-from odi_assets.delta.maintenance.restore import missing_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
@@ -20,6 +17,8 @@ from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.start import marks_of, start_of
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
+from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.sources.marks import hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
@@ -27,54 +26,20 @@ from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
 
 
-class Kind(StrEnum):
-    """What disagrees with what."""
+def examine(
+    project: Project, state: StateBackend, keys: Sequence[NodeKey], *, deep: bool = False
+) -> list[Disagreement]:
+    """Every disagreement about ``keys``, in their order. A node that cannot be examined counts as one.
 
-    STATE_BEHIND = "state behind its table"
-    TABLE_BEHIND = "table behind its state"
-    SET_BY_HAND = "state set by hand"
-    FILES_MISSING = "files missing"
-    HISTORY_BEHIND = "run without a row of history"
-    HISTORY_AHEAD = "row of history without its commit"
-    REDEFINED = "table or HWM of another definition"
-    UPSTREAM_CHANGED = "input is another table"
-    WAITS = "stream of a cursor document went back or is gone"
-    STREAM_APART = "checkpoint and table apart"
-    BATCH_IN_FLIGHT = "batch not finished"
-    TOKEN_LOGGED = "token in a log"
-    UNREADABLE = "cannot be looked at"
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """One finding about one node: what is wrong, and the command that repairs it."""
-
-    key: NodeKey
-    kind: Kind
-    message: str
-    remedy: str
-
-    def to_json(self) -> dict[str, str]:
-        """The finding as JSON-ready values."""
-        return {
-            "pipeline": self.key.pipeline,
-            "node": self.key.node,
-            "kind": self.kind.value,
-            "message": self.message,
-            "remedy": self.remedy,
-        }
-
-
-def examine(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> list[Disagreement]:
-    """Every disagreement about ``keys``, in their order. A node that cannot be examined counts as one."""
+    Args:
+        deep: read every data file and every commit, too.
+    """
     found: list[Disagreement] = []
     for key in keys:
         try:
-            found.extend(_of_node(project, state, key))
-        except OdiError as error:
-            found.append(Disagreement(key, Kind.UNREADABLE, error.message, error.fix or "see the message"))
-        except OSError as error:
-            found.append(Disagreement(key, Kind.UNREADABLE, str(error), "look at its permissions and its storage"))
+            found.extend(_of_node(project, state, key, deep=deep))
+        except (OdiError, OSError) as error:
+            found.append(over(key, error))
     return found
 
 
@@ -90,12 +55,12 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
     return found
 
 
-def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
+def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     if node.config.stream is not None:
         yield from _stream(node, target)
-        yield from _files(key, target)
+        yield from files_of_stream(node, target, deep=deep)
         yield from _history(project, state, key, target)
         return
     try:
@@ -108,7 +73,7 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Di
         yield Disagreement(key, Kind.REDEFINED, error.message, str(error.fix))
         return
     yield from _hwm(node, state, target)
-    yield from _files(key, target)
+    yield from files_of_node(node, state, target, deep=deep)
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
@@ -185,19 +150,6 @@ def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[D
         f"odi state rewind {node} --list puts both back together, odi run {node.command} --full-refresh loads all "
         f"once; or, if that is what you want, odi state accept {node}",
     )
-
-
-def _files(key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
-    gone = missing_files(target.location, target.live_files)
-    if gone:
-        yield Disagreement(
-            key,
-            Kind.FILES_MISSING,
-            f"{len(gone):,} of {len(target.live_files):,} files of version {target.version} are gone, {gone[0]} among "
-            "them",
-            f"put them back, or odi run {key.pipeline} --node {key.node} --full-refresh, "
-            f"or odi state rewind {key} --list, or odi state accept {key}",
-        )
 
 
 def _history(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:

@@ -7,12 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import ledger_parts
 from odi_assets.state.backend import StateBackend
@@ -29,12 +32,14 @@ def maintain_node(
     closed boundary and writes without keys.
 
     Raises:
+        DamagedTableError: data files are gone or cut.
         TableConflictError, TableError: see :func:`odi_assets.delta.maintenance.maintain.maintain`.
     """
     location = project.target(key)
     handle = TableHandle.open(location)
     if not handle.exists:
         return None
+    _require_whole(project, key, handle)
     why = _needed_for(Node.of(project, key), state, handle)
     done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
     age = timedelta(hours=max(options.retain_hours, ORPHAN_HOURS))
@@ -46,6 +51,17 @@ def maintain_node(
         vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
         notes=tuple(note for note in (why, _of_young_orphans(done.young_orphans)) if note is not None),
     )
+
+
+def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:
+    """Raises DamagedTableError if data files are gone or cut: their rows would be lost for good in a compaction."""
+    lost = lost_files(handle.location, handle.live_files)
+    if lost:
+        raise DamagedTableError(
+            f"the table of {key} cannot be looked after: {lost_text(handle, lost)}",
+            fix=lost_remedy(Node.of(project, key)),
+            uri=handle.location.uri,
+        )
 
 
 def _named_parts(node: Node, state: StateBackend, handle: TableHandle, oldest: int) -> set[str]:

@@ -19,7 +19,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
-from odi_assets.delta.maintenance.restore import missing_files, restore
+from odi_assets.delta.maintenance.restore import lost_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
@@ -208,10 +208,11 @@ def _table_of(project: Project, key: NodeKey) -> TableHandle:
 
 def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle, version: int) -> Rewind:
     before = TableHandle.open(handle.location, version)
-    gone = missing_files(handle.location, before.live_files)
+    gone = lost_files(handle.location, before.live_files)
     if gone:
         raise TableError(
-            f"{key} cannot go back to version {version}: {len(gone):,} of its files are gone, {gone[0]} among them",
+            f"{key} cannot go back to version {version}: {len(gone):,} of its files are gone or cut, {gone[0]} "
+            "among them",
             fix=f"choose another version (odi state rewind {key} --list), or rebuild the table from its sources "
             f"(odi run {key.pipeline} --node {key.node} --full-refresh): what vacuum removed does not come back",
             node=str(key),

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
+from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.history import Commit, replaces_rows
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
@@ -60,6 +61,7 @@ class DeltaTableSource(Source):
         found = self._newest
         if found.handle.exists:
             return found
+        require_no_remains(self.location)
         raise NothingThereError(
             f"{self.label}: there is no Delta table at {self.location.uri}",
             fix="run the node that writes it first",
@@ -159,7 +161,7 @@ class DeltaTableSource(Source):
             return None
         text = f"{self.label} was {how} after version {history.version}, up to which it was read"
         then = TableHandle.open(self.location, history.version)
-        if missing_files(self.location, then.live_files):
+        if lost_files(self.location, then.live_files):
             return f"{text}, and what it held then was vacuumed, so it cannot be compared"
         same = same_loaded_rows(self._snapshot(history.version), self.snapshot(), self.increment, mark, spark)
         return None if same else f"{text}, and rows below the HWM are other ones now"

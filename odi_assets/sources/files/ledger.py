@@ -22,8 +22,8 @@ from arro3.core import Array, Table
 from pyarrow.fs import FileSelector
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import deltalake_calls
-from odi_assets.delta.history import file_system
 from odi_assets.delta.maintenance.restore import presence
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import Part

@@ -75,6 +75,11 @@ class CatalogStateBackend(StateBackend):
             f"CatalogStateBackend({self.meta_runs_path!r}, {self.meta_state_path!r}, environment={self.environment!r})"
         )
 
+    @property
+    def locations(self) -> dict[str, Location]:
+        """The tables by their names."""
+        return {"meta_state": self._hwms.location, "meta_runs": self._runs.location}
+
     def in_environment(self, environment: str | None) -> CatalogStateBackend:
         other = CatalogStateBackend(
             self.meta_runs_path,

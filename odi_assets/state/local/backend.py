@@ -15,8 +15,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from odi_assets.errors import StateError
 from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, Change, StateBackend
-from odi_assets.state.local.file import JsonFile
+from odi_assets.state.local.file import JsonFile, sync_folder, writing
 from odi_assets.state.local.runs import RunLines
 from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_data, plain, records_of
 from odi_assets.state.values import encode, from_json, to_json
@@ -99,6 +100,32 @@ class LocalJSONStateBackend(StateBackend):
                 self._put(document, [entry, *reversed(older), *revisions[entry.key]])
             self._file.replace(document)
         return entries
+
+    # -- damage -------------------------------------------------------------------------------------------------------
+
+    def damaged_files(self) -> dict[Path, StateError]:
+        """The files that are there and cannot be parsed, each with the error over it."""
+        found: dict[Path, StateError] = {}
+        for path, look in ((self.path, self.histories), (self._runs.path, lambda: list(self._runs.newest_first()))):
+            try:
+                look()
+            except StateError as error:
+                if "line" not in error.fields:
+                    raise
+                found[path] = error
+        return found
+
+    def set_aside(self, path: Path) -> Path:
+        """Move one of the files out of the way, and return where to.
+
+        Raises:
+            StateError: it cannot be moved.
+        """
+        aside = path.with_name(f"{path.name}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
+        with self._file.locked(), writing(path):
+            path.rename(aside)
+            sync_folder(path.parent)
+        return aside
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 

@@ -95,8 +95,8 @@ class JsonFile:
             kept = ""
         return StateError(
             f"the state file {self.path}:{line}:{column} is damaged: {why}",
-            fix=f"nothing was changed{kept}: repair the file, put a good copy in its place, or "
-            "remove it: the next runs then take the HWMs from the logs of their tables",
+            fix=f"nothing was changed{kept}: repair the file, put a good copy in its place, or set it aside "
+            "(odi tables repair --system) and take the HWMs from the logs of their tables (odi state recover)",
             path=str(self.path),
             line=line,
             column=column,

@@ -154,7 +154,8 @@ class RunLines:
         line = self.path.read_bytes()[:start].count(b"\n") + 1
         return StateError(
             f"the run history {self.path}:{line}:{column} is damaged: {why}",
-            fix="repair or remove that line; nothing was changed",
+            fix="repair or remove that line, or set the file aside (odi tables repair --system) and take the rows from "
+            "the tables' logs (odi state recover); nothing was changed",
             path=str(self.path),
             line=line,
             column=column,

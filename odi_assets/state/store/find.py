@@ -78,7 +78,7 @@ def _tables(folder: Location) -> Iterator[str]:
         return
     import pyarrow.fs as pa_fs
 
-    from odi_assets.delta.history import file_system
+    from odi_assets.delta.damage import file_system
 
     with TableHandle(folder, None, STATE).calls("listing state stores"):
         listed = file_system(folder).get_file_info(pa_fs.FileSelector("", recursive=True, allow_not_found=True))

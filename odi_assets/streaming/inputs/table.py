@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.maintenance.restore import missing_files
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError, TableError
 from odi_assets.streaming.inputs import table_source
@@ -109,7 +109,7 @@ class StreamedTable(StreamedInput):
             files += read
             batches |= dict.fromkeys(by_file_uri(self.location, read), (before + 1, batch))
             before, start = batch, end
-        lost = set(missing_files(self.location, files))
+        lost = {file.path for file in lost_files(self.location, files)}
         if lost:
             gone = f"{counted(len(lost), 'file')} that it had read, and that left the table and were deleted"
         since = table_source.next_files(

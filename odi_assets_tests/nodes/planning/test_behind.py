@@ -82,17 +82,12 @@ def lose_files(box: Sandbox) -> None:
         shutil.rmtree(folder)
 
 
-def strip(box: Sandbox) -> None:
-    Path(uri(box), "_delta_log", f"{1:020d}.json").write_text("")
-
-
 WAYS: dict[str, tuple[Callable[[Sandbox], None], str, list[int]]] = {
     "dropped": (drop, "does not exist", []),
     "made again": (drop_and_make_again, "is another one", [9, 9, 9]),
     "restored": (restore, "was put back to an earlier version by somebody else, at version 2", [1]),
     "emptied": (empty, "was emptied by somebody else, at version 2", []),
     "overwritten": (overwrite, "was overwritten by somebody else, at version 2", [9]),
-    "stripped": (strip, "was stripped of its commit by somebody else, at version 1", [1]),
     "vacuumed": (lose_files, "has lost files of its version 1", []),
 }
 """What was done to a table of the rows 1 and 2, how the run says so, and the rows that are left."""

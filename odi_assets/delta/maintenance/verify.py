@@ -1,0 +1,52 @@
+"""Reads the data files of a table through, and compares them with what the log says of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odi_assets.delta.damage import file_system
+from odi_assets.delta.errors import deltalake_calls
+from odi_assets.delta.maintenance.restore import LostFile, lost_files
+from odi_assets.delta.table import LiveFile, TableHandle
+
+_READERS = 4
+
+
+def unreadable_files(handle: TableHandle) -> list[LostFile]:
+    """The live files that are gone, have another size or number of rows than the log tells, or cannot be read.
+
+    Every page is read; its checksum is compared where its writer made one, as Spark does.
+
+    Raises:
+        TableError: the store cannot be looked at.
+    """
+    lost = lost_files(handle.location, handle.live_files)
+    known = {file.path for file in lost}
+    rest = [file for file in handle.live_files if file.path not in known]
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:
+        why = pool.map(lambda file: _why_unreadable(handle, file), rest)
+        damaged = [
+            LostFile(file.path, file.size, file.size, text) for file, text in zip(rest, why, strict=True) if text
+        ]
+    return [*lost, *damaged]
+
+
+def _why_unreadable(handle: TableHandle, file: LiveFile) -> str | None:
+    with deltalake_calls("reading a file of the Delta table", handle.location):
+        try:
+            with file_system(handle.location).open_input_file(file.path) as stream:
+                parquet = pq.ParquetFile(stream, page_checksum_verification=True)
+                rows = sum(batch.num_rows for batch in parquet.iter_batches(use_threads=False))
+        except pa.ArrowException as error:
+            return str(error).strip().splitlines()[0]
+        except OSError as error:
+            # Arrow says so of pages that cannot be decoded; a store that does not answer has an error number.
+            if error.errno is not None:
+                raise
+            return str(error).strip().splitlines()[0]
+    if file.rows is not None and rows != file.rows:
+        return f"{rows:,} rows, and the log says {file.rows:,}"
+    return None

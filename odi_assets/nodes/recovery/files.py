@@ -1,0 +1,177 @@
+"""Looks at every file that nodes and system tables are made of: is it there, has it its size, can it be opened?
+
+Stores are listed, and not asked for file by file. ``deep`` reads the data files and all commits, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import Location
+from odi_assets.delta.damage import data_beside_empty_log, read_log, repair_command
+from odi_assets.delta.errors import STATE
+from odi_assets.delta.maintenance.restore import LostFile, lost_files
+from odi_assets.delta.maintenance.verify import unreadable_files
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import CheckpointError, IncrementError, OdiError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
+from odi_assets.nodes.recovery.repair import system_tables, tables_of
+from odi_assets.sources.files import ledger
+from odi_assets.sources.marks import Part, ledger_parts
+from odi_assets.state.backend import StateBackend
+from odi_assets.util.words import counted
+
+
+def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
+    """What is wrong with the files of a node's table and its ledger."""
+    yield from _of_table(node, target, deep=deep)
+    entry = state.get_entry(node.state_key)
+    for name in ledger_parts(entry.value) if entry is not None and target.exists else ():
+        try:
+            ledger.read_parts(target.location, [Part(name, 0)], str(node))
+        except IncrementError as error:
+            yield Disagreement(node.key, Kind.DAMAGED, error.message, str(error.fix))
+
+
+def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
+    """What is wrong with the files of a stream's table, its checkpoint, and the tables of the rows that it gave up."""
+    yield from _of_table(node, target, deep=deep)
+    yield from _checkpoint(node, target)
+    for what, location in tables_of(node.project, node.key).items():
+        if what == str(node):
+            continue
+        try:
+            kept = TableHandle.open(location)
+        except OdiError as error:
+            yield over(node.key, error)
+            continue
+        yield from _log(node, location, deep=deep)
+        lost = _lost(kept, deep=deep)
+        if lost:
+            remedy = f"put them back; or odi run {node.command} --full-refresh"
+            yield Disagreement(node.key, Kind.FILES_MISSING, f"{what}: {lost_text(kept, lost)}", remedy)
+
+
+def files_of_system(project: Project, state: StateBackend, *, deep: bool) -> Iterator[Disagreement]:
+    """What is wrong with the files of the system tables, or of the state file."""
+    from odi_assets.state.local.backend import LocalJSONStateBackend
+
+    if isinstance(state, LocalJSONStateBackend):
+        try:
+            damaged = state.damaged_files()
+        except OdiError as error:
+            yield over(None, error)
+            return
+        for fault in damaged.values():
+            yield Disagreement(None, Kind.DAMAGED, fault.message, str(fault.fix))
+    for name, location in system_tables(project, state).items():
+        yield from _of_system_table(name, location, deep=deep)
+
+
+def _of_system_table(name: str, location: Location, *, deep: bool) -> Iterator[Disagreement]:
+    remedy = f"{repair_command(location, STATE)}, and then odi state recover"
+    try:
+        handle = TableHandle.open_once(location, owner=STATE)
+        faults, lost = read_log(location, every=deep).faults, _lost(handle, deep=deep)
+    except OdiError as error:
+        yield over(None, error)
+        return
+    if faults:
+        yield Disagreement(None, Kind.DAMAGED, f"{name}: {faults[0]}", remedy)
+    elif not handle.exists and data_beside_empty_log(location) is not None:
+        yield Disagreement(None, Kind.DAMAGED, f"{name}: {_NO_VERSION}", remedy)
+    if lost:
+        yield Disagreement(None, Kind.FILES_MISSING, f"{name}: {lost_text(handle, lost)}", remedy)
+
+
+_NO_VERSION = "its log holds no version, and there are data files beside it"
+
+
+def _of_table(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
+    yield from _log(node, target.location, deep=deep)
+    lost = _lost(target, deep=deep)
+    if lost:
+        yield Disagreement(
+            node.key,
+            Kind.FILES_MISSING,
+            lost_text(target, lost),
+            lost_remedy(node),
+        )
+
+
+def _log(node: Node, location: Location, *, deep: bool) -> Iterator[Disagreement]:
+    log = read_log(location, every=deep)
+    if log.faults:
+        more = f", and {counted(len(log.faults) - 1, 'file')} more" if len(log.faults) > 1 else ""
+        yield Disagreement(node.key, Kind.DAMAGED, f"{log.faults[0]}{more}", repair_command(location))
+    elif data_beside_empty_log(location) is not None:
+        remedy = f"{repair_command(location)}, and then odi run {node.command} --full-refresh"
+        yield Disagreement(node.key, Kind.DAMAGED, f"the table at {location.uri}: {_NO_VERSION}", remedy)
+
+
+def _lost(handle: TableHandle, *, deep: bool) -> list[LostFile]:
+    if not handle.exists:
+        return []
+    return unreadable_files(handle) if deep else lost_files(handle.location, handle.live_files)
+
+
+def _checkpoint(node: Node, target: TableHandle) -> Iterator[Disagreement]:
+    from odi_assets.nodes.planning.stream_marks import stream_marks
+    from odi_assets.streaming.checkpoints.files import FileFault, check_files
+
+    place = stream_marks(node, target).checkpoint
+    if not place.is_local or not (place.local_path / "metadata").exists():
+        return
+    faults: list[FileFault] = []
+    # Of a query that runs, files come and go: what counts is wrong both times.
+    for _ in range(2):
+        try:
+            found = check_files(place.local_path).faults
+        except CheckpointError as error:
+            yield Disagreement(node.key, Kind.DAMAGED, error.message, _rebuilt(node))
+            return
+        faults = [fault for fault in found if not faults or fault in faults]
+        if not faults:
+            return
+    text = f"{place.uri}: {faults[0].path} {faults[0].fault}"
+    yield Disagreement(node.key, Kind.DAMAGED, text, _rebuilt(node))
+
+
+def _rebuilt(node: Node) -> str:
+    return (
+        f"put it back from a copy; or odi state rewind {node} --list shows the batches to go back to; "
+        f"or odi run {node.command} --full-refresh"
+    )
+
+
+# -- what is left out --------------------------------------------------------------------------------------------------
+
+
+def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> list[Disagreement]:
+    """What the examination of ``keys`` leaves out, each with what looks at it."""
+    found = (
+        [] if deep else [("what is inside data files, and commits before a checkpoint", "odi doctor --deep reads them")]
+    )
+    if deep:
+        found.append(("bytes of data files whose writer made no checksum of them", "they were decoded, not compared"))
+    remote = [str(key) for key in keys if _has_remote_checkpoint(project, key)]
+    found += [(f"the checkpoint of {node}, in a store", f"odi checkpoint files {node} reads it") for node in remote]
+    if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):
+        found.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
+    left = len(project.graph.order()) - len(keys)
+    if left:
+        found.append((f"{counted(left, 'node')} that the command did not name", "odi doctor looks at all"))
+    return [Disagreement(None, Kind.NOT_LOOKED_AT, what, how) for what, how in found]
+
+
+def _has_remote_checkpoint(project: Project, key: NodeKey) -> bool:
+    from odi_assets.nodes.planning.stream_marks import checkpoint_base
+
+    return project.graph.node(key).stream is not None and not checkpoint_base(Node.of(project, key)).is_local
+
+
+def _is_folder(location: Location) -> bool:
+    return location.is_local and location.local_path.is_dir()

@@ -1,0 +1,77 @@
+"""What ``odi doctor`` finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.maintenance.restore import LostFile
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import OdiError
+from odi_assets.nodes.node import Node
+
+
+class Kind(StrEnum):
+    """What disagrees with what."""
+
+    STATE_BEHIND = "state behind its table"
+    TABLE_BEHIND = "table behind its state"
+    SET_BY_HAND = "state set by hand"
+    FILES_MISSING = "files missing"
+    HISTORY_BEHIND = "run without a row of history"
+    HISTORY_AHEAD = "row of history without its commit"
+    REDEFINED = "table or HWM of another definition"
+    UPSTREAM_CHANGED = "input is another table"
+    WAITS = "stream of a cursor document went back or is gone"
+    STREAM_APART = "checkpoint and table apart"
+    BATCH_IN_FLIGHT = "batch not finished"
+    TOKEN_LOGGED = "token in a log"
+    UNREADABLE = "cannot be looked at"
+    DAMAGED = "damaged"
+    NOT_LOOKED_AT = "not looked at"
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One finding about one node, or about the system tables (``key`` is None): what is wrong, and the command that
+    repairs it."""
+
+    key: NodeKey | None
+    kind: Kind
+    message: str
+    remedy: str
+
+    def to_json(self) -> dict[str, str | None]:
+        """The finding as JSON-ready values."""
+        return {
+            "pipeline": self.key.pipeline if self.key else None,
+            "node": self.key.node if self.key else None,
+            "kind": self.kind.value,
+            "message": self.message,
+            "remedy": self.remedy,
+        }
+
+
+def over(key: NodeKey | None, error: OdiError | OSError) -> Disagreement:
+    """The finding about what cannot be looked at because of ``error``."""
+    if isinstance(error, OSError):
+        return Disagreement(key, Kind.UNREADABLE, str(error), "look at its permissions and its storage")
+    return Disagreement(key, Kind.UNREADABLE, error.message, error.fix or "see the message")
+
+
+def lost_text(handle: TableHandle, lost: Sequence[LostFile]) -> str:
+    """What is wrong with a table that has lost data files."""
+    return (
+        f"{len(lost):,} of {len(handle.live_files):,} files of version {handle.version} are gone or damaged, {lost[0]} "
+        "among them"
+    )
+
+
+def lost_remedy(node: Node) -> str:
+    """What to do about a node's table that has lost data files."""
+    return (
+        f"put them back, or odi run {node.command} --full-refresh, or odi state rewind {node} --list, "
+        f"or odi state accept {node}"
+    )

@@ -1,0 +1,110 @@
+"""``odi doctor`` looks at every file: what is gone, cut or torn is named, with a remedy that leads to right rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.cli.test_tables_repair import empty, halve, ids
+from odi_assets_tests.nodes.planning.test_behind import NODES, land
+from odi_assets_tests.nodes.support import Sandbox
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def change_one_byte(file: Path) -> None:
+    raw = bytearray(file.read_bytes())
+    raw[40] ^= 0xFF
+    file.write_bytes(bytes(raw))
+
+
+LOSSES: tuple[Callable[[Path], None], ...] = (remove, empty, halve)
+
+
+@pytest.fixture
+def box(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    box = Sandbox(tmp_path, spark, NODES)
+    for number in (1, 2):
+        land(box, number)
+        box.run("raw")
+        box.run("copy")
+    monkeypatch.chdir(tmp_path)
+    return box
+
+
+def data_file(box: Sandbox, version: int = -1) -> Path:
+    """The file of the newest rows of ``raw``."""
+    table = box.table("raw")
+    newest = sorted(table.live_files, key=lambda file: (box.root / "lake" / "raw" / file.path).stat().st_mtime_ns)
+    return box.root / "lake" / "raw" / newest[version].path
+
+
+def kinds(answer: str) -> set[str]:
+    return {one["kind"] for one in json.loads(answer)} - {"not looked at"}
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_data_file_that_is_gone_or_cut_is_found_and_each_remedy_leads_on(
+    box: Sandbox, odi: Odi, lose: Callable[[Path], None]
+) -> None:
+    lose(data_file(box))
+    sick = odi("doctor", "--json")
+    assert (sick.code, kinds(sick.out)) == (1, {"files missing"})
+    kept = odi("tables", "maintain", "--yes")
+    assert kept.code == 1
+    assert "this is a bug" not in kept.err
+    assert "odi run p --node raw --full-refresh" in kept.err
+    assert odi("state", "rewind", "p.raw", "--to-version", "0", "--yes", "--cascade").code == 0
+    assert odi("run").code == 0
+    assert ids(box, "raw") == ids(box, "copy") == [1, 2]
+    assert odi("doctor").code == 0
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_table_with_cut_files_is_rebuilt_or_accepted(box: Sandbox, odi: Odi, lose: Callable[[Path], None]) -> None:
+    lose(data_file(box))
+    assert odi("state", "accept", "p.raw", "--yes").code == 0
+    assert ids(box, "raw") == [1]
+    assert odi("run", "p", "--full-refresh").code == 0
+    assert ids(box, "raw") == ids(box, "copy") == [1, 2]
+    assert odi("doctor", "--deep").code == 0
+
+
+def test_a_byte_that_changed_in_a_data_file_is_found_by_reading_it(box: Sandbox, odi: Odi) -> None:
+    change_one_byte(data_file(box))
+    assert odi("doctor").code == 0
+    assert "odi doctor --deep" in odi("doctor").err
+    sick = odi("doctor", "--deep", "--json")
+    assert (sick.code, kinds(sick.out)) == (1, {"files missing"})
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_ledger_that_is_gone_or_torn_is_found_and_a_full_refresh_writes_it_anew(
+    box: Sandbox, odi: Odi, lose: Callable[[Path], None]
+) -> None:
+    for part in (box.root / "lake" / "raw" / "_odi_files").iterdir():
+        lose(part)
+    sick = odi("doctor", "--json")
+    assert (sick.code, kinds(sick.out)) == (1, {"damaged"})
+    assert odi("run", "p", "--full-refresh").code == 0
+    assert ids(box, "raw") == [1, 2]
+    assert odi("doctor").code == 0
+
+
+def test_what_doctor_did_not_look_at_it_names(box: Sandbox, odi: Odi) -> None:
+    assert box.table("raw").exists
+    shallow, deep, part = (odi("doctor", *words) for words in ((), ("--deep",), ("p", "--node", "raw")))
+    assert (shallow.code, deep.code, part.code) == (0, 0, 0)
+    assert "Not looked at: what is inside data files" in shallow.err
+    assert "what is inside data files" not in deep.err
+    assert "1 node that the command did not name" in part.err
+    listed = json.loads(odi("doctor", "--json").out)
+    assert {one["kind"] for one in listed} == {"not looked at"}
+    assert all(one["remedy"] for one in listed)
