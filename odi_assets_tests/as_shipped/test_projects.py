@@ -39,12 +39,14 @@ class Delivery:
         deliver: lands the part of a number, 0 or 1, in a folder.
         written: the rows that each node writes when part 0, and when part 1 has landed.
         first: the command that loads part 0.
+        reads_again: a run without anything new reads rows, for its project says so.
     """
 
     deliver: Deliver
     written: tuple[Mapping[str, int], Mapping[str, int]]
     variables: Mapping[str, str] = field(default_factory=dict)
     first: str = MATERIALIZE
+    reads_again: bool = False
 
 
 def run_twice(installed: Installed, folder: Path, case: Delivery) -> None:
@@ -59,8 +61,9 @@ def run_twice(installed: Installed, folder: Path, case: Delivery) -> None:
     case.deliver(folder, 1)
     results = json.loads(installed.done("odi run --json", folder, **case.variables))
     assert {one["node"]: one["rows_written"] for one in results if one["rows_written"]} == case.written[1]
-    nothing = json.loads(installed.done("odi run --json", folder, **case.variables))
-    assert not any(one["rows_written"] for one in nothing if one["node"] in case.written[1] and one["hwm_after"])
+    if not case.reads_again:
+        results = json.loads(installed.done("odi run --json", folder, **case.variables))
+        assert {one["status"] for one in results} == {"NO_DATA"}
     installed.done("odi doctor", folder, **case.variables)
 
 
@@ -156,7 +159,9 @@ def test_the_project_of_a_database_fetches_its_driver_and_runs(
     written = {"orders": 2, "customers": 2, "shipments": 3}
     # The lag of orders reads those before the high-water mark once more.
     later = {"orders": 3, "customers": 2, "shipments": 1}
-    run_twice(installed, tmp_path, Delivery(lambda _, part: shop.deliver(part), (written, later), shop.variables))
+    deliveries = (written, later)
+    case = Delivery(lambda _, part: shop.deliver(part), deliveries, shop.variables, reads_again=True)
+    run_twice(installed, tmp_path, case)
     if said:
         wanted = said | {"spark.master": "local[3]", "spark.jars.packages": Mysql.package}
         sessions = [*map(settings_of, events.iterdir())]
