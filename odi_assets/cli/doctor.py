@@ -69,12 +69,14 @@ def doctor(
     from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, unfinished
     from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
+    from odi_assets.nodes.recovery.findings import Kind
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = list(files_of_system(project, state, deep=deep))
-    found = [*of_system, *examine(project, state, keys, deep=deep)]
-    rest = not_looked_at(project, keys, deep=deep)
+    examined = [*of_system, *examine(project, state, keys, deep=deep)]
+    found = [one for one in examined if one.kind is not Kind.NOT_LOOKED_AT]
+    rest = [*(one for one in examined if one.kind is Kind.NOT_LOOKED_AT), *not_looked_at(project, keys, deep=deep)]
     if as_json:
         data_json([one.to_json() for one in [*found, *rest]])
     elif found:

@@ -244,6 +244,16 @@ class Source(ABC):
         del mark
         return None
 
+    def rewritten(self, mark: Mark) -> str | None:
+        """How rows that were read up to ``mark`` were rewritten since, in words: they may be other ones now. None if
+        they were not, or that is not looked at.
+
+        Raises:
+            TableError: the log of a table cannot be read.
+        """
+        del mark
+        return None
+
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         """How rows that were read up to ``mark`` are other ones now, in words; None if they are not, or that is not
         looked at."""

@@ -29,7 +29,8 @@ from odi_assets.util.process import is_gone
 def examine(
     project: Project, state: StateBackend, keys: Sequence[NodeKey], *, deep: bool = False
 ) -> list[Disagreement]:
-    """Every disagreement about ``keys``, in their order. A node that cannot be examined counts as one.
+    """Every disagreement about ``keys``, in their order, and what was not looked at. A node that cannot be examined
+    counts as a disagreement.
 
     Args:
         deep: read every data file and every commit, too.
@@ -229,3 +230,7 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
                 f"it read {source.label} up to {hwm_text(mark.value if mark else None)}; {wrong}",
                 f"odi run {node.command} --full-refresh, once {source.label} is right",
             )
+        elif mark is not None and (rewritten := source.rewritten(mark)) is not None:
+            what = f"whether rows below the HWM of {node} are other ones now: {rewritten}"
+            how = f"odi run {node.command} compares them before it reads"
+            yield Disagreement(node.key, Kind.NOT_LOOKED_AT, what, how)

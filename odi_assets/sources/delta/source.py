@@ -88,7 +88,7 @@ class DeltaTableSource(Source):
                 fix="use mode: version, which follows the table's commits",
             )
         if not isinstance(self.increment, VersionIncrement):
-            if not isinstance(mark, CursorMark) or self._rewritten_since(mark) is None:
+            if not isinstance(mark, CursorMark) or self.rewritten(mark) is None:
                 return super().plan(mark)
             return self._window(self.snapshot(), mark, rechecked=True)
         before = mark if isinstance(mark, VersionMark) else None
@@ -142,24 +142,24 @@ class DeltaTableSource(Source):
             mark = replace(mark, version=min(mark.version, int(self._newest.handle.version or 0)))
         return replace(mark, measures=measures)
 
-    def _rewritten_since(self, mark: CursorMark) -> str | None:
-        """How the table was rewritten after ``mark``, as a participle; None if it was not, or nobody cares."""
+    def rewritten(self, mark: Mark) -> str | None:
         history = history_of(mark)
-        if history is None or not isinstance(self.increment, StatefulIncrement) or self.increment.on_change == "ignore":
+        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+            return None
+        if self.increment.on_change == "ignore":
             return None
         commits = takewhile(lambda commit: commit.version > history.version, self._newest.handle.commits())
-        return next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        how = next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        return how and f"{self.label} was {how} after version {history.version}, up to which it was read"
 
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         from odi_assets.sources.cursor_reads import same_loaded_rows
 
-        history = history_of(mark)
-        if not isinstance(mark, CursorMark) or not isinstance(self.increment, StatefulIncrement) or history is None:
+        text, history = self.rewritten(mark), history_of(mark)
+        if text is None or history is None:
             return None
-        how = self._rewritten_since(mark)
-        if how is None:
-            return None
-        text = f"{self.label} was {how} after version {history.version}, up to which it was read"
+        assert isinstance(mark, CursorMark)
+        assert isinstance(self.increment, StatefulIncrement)
         then = TableHandle.open(self.location, history.version)
         if lost_files(self.location, then.live_files):
             return f"{text}, and what it held then was vacuumed, so it cannot be compared"

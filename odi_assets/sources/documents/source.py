@@ -174,6 +174,10 @@ class DrivenSource(Source):
         rows = _rows_of(mark)
         return None if rows is None else self.rows.other_history(rows)
 
+    def rewritten(self, mark: Mark) -> str | None:
+        rows = _rows_of(mark)
+        return None if rows is None else self.rows.rewritten(rows)
+
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         rows = _rows_of(mark)
         return None if rows is None else self.rows.corrections(rows, spark)

@@ -263,12 +263,15 @@ def corrected(box: Sandbox, how: str) -> None:
 def test_a_stateful_node_notices_that_rows_below_its_mark_are_other_ones(box: Sandbox, how: str) -> None:
     corrected(box, how)
     right = box.rows("up")
+    (found,) = examine(box.project, box.state, [NodeKey("p", "down")])
+    assert (found.kind, found.remedy) == (Kind.NOT_LOOKED_AT, "odi run p --node down compares them before it reads")
     with pytest.raises(IdentityMismatchError, match="rows below the HWM are other ones now") as error:
         box.run("down")
     take(box, error.value, "state rewind")
     box.run("down")
     assert box.rows("down") == right
     assert box.run("down").status is RunStatus.NO_DATA
+    assert examine(box.project, box.state, [NodeKey("p", "down")]) == []
     assert box.run("calm").status is RunStatus.NO_DATA
     box.run("all_of_up")
     assert box.rows("all_of_up") == right
