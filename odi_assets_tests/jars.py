@@ -29,6 +29,17 @@ def fetched(packages: Sequence[str], wanted: Sequence[str]) -> list[Path]:
     return jars if all(jar.is_file() for jar in jars) else []
 
 
+def s3a_jars() -> list[Path]:
+    """Hadoop's connector for S3 and what it needs (690 MB); none if it cannot be had."""
+    wanted = (
+        "org.apache.hadoop_hadoop-aws-3.5.0",
+        "software.amazon.awssdk_bundle-2.35.4",
+        "software.amazon.s3.analyticsaccelerator_analyticsaccelerator-s3-1.3.1",
+        "org.wildfly.openssl_wildfly-openssl-2.2.5.Final",
+    )
+    return fetched(["org.apache.hadoop:hadoop-aws:3.5.0"], wanted)
+
+
 def _fetch(packages: Sequence[str], wanted: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", _FETCH, folder, *packages]

@@ -40,6 +40,10 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "Follow a key from the landing files through each node to a table: where it is, or where and why "
                 "it was lost.",
             ),
+            "audit": (
+                "audit:audit",
+                "Compare a node's table with its sources, by ranges. Exit code 1 if some differ, each with its repair.",
+            ),
             "dev": ("dev:dev", "Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`."),
             "doctor": (
                 "doctor:doctor",

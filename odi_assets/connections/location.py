@@ -20,6 +20,7 @@ from odi_assets.config.models import (
     S3Connection,
 )
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
+from odi_assets.connections.cached import S3A, own_scheme, uncached_options
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,7 +97,19 @@ class Location:
     @property
     def reader_options(self) -> dict[str, str]:
         """The credentials in ``spark_options`` as options of one read or write."""
-        return {name.removeprefix("spark.hadoop."): value for name, value in self.spark_options.items()}
+        options = {name.removeprefix("spark.hadoop."): value for name, value in self.spark_options.items()}
+        return {**options, **uncached_options(self.uri, self.spark_options)}
+
+    @property
+    def for_spark(self) -> Location:
+        """This place under the name by which Spark reaches it with these credentials, and no others."""
+        scheme = own_scheme(self.uri, self.spark_options)
+        if scheme is None:
+            return self
+        rest = self.uri.partition("://")[2]
+        return replace(
+            self, uri=f"{scheme}://{rest}", spark_options={**self.spark_options, f"spark.hadoop.fs.{scheme}.impl": S3A}
+        )
 
     def in_store(self) -> tuple[AbstractFileSystem, str]:
         """fsspec's file system of the store, and this location's path there.

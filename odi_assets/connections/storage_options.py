@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from odi_assets.config.models import AccountKeyAuth, AzureBlobConnection, GcsConnection, S3Connection
+from odi_assets.connections.cached import S3A
 from odi_assets.errors import ConfigError
 
 AZURE_DOMAIN = "dfs.core.windows.net"
@@ -90,7 +91,7 @@ def _s3a(connection: S3Connection, secrets: Mapping[str, str | None]) -> dict[st
     """Return Hadoop's options, named for the bucket so that connections do not mix."""
     bucket = f"fs.s3a.bucket.{connection.bucket}"
     given = {
-        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3.impl": S3A,
         f"{bucket}.access.key": secrets["access_key_id"],
         f"{bucket}.secret.key": secrets["secret_access_key"],
         f"{bucket}.session.token": secrets["token"],
@@ -98,8 +99,10 @@ def _s3a(connection: S3Connection, secrets: Mapping[str, str | None]) -> dict[st
         f"{bucket}.endpoint": connection.endpoint,
         f"{bucket}.path.style.access": "true" if connection.endpoint else None,
     }
-    if secrets["token"]:
-        provider = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+    if secrets["access_key_id"]:
+        # Named, because settings of a session may hold what another connection to the bucket needs.
+        kind = "Temporary" if secrets["token"] else "Simple"
+        provider = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
         given[f"{bucket}.aws.credentials.provider"] = provider
     return _hadoop(_given(given))
 

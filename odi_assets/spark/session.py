@@ -13,9 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from odi_assets.config.models import SparkConfig
+from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
 from odi_assets.spark.archive import Archive
 from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, has_gateway, quiet_query_errors, start_jvm
+from odi_assets.spark.redaction import hide_secrets, settings_pattern
 from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
@@ -173,6 +175,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
     # A session stays "active" after its owner stopped its JVM.
     if active is not None and not _is_stopped(active):
         apply_conf(active, REQUIRED_CONF)
+        hide_secrets(active)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
     return _connect(config, app_name) if config.remote else _classic(config, app_name)
@@ -197,7 +200,7 @@ def classic_conf(config: SparkConfig, app_name: str = "odi_assets") -> dict[str,
     master = config.master or LOCAL_MASTER
     # The log level is set at run time too: a JVM keeps the level that it was started with.
     level = {} if debugging() else {"spark.log.level": os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()}
-    conf = {**classic_defaults(master), **level, **config.conf, **REQUIRED_CONF}
+    conf = {**classic_defaults(master), **level, **config.conf, **REQUIRED_CONF, **settings_pattern(config.conf)}
     return conf | {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
 
 
@@ -220,6 +223,7 @@ def _classic(config: SparkConfig, app_name: str, *, is_small: bool = False) -> S
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
     apply_conf(spark, REQUIRED_CONF)
+    hide_secrets(spark)
     return SessionHandle(spark, started_here=True, archive=archive)
 
 
@@ -265,9 +269,11 @@ def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
             remote=address,
         ) from error
     watch_remote(cast(Any, session).client)
+    share_jvm()
     _tell_of_missing_packages(session, config)
     apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
     apply_conf(session, REQUIRED_CONF)
+    hide_secrets(session)
     return SessionHandle(session, started_here=True)
 
 

@@ -82,6 +82,7 @@ def _parquet(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
+    location = location.for_spark
     reader = spark.read.schema(schema).options(**location.reader_options)
     if base_path:
         reader = reader.option("basePath", location.uri)
@@ -128,6 +129,7 @@ def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, Live
 
 
 def file_uri_key(uri: str) -> str:
-    """A form of a file URI in which Spark's and ours agree: no ``file:`` scheme, no difference in encoding."""
+    """A form of a file URI in which Spark's and ours agree: no scheme, no difference in encoding."""
     text = unquote(uri)
-    return "/" + text.removeprefix("file:").lstrip("/") if text.startswith(("file:", "/")) else text
+    is_local = text.startswith(("file:", "/"))
+    return "/" + text.removeprefix("file:").lstrip("/") if is_local else text.partition("://")[2]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,12 +156,19 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 2) -> Iterat
 
 
 @contextmanager
-def connect_server(folder: Path, master: str, token: str | None = None, python: str | None = None) -> Iterator[str]:
+def connect_server(
+    folder: Path,
+    master: str,
+    token: str | None = None,
+    python: str | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """A Spark Connect server with executors of its own on ``master``; gives its address. It logs to ``connect.log``.
 
     Args:
         token: what clients have to show.
         python: of its workers; this one if None.
+        more: settings that go before those of here.
     """
     conf = {
         "spark.connect.grpc.binding.address": HOST,
@@ -172,6 +179,7 @@ def connect_server(folder: Path, master: str, token: str | None = None, python: 
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **({"spark.connect.authenticate.token": token} if token else {}),
         **executors(),
+        **(more or {}),
     }
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     server_class = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -179,8 +187,8 @@ def connect_server(folder: Path, master: str, token: str | None = None, python: 
         str(_HOME / "bin" / "spark-submit"),
         *("--master", master, *settings, "--class", server_class, "spark-internal"),
     ]
-    more = {"PYSPARK_PYTHON": python} if python else {}
-    environment = local_environment(SPARK_HOME=str(_HOME), PYTHONPATH=str(Path(__file__).parents[2]), **more)
+    workers = {"PYSPARK_PYTHON": python} if python else {}
+    environment = local_environment(SPARK_HOME=str(_HOME), PYTHONPATH=str(Path(__file__).parents[2]), **workers)
     with _started("connect", folder, command, environment) as server:
         port = server.says(r"Spark Connect server started at: \S+:(\d+)")[1]
         yield f"sc://localhost:{port}/;token={token}" if token else f"sc://{HOST}:{port}"

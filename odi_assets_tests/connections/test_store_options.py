@@ -94,6 +94,9 @@ def test_spark_gets_s3_keys_for_the_bucket_so_that_two_connections_do_not_mix() 
         "spark.hadoop.fs.s3a.bucket.b.endpoint": "http://h",
         "spark.hadoop.fs.s3a.bucket.b.endpoint.region": "r",
         "spark.hadoop.fs.s3a.bucket.b.path.style.access": "true",
+        "spark.hadoop.fs.s3a.bucket.b.aws.credentials.provider": (
+            "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+        ),
     }
     with_token = at(type="s3", bucket="b", access_key_id="a", secret_access_key="s", session_token="t").spark_options
     assert with_token["spark.hadoop.fs.s3a.bucket.b.session.token"] == "t"

@@ -253,6 +253,26 @@ class TestWhatAnArgumentGets:
         run(*self._chain(pa.Table, got, column="day", **{"from": "2024-01-02", "to": "2024-01-03"}))
         assert got[0].to_pydict() == {"id": [2], "day": ["2024-01-02"]}
 
+    def test_an_increment_of_a_range_is_refused(self, run: Run) -> None:
+        asked = {"incremental": True, "column": "day", "from": "2024-01-01", "to": "2024-01-02"}
+        result = run(*self._chain(pa.Table, [], **asked), raise_on_error=False)
+        assert "leave out `incremental`, or `from` and `to`" in _failure(result)
+
+    def test_an_increment_for_an_asset_with_partitions_is_refused(self, run: Run) -> None:
+        @dg.asset(
+            io_manager_key=MANAGER,
+            partitions_def=DAILY,
+            metadata={"mode": "append", "partition_column": "day"},
+            ins={"prices": dg.AssetIn("prices", metadata={"incremental": True})},
+        )
+        def copied(prices: pa.Table) -> pa.Table:
+            return prices
+
+        prices = _asset(lambda: pa.table({"id": [1], "day": ["2024-01-01"]}))
+        run(prices)
+        result = run(prices, copied, only=copied, partition_key="2024-01-01", raise_on_error=False)
+        assert "each run gets the rows of its partitions" in _failure(result)
+
     def test_an_increment_for_another_io_manager_is_refused(self, run: Run) -> None:
         @dg.asset(ins={"prices": dg.AssetIn("prices", metadata={"incremental": True})})
         def counted(prices: pd.DataFrame) -> int:
@@ -277,6 +297,7 @@ def _counting(got: list[Any]) -> dg.AssetsDefinition:
         ({"mode": "upsert"}, "names no keys"),
         ({"mode": "replace"}, "it is one of append"),
         ({"connection": "nosuch"}, "there are: landing, lake"),
+        ({"schema": "replace"}, "it is one of fail, evolve, ignore"),
         ({"path": "sales"}, "would write the table of the node shop.sales"),
     ],
 )
@@ -299,6 +320,23 @@ def test_what_delta_cannot_store_is_named(run: Run, rows: Callable[[], Any], mes
     result = run(_asset(rows), raise_on_error=False)
     failed = next(event for event in result.all_events if event.is_step_failure or event.is_step_up_for_retry)
     assert message in failed.event_specific_data.error.to_string()
+
+
+def test_a_fault_of_the_table_is_told_in_the_words_of_assets(run: Run) -> None:
+    run(_asset(lambda: pa.table({"id": [1]}), mode="append"))
+    result = run(_asset(lambda: pa.table({"id": ["x"]}), mode="append"), raise_on_error=False)
+    assert "cast `id` to LONG in the asset's function; or materialize the asset with the run tag" in _failure(result)
+
+
+def test_a_table_that_is_not_there_yet_is_to_be_materialized(run: Run) -> None:
+    prices, counted = _asset(lambda: pa.table({"id": [1]})), _counting([])
+    result = run(prices, counted, only=counted, raise_on_error=False)
+    assert "materialize the asset that writes it first" in _failure(result)
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> str:
+    kinds = [event for event in result.all_events if event.is_step_failure or event.is_step_up_for_retry]
+    return str(kinds[0].event_specific_data.error.to_string())
 
 
 def test_small_frames_start_no_jvm(project: Project) -> None:

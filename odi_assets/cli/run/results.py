@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.cli.terminal.exit_codes import readable
 from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
-from odi_assets.nodes.result import is_left_out
+from odi_assets.nodes.result import is_left_out, rows_left
 from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ def show_results(results: Sequence[NodeResult]) -> None:
     """Print the table of a run on stdout."""
     name = node_name(result.key for result in results)
     data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], results)
+
+
+def show_rows_left(results: Sequence[NodeResult]) -> None:
+    """Print, on stderr, which rows of its sources each node did not take in, and why."""
+    for result in results:
+        for text in rows_left(result.metrics):
+            note(f"{result.key}: {text}.")
 
 
 def show_left_out(results: Sequence[NodeResult]) -> None:

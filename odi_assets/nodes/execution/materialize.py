@@ -213,6 +213,8 @@ def commit_once(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+    elif plan.ends_hwm:
+        state.delete_hwm(plan.node.state_key)
     if rows.store is not None:
         from odi_assets.nodes.execution.node_store import publish
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, OdiError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
@@ -20,7 +20,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
-from odi_assets.sources.marks import hwm_text, snapshot_left
+from odi_assets.sources.marks import Mark, hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
@@ -67,13 +67,13 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     try:
         start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
         require_own(node, start, target)
-        if start.hwm is not None:
-            marks_of(node, start, target)
+        marks = {} if start.hwm is None else marks_of(node, start, target)
     except IdentityMismatchError as error:
         # What else there is to say would be about another definition.
         yield Disagreement(key, Kind.REDEFINED, error.message, str(error.fix))
         return
     yield from _hwm(node, state, target)
+    yield from _ahead(node, marks, target)
     yield from files_of_node(node, state, target, deep=deep)
     yield from _history(project, state, key, target)
     if target.exists:
@@ -131,6 +131,49 @@ def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disag
         )
     elif entry is not None:
         yield from _set_by_hand(node, entry, target)
+
+
+def _ahead(node: Node, marks: Mapping[str, Mark], target: TableHandle) -> Iterator[Disagreement]:
+    """A mark that keeps out all rows until the clock has reached it."""
+    why = _why_ahead(node, marks)
+    if why is None:
+        return
+    way = f"odi run {node.command} --full-refresh loads everything once"
+    version = _last_version_within_clock(node, target)
+    if version is not None:
+        way = f"odi state rewind {node} --to-version {version} undoes what set it, and the next run reads that again"
+    yield Disagreement(
+        node.key,
+        Kind.MARK_AHEAD,
+        f"{why}: rows that come until then are never read",
+        f"correct the rows at the source, or set `incremental.on_ahead: hold`; then {way}; "
+        "or, if such dates are meant, `incremental.max_ahead: none`",
+    )
+
+
+def _why_ahead(node: Node, marks: Mapping[str, Mark]) -> str | None:
+    now = datetime.now(UTC)
+    found = (source.why_ahead(marks[source.name], now) for source in node.sources if source.name in marks)
+    return next(filter(None, found), None)
+
+
+def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
+    """The last version of the table whose HWM is not ahead of the clock; None if there is none, or no table."""
+    version = target.version
+    for stamp in target.stamps():
+        committed = CommitFacts.of(stamp).hwm if stamp.app_id == app_id(node.key) else None
+        if committed is None:
+            continue
+        try:
+            marks = node.marks(committed.value, committed.remembered, committed.measures)
+        except IncrementError:
+            # The node was followed by something else then.
+            return None
+        if _why_ahead(node, marks) is None:
+            return version
+        version = stamp.version - 1
+    # Nothing before the first commit of the node has an HWM to go back to.
+    return None
 
 
 def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:

@@ -18,6 +18,7 @@ class Kind(StrEnum):
 
     STATE_BEHIND = "state behind its table"
     TABLE_BEHIND = "table behind its state"
+    MARK_AHEAD = "HWM ahead of the clock"
     SET_BY_HAND = "state set by hand"
     FILES_MISSING = "files missing"
     HISTORY_BEHIND = "run without a row of history"

@@ -123,13 +123,14 @@ class Write:
         # But those of an executor that dies at it would stay beside the files of the task's next attempt (SPARK-33019),
         # and the listing takes what is there.
         version = "2" if runs_tasks_once(df.sparkSession) else "1"
-        writer = df.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else table.reader_options))
+        place = table.for_spark
+        writer = df.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else place.reader_options))
         writer = writer.option(f"{_COMMITTER}algorithm.version", version)
         writer = writer.option(f"{_COMMITTER}marksuccessfuljobs", "false")
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
         try:
-            writer.parquet(table.child(self.folder(step)).uri)
+            writer.parquet(place.child(self.folder(step)).uri)
         except Exception as error:
             if _DISK_FULL not in str(error):
                 raise
