@@ -175,8 +175,8 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "timers": ("checkpoint.state:timers", "Print the timers that transformWithState has registered."),
             "files": (
                 "checkpoint.files:files",
-                "Read every file of a checkpoint and tell which batches can be rebuilt, and what is missing or "
-                "torn. Needs no Spark.",
+                "Read every file of a checkpoint and tell whether its query would restart, which batches can be read, "
+                "and what is missing or torn. Needs no Spark.",
             ),
             "health": (
                 "checkpoint.health:health",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import traceback
 
 from odi_assets.cli.terminal.output import note
@@ -45,6 +46,10 @@ def report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         note("odi: interrupted")
         return INTERRUPTED
+    if "pyspark" in sys.modules and isinstance(error, Exception):
+        from odi_assets.spark.death import death_of_spark
+
+        error = death_of_spark(error) or error
     if debugging() and not _is_usage(error):
         note("".join(traceback.format_exception(error)).rstrip())
     if _is_usage(error):

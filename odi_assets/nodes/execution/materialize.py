@@ -20,6 +20,7 @@ from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
@@ -73,9 +74,15 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     Raises:
         IncrementError: rows have no cursor.
         ConfigError, TransformError, SourceError, TableError: the sources or the transform are not right.
+        SparkDiedError: the JVM died, or had no memory left.
     """
     if plan.nothing_new:
         return NoRows(plan)
+    with death_named(f"{plan.node} ran"):
+        return _computed(plan, spark)
+
+
+def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
     node, own = plan.node, None
     if node.config.stream is not None:
         from odi_assets.nodes.execution.stream_run import StreamRows
@@ -143,9 +150,17 @@ def commit(
         TableConflictError: each time, another commit changed what this write had read; nothing was written.
         SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
+        SparkDiedError: the JVM died, or had no memory left.
     """
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
+    with death_named(f"{computed.plan.node} ran"):
+        return _committed(computed, state, run, progress)
+
+
+def _committed(
+    computed: Rows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
+) -> NodeResult:
     if not isinstance(computed, Rows):
         from odi_assets.nodes.execution.stream_run import run_stream
 
