@@ -15,6 +15,7 @@ from odi_assets.delta.on_disk import sync_folder_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.kept_rows import KeptRows
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
@@ -28,7 +29,6 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.errors import read_errors_named
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
@@ -328,7 +328,7 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
+        with errors_named(plan.node, plan.reads):
             yield
     except (PySparkException, Py4JError) as error:
         raise query_error(str(plan.node), plan.node.command, plan.checkpoint.uri, error) from error
