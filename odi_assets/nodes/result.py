@@ -10,6 +10,7 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import RunStatus
+from odi_assets.util.words import counted
 
 RESUMED_FROM = "resumed_from"
 """Key of the metrics of a node that a resumed run left out: the run in which it succeeded."""
@@ -19,6 +20,18 @@ ADOPT = "adopt"
 """The mode of the commit that makes a table another node's."""
 PARTIAL = "partial"
 """Key of the metrics of a run of only some of the pipeline's nodes."""
+
+ROWS_LEFT: Mapping[str, str] = {
+    "rows_held": "ahead of the clock, left for later",
+    "rows_without_cursor": "without a cursor, left out",
+    "rows_below_hwm": "arrived at or below the HWM, not read (`watermark_lag` reads late rows, `odi audit` finds them)",
+    "rows_below_hwm_at_least": "or more arrived at or below the HWM, not read (`watermark_lag` reads late rows, "
+    "`odi audit` finds them)",
+}
+"""Keys of the metrics that count rows of the sources that a run did not take in, each with why."""
+
+ROWS_BELOW = ("rows_below_hwm", "rows_below_hwm_at_least")
+"""Those of them that tell of rows which no increment will read."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,11 @@ class NodeResult:
             "uri": self.uri,
             "error": self.error,
         }
+
+
+def rows_left(metrics: Mapping[str, Any]) -> list[str]:
+    """Rows of the sources that a run did not take in, in words: ``2 rows ahead of the clock, left for later``."""
+    return [f"{counted(metrics[name], 'row')} {why}" for name, why in ROWS_LEFT.items() if metrics.get(name)]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from odi_assets.config.models import NodeConfig
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.result import ROWS_LEFT, NodeResult, rows_left
 from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import RunStatus
 
@@ -97,7 +97,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "rows_written": result.rows_written,
         "rows_updated": result.metrics.get("rows_updated"),
         "delta_version": result.table_version,
-        **{name: result.metrics.get(name) for name in _OF_STREAMS},
+        **{name: result.metrics.get(name) for name in (*ROWS_LEFT, *_OF_STREAMS)},
     }
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))
@@ -121,6 +121,7 @@ def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
         "last_new_rows": dg.MetadataValue.timestamp(gained) if gained else None,
         "hwm": hwm_text(result.hwm_after) or NO_HWM,
         "increment": result.increment or None,
+        "rows_left": "; ".join(rows_left(result.metrics)) or None,
     }
     return {name: value for name, value in metadata.items() if value is not None}
 

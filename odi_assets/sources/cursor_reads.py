@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import CursorIncrement, RollingWindowIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.ahead import (
+    described,
+    held_text,
+    is_beyond,
+    is_guarded,
+    limit_of,
+    require_mark_within,
+    rows_ahead,
+)
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
 from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
@@ -32,6 +42,7 @@ def plan_window(
     mark: CursorMark | None,
     *,
     rows_are_known: bool,
+    keys: Sequence[str] = (),
     rechecked: bool = False,
 ) -> PlannedRead:
     """The read of ``snapshot`` above ``mark``, as far as it is known without Spark.
@@ -39,6 +50,7 @@ def plan_window(
     Args:
         rows_are_known: the write recognizes rows that are read again, so the rows tied with the mark need not be
             remembered.
+        keys: the columns that identify a row of the node, for messages.
         rechecked: rows below the mark may be other ones now: nothing is decided before Spark has looked.
 
     Raises:
@@ -48,6 +60,8 @@ def plan_window(
         window = rolling_window(increment)
         text = f"{increment.column} >= {window.lower:%Y-%m-%d %H:%M:%S} UTC (last {_units(increment)})"
         return CursorWindow(snapshot=snapshot, summary=text, window=window)
+    if mark is not None:
+        require_mark_within(increment, mark.value, snapshot.now(), snapshot.label, increment.column)
     seen = _fingerprint(snapshot, increment)
     read = UnresolvedWindow(
         snapshot=snapshot,
@@ -57,6 +71,7 @@ def plan_window(
         increment=increment,
         seen=seen,
         rows_are_known=rows_are_known,
+        keys=tuple(keys),
     )
     if rechecked:
         return replace(read, rechecked=True, summary=f"{read.text()}, once the rows below it are compared")
@@ -69,7 +84,14 @@ def plan_window(
     read = replace(read, summary=read.text())
     if kind is None or isinstance(bound, Unresolved):
         return read
+    limit = limit_of(increment, kind, snapshot.now())
+    if is_beyond(bound.upper, limit) or (bound.ahead and increment.on_ahead == "stop"):
+        # Only the rows tell which they are, and what is below them.
+        what = "stops the run" if increment.on_ahead == "stop" else "is left for later"
+        return replace(read, bound=UNRESOLVED, summary=f"{read.text()}; what is after {shown(limit)} {what}")
     found = read.bounded(kind, bound)
+    if found.late.by_reading:
+        return replace(read, late=found.late, summary=f"{read.text()}{found.late}")
     if read.keeps_ties and not found.nothing_new:
         return replace(read, after=found.after, summary=found.summary)
     return found
@@ -195,6 +217,7 @@ class UnresolvedWindow(UnresolvedRead):
         from_start: read from the initial value on, not from the mark.
         only: the partitions to read; None: all.
         upto: read what runs up to this mark have read, and move no mark.
+        keys: the columns that identify a row of the node, for messages.
     """
 
     increment: StatefulIncrement
@@ -206,6 +229,7 @@ class UnresolvedWindow(UnresolvedRead):
     from_start: bool = False
     only: Partitions | None = None
     upto: CursorMark | None = None
+    keys: tuple[str, ...] = ()
 
     @property
     def keeps_ties(self) -> bool:
@@ -230,9 +254,24 @@ class UnresolvedWindow(UnresolvedRead):
         window = self._window(kind)
         if self.upto is not None:
             return self._read(kind, replace(window, upper=self._fitting(self.upto, kind)), None)
-        bound = self.snapshot.bound(spark, window) if isinstance(self.bound, Unresolved) else self.bound
-        read = self.bounded(kind, bound)
+        bound = self._within_clock(spark, kind, window) if isinstance(self.bound, Unresolved) else self.bound
+        read = self.bounded(kind, bound, spark)
         return read.with_ties(spark) if self.keeps_ties and isinstance(read, CursorWindow) else read
+
+    def _within_clock(self, spark: SparkSession, kind: str, window: Window) -> Bound:
+        """The upper bound of ``window``, not ahead of the clock.
+
+        Raises:
+            IncrementError: there are rows ahead of it, and ``on_ahead`` is ``stop``.
+        """
+        increment = self.increment
+        limit = limit_of(increment, kind, self.snapshot.now(spark)) if is_guarded(increment, kind) else None
+        bound = self.snapshot.bound(spark, replace(window, upper=limit))
+        if not bound.ahead or increment.on_ahead == "hold":
+            return bound
+        beyond = self.snapshot.rows_in_window(spark, replace(window, lower=limit, lower_inclusive=False, nulls=False))
+        rows = described(beyond, self.snapshot.place_of_rows(), window.columns, self.keys)
+        raise rows_ahead(increment, bound.ahead, limit, rows, self.label, increment.column)
 
     def _require_typed(self, kind: str) -> None:
         increment = self.increment
@@ -265,8 +304,11 @@ class UnresolvedWindow(UnresolvedRead):
                 label=self.label,
             )
 
-    def bounded(self, kind: str, bound: Bound) -> CursorWindow | NothingNew:
+    def bounded(self, kind: str, bound: Bound, spark: SparkSession | None = None) -> CursorWindow | NothingNew:
         """The read, once the type of the cursor and its upper bound are known.
+
+        Args:
+            spark: reads rows that arrived below the window, to count them.
 
         Raises:
             IncrementError: the mark or the initial value has another type, the lag does not fit it, or rows have no
@@ -274,6 +316,9 @@ class UnresolvedWindow(UnresolvedRead):
         """
         increment, upper = self.increment, bound.upper
         hwm, window, start = self._fitting(self.before, kind), self._window(kind), self._start(kind)
+        # Rows that are held come due though the source stays as it is.
+        seen = None if bound.ahead else self.seen
+        late = NONE_LATE if self.before is None else self.snapshot.late(self.before, window, start, spark)
         if bound.without_cursor and increment.on_null == "raise":
             raise null_cursors(increment.column, bound.without_cursor, self.label)
         excluded = bound.without_cursor if increment.on_null == "exclude" else 0
@@ -287,13 +332,18 @@ class UnresolvedWindow(UnresolvedRead):
         needed = has_nulls or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
-            return replace(replace(self, kind=kind, bound=bound).nothing(text), excluded=excluded)
+            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}{late}")
+            return replace(nothing, excluded=excluded, held=bound.ahead, late=late)
         after = upper if ahead and not before_start else hwm
         return self._read(
             kind,
             window,
-            None if after is None else CursorMark(after, self.seen, measures=self.snapshot.identity),
+            None
+            if after is None
+            else CursorMark(after, seen, measures=self.snapshot.identity, held_then=self.snapshot.held_now),
             excluded,
+            bound.ahead,
+            late,
         )
 
     def nothing(self, why: str) -> NothingNew:
@@ -312,16 +362,26 @@ class UnresolvedWindow(UnresolvedRead):
     def _nulls(self) -> bool:
         return self.increment.on_null == "include"
 
-    def _read(self, kind: str, window: Window, after: CursorMark | None, excluded: int = 0) -> CursorWindow:
+    def _read(
+        self,
+        kind: str,
+        window: Window,
+        after: CursorMark | None,
+        excluded: int = 0,
+        held: int = 0,
+        late: Late = NONE_LATE,
+    ) -> CursorWindow:
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         before = None if self.before is None else replace(self.before, value=self._fitting(self.before, kind))
         return CursorWindow(
             snapshot=self.snapshot,
-            summary=f"{window}{left_out}",
+            summary=f"{window}{left_out}{held_text(held)}{late}",
             before=before,
             after=after,
             follows=self.follows,
             excluded=excluded,
+            held=held,
+            late=late,
             window=window,
             increment=self.increment if self.follows else None,
             start=self._start(kind),

@@ -179,6 +179,7 @@ class CursorMark:
     Attributes:
         seen: a fingerprint of the source that was read; while it is the same, the source has nothing new.
         ties: the rows at the mark that were loaded: a count for each row hash; None if not known.
+        held_then: what the source consisted of, so that what arrives later can be told; None if not known.
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
     """
@@ -189,6 +190,7 @@ class CursorMark:
     tied_by: Mapping[str, Any] | None = field(default=None, compare=False)
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
+    held_then: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:
@@ -200,6 +202,7 @@ class CursorMark:
             ties if isinstance(ties, Mapping) else None,
             columns if isinstance(columns, Mapping) else None,
             typed,
+            held_then=remembered.get("held_then"),
         )
 
     def remembered(self) -> dict[str, Any]:
@@ -210,6 +213,8 @@ class CursorMark:
         if self.ties:
             found["ties"] = dict(self.ties)
             found |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
+        if self.held_then is not None:
+            found["held_then"] = self.held_then
         return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, hwm_text
 from odi_assets.sources.snapshot import Partitions, Snapshot
 
@@ -52,6 +53,8 @@ class PlannedRead(ABC):
         follows: the source keeps a mark.
         rewrites: rows of the source were changed or removed, so that reading the gained rows is not enough.
         excluded: rows without a cursor that are left out.
+        held: rows ahead of the clock that are left for later.
+        late: rows that arrived at or below the mark since it was set, which no increment reads.
         under: where the stream of a cursor document is that the read was planned under; None if none drives it.
         warning: what somebody should look at, in words.
         rechecked: rows that were read before may be other ones now (:meth:`Source.corrections`); it is looked at before
@@ -66,6 +69,8 @@ class PlannedRead(ABC):
     follows: bool = False
     rewrites: bool = False
     excluded: int = 0
+    held: int = 0
+    late: Late = NONE_LATE
     under: str | None = None
     warning: str | None = None
     rechecked: bool = False
@@ -152,6 +157,9 @@ class PlannedRead(ABC):
             "summary": self.summary,
             "files": self.file_count,
             "rows": self.rows_known,
+            "rows_held": self.held,
+            "rows_below_hwm": self.late.rows,
+            "rows_below_hwm_is_exact": self.late.is_exact,
             "hwm_before": hwm_text(self.before.value if self.before else None),
             "hwm_after": mark_text(self.after),
         }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.marks import UNRESOLVED, Identity, Unresolved
+from odi_assets.sources.cursor.late import NONE_LATE, Late
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Unresolved
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -130,6 +132,34 @@ class Snapshot(ABC):
             SourceError: it cannot be read.
         """
 
+    def now(self, spark: SparkSession | None = None) -> datetime:
+        """What the clock of the source says; that of this machine, if it has none or it cannot be asked.
+
+        Args:
+            spark: asks for it, if nobody did yet.
+        """
+        del spark
+        return datetime.now(UTC)
+
+    def place_of_rows(self) -> Column | None:
+        """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""
+        return None
+
+    @property
+    def held_now(self) -> str | None:
+        """What it consists of, for :meth:`late` of a later run; None if that is known otherwise, or not at all."""
+        return None
+
+    def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
+        """The rows that arrived since ``mark`` was set, and lie below ``window``, which begins there.
+
+        Args:
+            start: rows below it are not wanted; None: all are.
+            spark: reads what arrived; without it, only what is known without reading is counted.
+        """
+        del mark, window, start, spark
+        return NONE_LATE
+
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means that came up as its rows were read, if it is about this source.
 
@@ -156,7 +186,7 @@ class Snapshot(ABC):
         return None, UNRESOLVED
 
     def bound(self, spark: SparkSession, window: Window) -> Bound:
-        """The upper bound of ``window``, in one pass over the source.
+        """The upper bound of ``window``, in one pass over the source. Rows above ``window`` are counted.
 
         Raises:
             IncrementError: values of the cursor cannot be compared, or are beyond what a mark holds.

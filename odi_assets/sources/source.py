@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import (
+    ClockGuard,
     CursorIncrement,
     Increment,
     RollingWindowIncrement,
@@ -18,7 +19,8 @@ from odi_assets.config.models import (
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
-from odi_assets.sources.marks import CursorMark, Identity, Mark
+from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time, limit_of
+from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
 from odi_assets.sources.reading import Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, Snapshot
@@ -37,20 +39,20 @@ class Target:
         node: who reads, for messages: ``pipeline.node``.
         location: the table; sources keep lists of what is loaded beside it.
         traits: those of the node's write mode.
-        has_keys: the node names ``write.keys``.
+        keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
     """
 
     node: str
     location: Location
     traits: WriteTraits
-    has_keys: bool
+    keys: tuple[str, ...]
     schema_policy: SchemaPolicy = "fail"
 
     @property
     def rows_are_known(self) -> bool:
         """Whether the write recognizes rows that are read again."""
-        return self.traits.takes_rows_again or self.has_keys
+        return self.traits.takes_rows_again or bool(self.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +94,16 @@ class Source(ABC):
     @property
     def reading(self) -> Reading | None:
         """How its rows are read, as far as a mark depends on it; None if it does not."""
-        increment = self.increment
+        increment, by_partitions = self.increment, self.target.traits.increment == "partitions"
         if not isinstance(increment, StatefulIncrement):
-            return None
+            # A partition is computed from all of its rows: what was read of them is read again.
+            return {"rows": self.settings(())} if by_partitions and self.follows else None
         from odi_assets.sources.cursor_reads import reads_again
 
         cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
         ties = increment.boundary == "closed" and not self.target.rows_are_known
         found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
-        if ties or reads_again(increment):
+        if ties or by_partitions or reads_again(increment):
             found["rows"] = self.settings(None if ties else ())
         return found
 
@@ -210,8 +213,8 @@ class Source(ABC):
         from odi_assets.sources.cursor_reads import plan_window
 
         assert isinstance(self.increment, CursorIncrement)
-        known = self.target.rows_are_known
-        return plan_window(snapshot, self.increment, above, rows_are_known=known, rechecked=rechecked)
+        known, keys = self.target.rows_are_known, self.target.keys
+        return plan_window(snapshot, self.increment, above, rows_are_known=known, keys=keys, rechecked=rechecked)
 
     def whole(self) -> Read:
         """All rows, whatever was loaded. Moves no mark. Raises what :meth:`snapshot` raises."""
@@ -263,6 +266,21 @@ class Source(ABC):
     def as_it_is(self, mark: Mark) -> Mark:
         """``mark``, taken for one of the source as it is now, whatever happened to that."""
         return mark
+
+    def why_ahead(self, mark: Mark, now: datetime) -> str | None:
+        """How ``mark`` is ahead of the clock, in words; None if it is not."""
+        if not isinstance(self.increment, ClockGuard):
+            return None
+        for column, value in self._cursors_of(mark).items():
+            if is_beyond(value, limit_of(self.increment, kind_of_time(value), now)):
+                return (
+                    f"its HWM, `{column}` {hwm_text(value)}, is ahead of now by more than {ahead_text(self.increment)}"
+                )
+        return None
+
+    def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
+        """The values of a mark, by cursor column."""
+        return {str(self.cursor): mark.value} if isinstance(mark, CursorMark) else {}
 
     def with_ties(self, mark: Mark, spark: SparkSession) -> Mark:
         """``mark``, with the rows that are tied with it now counted as loaded, where the mark remembers such rows.

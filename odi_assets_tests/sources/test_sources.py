@@ -37,7 +37,7 @@ class Kind:
 
 
 def target(folder: Path) -> Target:
-    return Target("p.n", Location(str(folder / "target")), WriteMode.APPEND.traits, has_keys=False)
+    return Target("p.n", Location(str(folder / "target")), WriteMode.APPEND.traits, keys=())
 
 
 def parquet(folder: Path, number: int) -> None:

@@ -45,7 +45,13 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
-    from odi_assets.cli.run.results import show_failures, show_left_out, show_next, show_results
+    from odi_assets.cli.run.results import (
+        show_failures,
+        show_left_out,
+        show_next,
+        show_results,
+        show_rows_left,
+    )
     from odi_assets.cli.terminal.selection import pipelines_in_order, selected_nodes
     from odi_assets.nodes.request import RunRequest
 
@@ -70,6 +76,7 @@ def run(
         note()
         show_results(results)
         note()
+        show_rows_left(results)
         if resume:
             show_left_out(results)
     if not all(summary.success for summary in summaries):

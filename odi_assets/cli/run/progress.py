@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odi_assets.nodes.result import NodeResult
 
 
-class _SparkColumn(ProgressColumn):
+class SparkColumn(ProgressColumn):
     """Spark's stages that are running now."""
 
     max_refresh = 0.5
@@ -53,7 +53,7 @@ class RunProgress(Progress):
             BarColumn(bar_width=10),
             TextColumn("{task.description}", markup=False, table_column=_ONE_LINE),
             TimeElapsedColumn(),
-            _SparkColumn(table_column=_ONE_LINE),
+            SparkColumn(table_column=_ONE_LINE),
             console=shown_on,
             transient=True,
             disable=not shown_on.is_terminal,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.cli.terminal.exit_codes import readable
 from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
-from odi_assets.nodes.result import is_left_out
+from odi_assets.nodes.result import is_left_out, rows_left
 from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ def show_results(results: Sequence[NodeResult]) -> None:
     """Print the table of a run on stdout."""
     name = node_name(result.key for result in results)
     data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], results)
+
+
+def show_rows_left(results: Sequence[NodeResult]) -> None:
+    """Print, on stderr, which rows of its sources each node did not take in, and why."""
+    for result in results:
+        for text in rows_left(result.metrics):
+            note(f"{result.key}: {text}.")
 
 
 def show_left_out(results: Sequence[NodeResult]) -> None:
@@ -56,21 +63,18 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     """Print on stderr where the tables are and what may be typed next, in this folder."""
-    odi, make = "odi", "make"
+    odi = "odi"
     named = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
     if not (named.exists() and named.samefile(project.path)):
         odi = f"odi -c {shlex.quote(os.path.relpath(project.path))}"
-        make = f"make -C {shlex.quote(os.path.relpath(project.root))}"
     commands = {
         f"{odi} plan": "what the next run would read",
         f"{odi} runs list": "what ran, and how it ended",
         f"{odi} state list": "how far each node has read",
+        f"{odi} dev": "the same in Dagster's UI",
     }
     if (project.root / "data" / "landing" / "flights").is_dir():
         commands |= _sample_command(project.root, odi)
-    makefile = project.root / "Makefile"
-    if makefile.is_file() and "\ndev:" in makefile.read_text(encoding="utf-8"):
-        commands[f"{make} dev"] = "the same in Dagster's UI"
     uris = sorted({result.uri for result in results})
     place = ", ".join(uris)
     if all(map(os.path.isabs, uris)):

@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("rows", lambda run: run.rows_processed, "right"),
     Column("seconds", lambda run: f"{run.duration_ms / 1000:.1f}", "right", spare=True),
     Column("version", lambda run: run.table_version, "right", spare=True),
+    Column("left", lambda run: _left(run), wrap=True),
     Column("HWM before → after", lambda run: _hwms(run), wrap=True),
     Column("run", lambda run: short_id(run.run_id), spare=True),
 )
@@ -51,9 +52,17 @@ def list_(
 def show_table(records: Sequence[RunRecord], leave_out: Container[str]) -> None:
     """Print a line per record, without the columns of these names."""
     columns = {column.name: column for column in _COLUMNS if column.name not in leave_out}
+    if not any(map(_left, records)):
+        columns.pop("left", None)
     if len({record.pipeline_name for record in records}) == 1:
         columns["node"] = Column("node", lambda run: run.node_name)
     data_table([*columns.values()], records)
+
+
+def _left(record: RunRecord) -> str | None:
+    from odi_assets.nodes.result import rows_left
+
+    return "; ".join(rows_left(record.metrics)) or None
 
 
 def _hwms(record: RunRecord) -> str:

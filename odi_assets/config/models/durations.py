@@ -90,6 +90,15 @@ def parse_duration(value: Any) -> timedelta:
     return found
 
 
+def parse_ahead(value: Any) -> timedelta | None:
+    """Return a length of time, or None for ``"none"``.
+
+    Raises:
+        PydanticCustomError: it is neither.
+    """
+    return None if isinstance(value, str) and value.strip().lower() == "none" else parse_span(value)
+
+
 _SPAN_OR_NUMBER: list[dict[str, str | int]] = [
     {"type": "string", "pattern": rf"{_JSON_DURATION}|^\s*{_NUMBER}\s*$"},
     {"type": "number", "minimum": 0},
@@ -106,6 +115,13 @@ Span = Annotated[
     timedelta, BeforeValidator(parse_span), WithJsonSchema({"anyOf": _SPAN_OR_NUMBER, "examples": ["30s", "5m"]})
 ]
 """A length of time. Never negative."""
+
+Ahead = Annotated[
+    timedelta | None,
+    BeforeValidator(parse_ahead),
+    WithJsonSchema({"anyOf": [*_SPAN_OR_NUMBER, {"const": "none"}], "examples": ["1d", "1h", "none"]}),
+]
+"""How far ahead of now; None for any distance."""
 
 Duration = Annotated[
     timedelta,

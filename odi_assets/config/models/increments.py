@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -15,13 +15,14 @@ from pydantic import (
 )
 
 from odi_assets.config.diagnostics.mistakes import mistake
-from odi_assets.config.models.durations import Lag, Span
+from odi_assets.config.models.durations import Ahead, Lag, Span
 from odi_assets.config.models.fields import Names, Strict, Text, ValueText
 
 Boundary = Literal["open", "closed"]
 OnNull = Literal["raise", "include", "exclude"]
 DateFormat = Literal["oracle", "sql_server", "us", "eu", "iso"]
 OnChange = Literal["raise", "reload", "ignore"]
+OnAhead = Literal["stop", "hold"]
 OnNullCursors = Literal["raise", "snapshot", "exclude"]
 CTID = "ctid"
 """PostgreSQL's column of a row's place in its table."""
@@ -29,7 +30,37 @@ CTID = "ctid"
 _STATE_KEY = "Key of the high-water mark in the state backend; `<pipeline>.<node>` unless given."
 
 
-class StatefulIncrement(Strict):
+class ClockGuard(Strict):
+    """Keeps a high-water mark of a date or a time from running ahead of the clock."""
+
+    max_ahead: Ahead = Field(
+        default=timedelta(days=1),
+        description="How far ahead of now a high-water mark of a date or time may be; `none`: any distance.",
+    )
+    on_ahead: OnAhead = Field(
+        default="stop",
+        description="Rows with a cursor further ahead: stop the run, or load each once its time has come (`hold`).",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> Self:
+        if self.max_ahead is None and self.on_ahead == "hold":
+            raise mistake("holds no row with `max_ahead: none`: leave one of them out", at=("on_ahead",))
+        return self
+
+    @model_serializer(mode="wrap")
+    def _unless_given(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without newer settings that have their default: code versions and fingerprints stay what they are."""
+        return {name: value for name, value in told(self).items() if name not in _NEWER or self._is_set(name)}
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+
+_NEWER = frozenset({"max_ahead", "on_ahead", "on_change"})
+
+
+class StatefulIncrement(ClockGuard):
     """``HWM < column <= upper``, where upper is fixed before reading."""
 
     DEFAULTS: ClassVar = {"lookback": None, "unit": None}
@@ -65,10 +96,11 @@ class StatefulIncrement(Strict):
         "stop the run (the rule), or go on above the high-water mark.",
     )
 
-    @model_serializer(mode="wrap")
-    def _unless_given(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without ``on_change``, as before there was one: code versions and fingerprints stay what they are."""
-        return {name: value for name, value in told(self).items() if name != "on_change" or value is not None}
+    @model_validator(mode="after")
+    def _text_has_no_clock(self) -> Self:
+        if self.type == "text" and self.on_ahead == "hold":
+            raise mistake("is for cursors of dates and times, which `type: text` is not", at=("on_ahead",))
+        return self
 
 
 _ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
@@ -103,7 +135,7 @@ class ChunksConfig(Strict):
     )
 
 
-class CursorsIncrement(Strict):
+class CursorsIncrement(ClockGuard):
     """A snapshot of a table in chunks, then the rows above the greatest value of each of its cursor columns.
 
     The maxima are independent of one another, and taken before the snapshot. The first cursor of a row that is not

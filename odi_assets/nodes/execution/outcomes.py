@@ -13,7 +13,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.result import NodeResult, RunInfo, is_cancellation
+from odi_assets.nodes.result import ROWS_BELOW, NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
@@ -68,7 +68,7 @@ def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
         hwm_before=plan.start.hwm,
         hwm_after=hwm,
         table_version=plan.target.version,
-        metrics={"inputs": plan.inputs, "target": plan.target.position},
+        metrics={"inputs": plan.inputs, "target": plan.target.position, **rows_left(plan)},
     )
 
 
@@ -123,11 +123,21 @@ def _told(error: BaseException) -> str:
     return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 
+def rows_left(plan: NodePlan) -> dict[str, Any]:
+    """Rows of the sources that the run did not take in, by why."""
+    counts = {
+        "rows_without_cursor": sum(read.excluded for read in plan.reads),
+        "rows_held": sum(read.held for read in plan.reads),
+    }
+    late = [read.late for read in plan.reads]
+    exact, least = ROWS_BELOW
+    counts[exact if all(one.is_exact for one in late) else least] = sum(one.rows for one in late)
+    return {name: count for name, count in counts.items() if count}
+
+
 def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     """Metrics that only some writes have."""
-    found: dict[str, Any] = {}
-    if excluded := sum(read.excluded for read in plan.reads):
-        found["rows_without_cursor"] = excluded
+    found = rows_left(plan)
     if plan.node.config.write.delete_when:
         found["rows_deleted"] = written.rows_deleted
     if written.columns_added:

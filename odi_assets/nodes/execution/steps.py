@@ -67,7 +67,8 @@ def _commit_all(
         computed = compute(plan_node(plan.node.project, state, plan.node.key, request), first.spark)
     if isinstance(computed, NoRows):
         ended = no_data(computed.plan, state, run)
-        results[-1] = replace(results[-1], metrics={**results[-1].metrics, "inputs": ended.metrics["inputs"]})
+        held = {name: ended.metrics[name] for name in ("inputs", "rows_held") if name in ended.metrics}
+        results[-1] = replace(results[-1], metrics={**results[-1].metrics, **held})
 
 
 def _as_one(results: Sequence[NodeResult]) -> NodeResult:

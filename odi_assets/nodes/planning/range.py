@@ -158,14 +158,14 @@ def partition_values(partition: PartitionConfig, bounds: Bounds) -> tuple[str, .
         ConfigError: the bounds cut a partition in two, or hold too many.
     """
     moment, values = bounds.start, []
-    if _floor(moment, partition) != moment or _floor(bounds.end, partition) != bounds.end:
+    if partition_floor(moment, partition) != moment or partition_floor(bounds.end, partition) != bounds.end:
         raise ConfigError(
             f"the range {bounds} cuts a partition in two: there is one per {partition.every}",
             fix=f"begin and end with a whole {partition.every}",
         )
     while moment < bounds.end:
         values.append(partition_value(partition, moment))
-        moment = _next(moment, partition)
+        moment = partition_next(moment, partition)
         if len(values) > _LIMIT:
             raise ConfigError(f"the range {bounds} holds more than {_LIMIT:,} partitions", fix="run it in parts")
     return tuple(values)
@@ -176,14 +176,16 @@ def partition_value(partition: PartitionConfig, moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if partition.every == "hour" else f"{moment:%Y-%m-%d}"
 
 
-def _floor(moment: datetime, partition: PartitionConfig) -> datetime:
+def partition_floor(moment: datetime, partition: PartitionConfig) -> datetime:
+    """The beginning of the partition that ``moment`` is in."""
     hour = moment.replace(minute=0, second=0, microsecond=0)
     if partition.every == "hour":
         return hour
     return hour.replace(hour=0) if partition.every == "day" else hour.replace(hour=0, day=1)
 
 
-def _next(moment: datetime, partition: PartitionConfig) -> datetime:
+def partition_next(moment: datetime, partition: PartitionConfig) -> datetime:
+    """The beginning of the partition after the one that begins at ``moment``."""
     if partition.every == "hour":
         return moment + timedelta(hours=1)
     if partition.every == "day":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, OdiError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, Origin
 from odi_assets.nodes.history.attempts import Attempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
@@ -20,10 +21,13 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
-from odi_assets.sources.marks import hwm_text, snapshot_left
+from odi_assets.sources.marks import Mark, hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.planning.stream_marks import StreamMarks
 
 
 def examine(
@@ -56,6 +60,28 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
     return found
 
 
+def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
+    """The batches whose late or unmatched rows are kept nowhere, in words. Nothing brings them back."""
+    from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
+    from odi_assets.nodes.planning.stream_marks import stream_marks
+
+    found = {}
+    for key in keys:
+        node = Node.of(project, key)
+        if node.config.stream is None or not node.config.stream.keeps_rows:
+            continue
+        target = TableHandle.open(node.target.location)
+        try:
+            marks = kept_marks(node, target, stream_marks(node, target))
+        except OdiError:
+            # `examine` names it.
+            continue
+        gaps = [f"{mark.which} lacks those of {batches_text(mark.lost)}" for mark in marks if mark.lost]
+        if gaps:
+            found[key] = "; ".join(gaps)
+    return found
+
+
 def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
@@ -67,13 +93,13 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     try:
         start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
         require_own(node, start, target)
-        if start.hwm is not None:
-            marks_of(node, start, target)
+        marks = {} if start.hwm is None else marks_of(node, start, target)
     except IdentityMismatchError as error:
         # What else there is to say would be about another definition.
         yield Disagreement(key, Kind.REDEFINED, error.message, str(error.fix))
         return
     yield from _hwm(node, state, target)
+    yield from _ahead(node, marks, target)
     yield from files_of_node(node, state, target, deep=deep)
     yield from _history(project, state, key, target)
     if target.exists:
@@ -98,12 +124,27 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
         text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
         remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
         yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
+    elif marks.match.can_go_on and marks.is_cut_short and marks.last is not None:
+        text = f"a run ended after batch {marks.last.batch}: what its watermark has passed is still in the state"
+        remedy = f"odi run {node.command}: it goes on from there, even without new data (or the query runs right now)"
+        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
     elif not marks.match.can_go_on:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
+    yield from _kept_rows(node, target, marks)
     if marks.last is not None and marks.last.token_logged:
         text = f"batch {marks.last.batch} was computed by a Spark Connect server that has its token in its log"
         yield Disagreement(node.key, Kind.TOKEN_LOGGED, text, TOKEN_REMEDY)
+
+
+def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
+    """The tables of kept rows that a run which ended early left behind the batches."""
+    from odi_assets.nodes.planning.kept_rows import kept_marks
+
+    for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
+        if mark.is_behind:
+            remedy = f"odi run {node.command}: it keeps them, even without new data (or a run is at it right now)"
+            yield Disagreement(node.key, Kind.KEPT_BEHIND, f"{mark} are not kept yet", remedy)
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:
@@ -131,6 +172,49 @@ def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disag
         )
     elif entry is not None:
         yield from _set_by_hand(node, entry, target)
+
+
+def _ahead(node: Node, marks: Mapping[str, Mark], target: TableHandle) -> Iterator[Disagreement]:
+    """A mark that keeps out all rows until the clock has reached it."""
+    why = _why_ahead(node, marks)
+    if why is None:
+        return
+    way = f"odi run {node.command} --full-refresh loads everything once"
+    version = _last_version_within_clock(node, target)
+    if version is not None:
+        way = f"odi state rewind {node} --to-version {version} undoes what set it, and the next run reads that again"
+    yield Disagreement(
+        node.key,
+        Kind.MARK_AHEAD,
+        f"{why}: rows that come until then are never read",
+        f"correct the rows at the source, or set `incremental.on_ahead: hold`; then {way}; "
+        "or, if such dates are meant, `incremental.max_ahead: none`",
+    )
+
+
+def _why_ahead(node: Node, marks: Mapping[str, Mark]) -> str | None:
+    now = datetime.now(UTC)
+    found = (source.why_ahead(marks[source.name], now) for source in node.sources if source.name in marks)
+    return next(filter(None, found), None)
+
+
+def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
+    """The last version of the table whose HWM is not ahead of the clock; None if there is none, or no table."""
+    version = target.version
+    for stamp in target.stamps():
+        committed = CommitFacts.of(stamp).hwm if stamp.app_id == app_id(node.key) else None
+        if committed is None:
+            continue
+        try:
+            marks = node.marks(committed.value, committed.remembered, committed.measures)
+        except IncrementError:
+            # The node was followed by something else then.
+            return None
+        if _why_ahead(node, marks) is None:
+            return version
+        version = stamp.version - 1
+    # Nothing before the first commit of the node has an HWM to go back to.
+    return None
 
 
 def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:

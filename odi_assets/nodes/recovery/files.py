@@ -120,7 +120,8 @@ def _lost(handle: TableHandle, *, deep: bool) -> list[LostFile]:
 
 def _checkpoint(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     from odi_assets.nodes.planning.stream_marks import stream_marks
-    from odi_assets.streaming.checkpoints.files import FileFault, check_files
+    from odi_assets.streaming.checkpoints.files import FileFault
+    from odi_assets.streaming.checkpoints.verdict import judge
 
     place = stream_marks(node, target).checkpoint
     if not place.is_local or not (place.local_path / "metadata").exists():
@@ -129,7 +130,7 @@ def _checkpoint(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     # Of a query that runs, files come and go: what counts is wrong both times.
     for _ in range(2):
         try:
-            found = check_files(place.local_path).faults
+            found = judge(place.local_path).faults
         except CheckpointError as error:
             yield Disagreement(node.key, Kind.DAMAGED, error.message, _rebuilt(node))
             return

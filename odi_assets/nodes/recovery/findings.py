@@ -18,6 +18,7 @@ class Kind(StrEnum):
 
     STATE_BEHIND = "state behind its table"
     TABLE_BEHIND = "table behind its state"
+    MARK_AHEAD = "HWM ahead of the clock"
     SET_BY_HAND = "state set by hand"
     FILES_MISSING = "files missing"
     HISTORY_BEHIND = "run without a row of history"
@@ -27,6 +28,7 @@ class Kind(StrEnum):
     WAITS = "stream of a cursor document went back or is gone"
     STREAM_APART = "checkpoint and table apart"
     BATCH_IN_FLIGHT = "batch not finished"
+    KEPT_BEHIND = "kept rows behind their batches"
     TOKEN_LOGGED = "token in a log"
     UNREADABLE = "cannot be looked at"
     DAMAGED = "damaged"

@@ -20,6 +20,8 @@ from odi_assets.delta.maintenance.restore import LostFile, forget_lost_files
 from odi_assets.delta.maintenance.verify import unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.kept_rows import kept_tables
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
@@ -64,15 +66,8 @@ class Repaired:
 
 def tables_of(project: Project, key: NodeKey) -> dict[str, Location]:
     """The tables of a node by what messages call them: its own, and those of the rows that a stream gives up."""
-    config = project.graph.node(key)
-    kept = {} if config.stream is None else {"late_rows": config.stream.late_rows}
-    if config.stream is not None:
-        kept["unmatched_rows"] = config.stream.unmatched_rows
-    named = {f"{key} ({which})": path for which, path in kept.items() if path}
-    return {
-        str(key): project.target(key),
-        **{name: project.location(config.write.connection, path) for name, path in named.items()},
-    }
+    kept = kept_tables(Node.of(project, key))
+    return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in kept.items()}}
 
 
 def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, Location]]:

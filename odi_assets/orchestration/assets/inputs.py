@@ -189,7 +189,7 @@ def load_increment(
         fence = app_id(reader.key)
         stamp = next((one for one in handle.stamps() if one.app_id == fence), None) if handle.exists else None
         noted = (stamp.facts.get(READS) or {}).get(upstream) if stamp is not None else None
-    target = Target(reader.key, reader.location, WriteMode.APPEND.traits, bool(reader.keys))
+    target = Target(reader.key, reader.location, WriteMode.APPEND.traits, tuple(reader.keys))
     source = DeltaTableSource(
         name=upstream, label=upstream, target=target, increment=VersionIncrement(mode="version"), location=location
     )

@@ -21,6 +21,7 @@ from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
+from odi_assets.nodes.result import ROWS_BELOW
 from odi_assets.orchestration.assets.io_manager import (
     HISTORY,
     IO_MANAGER,
@@ -131,7 +132,10 @@ def node_asset(
         )
 
 
-_CHECK_TEXT = "When it was last looked at, when it last gained rows, and up to where it has read its sources."
+_CHECK_TEXT = (
+    "When it was last looked at, when it last gained rows, and up to where it has read its sources. Warns of rows that "
+    "arrived at or below its high-water mark."
+)
 
 
 def _step(
@@ -146,7 +150,11 @@ def _step(
     names = Names.of(project)
     result = getattr(context.resources, names.resources + HISTORY).results[key]
     yield dg.AssetCheckResult(
-        passed=True, asset_key=names.asset(key), check_name=UP_TO_DATE, metadata=check_metadata(project, result)
+        passed=not any(result.metrics.get(name) for name in ROWS_BELOW),
+        severity=dg.AssetCheckSeverity.WARN,
+        asset_key=names.asset(key),
+        check_name=UP_TO_DATE,
+        metadata=check_metadata(project, result),
     )
 
 

@@ -15,10 +15,12 @@ class Bound:
     Attributes:
         upper: the greatest cursor; None if there is none.
         without_cursor: rows whose cursor is NULL, NaN or infinite.
+        ahead: rows whose cursor is above the window that was looked at: too far ahead of the clock.
     """
 
     upper: Any
     without_cursor: int
+    ahead: int = 0
 
 
 def null_cursors(column: str, count: int, label: str) -> IncrementError:

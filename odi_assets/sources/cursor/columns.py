@@ -125,7 +125,7 @@ def literal(value: Any) -> Column:
 
 
 def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
-    """The upper bound of a window over ``rows``, in one pass.
+    """The upper bound of a window over ``rows``, in one pass. Rows above the window are counted.
 
     A TIMESTAMP is collected as microseconds in UTC, because Spark would convert it to this machine's zone.
 
@@ -139,6 +139,8 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
     if window.lower is not None and not window.lower_inclusive:
         above = F.when(cursor > literal(window.lower), cursor)
+    beyond_window = F.lit(False) if window.upper is None else cursor > literal(window.upper)
+    above = F.when(~beyond_window, above)
     kind = rows.select(cursor.alias("c")).schema["c"].dataType
     is_instant, greatest = isinstance(kind, TimestampType), F.max(above)
     is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
@@ -147,6 +149,7 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
         F.when(~beyond, F.unix_micros(greatest) if is_instant else greatest).alias("upper"),
         F.when(beyond, greatest.cast("string")).alias("beyond"),
         F.count_if(cursor.isNull()).alias("nulls"),
+        F.count_if(beyond_window).alias("ahead"),
         *_misfits(window),
     ).collect()[0]
     if window.date_format is not None and found["misfits"]:
@@ -167,7 +170,8 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     upper = found["upper"]
     if is_instant and upper is not None:
         upper = _EPOCH + timedelta(microseconds=upper)
-    return Bound(bytes(upper) if isinstance(upper, bytearray) else upper, int(found["nulls"]))
+    upper = bytes(upper) if isinstance(upper, bytearray) else upper
+    return Bound(upper, int(found["nulls"]), int(found["ahead"]))
 
 
 def least(rows: DataFrame, column: str) -> Any:

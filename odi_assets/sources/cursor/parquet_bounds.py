@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -29,17 +29,20 @@ class ColumnBounds:
         type_name: its type as Spark would call it; None if no file holds a row.
         upper: its greatest value; None if it has none.
         nulls: rows in which it is NULL.
+        lower: of one file, its least value; None if it has none.
+        rows: of one file, how many rows it has.
     """
 
     type_name: str | None
     upper: Any
     nulls: int
+    lower: Any = field(default=None, compare=False)
+    rows: int = field(default=0, compare=False)
 
 
 def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBounds | None:
     """The bounds of ``column`` over files below ``base``; None if the footers do not have them exactly."""
-    with ThreadPoolExecutor(max_workers=min(_READERS, len(paths) or 1)) as pool:
-        found = list(pool.map(lambda path: _of_file(base, path, column), paths))
+    found = bounds_of_files(base, paths, column)
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return None
@@ -48,6 +51,12 @@ def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBo
         return None
     uppers = [one.upper for one in known if one.upper is not None]
     return ColumnBounds(next(iter(names), None), max(uppers, default=None), sum(one.nulls for one in known))
+
+
+def bounds_of_files(base: Location, paths: Sequence[str], column: str) -> list[ColumnBounds | None]:
+    """The bounds of ``column`` in each file; None where its footer does not have them exactly."""
+    with ThreadPoolExecutor(max_workers=min(_READERS, len(paths) or 1)) as pool:
+        return list(pool.map(lambda path: _of_file(base, path, column), paths))
 
 
 def files_bound(bounds: ColumnBounds | None, increment: StatefulIncrement) -> Bound | Unresolved:
@@ -81,7 +90,7 @@ def _of_footer(footer: pq.FileMetaData, column: str) -> ColumnBounds | None:
     name = _type_name(schema.field(column).type) if column in schema.names else None
     if index is None or name is None:
         return None
-    nulls, uppers = 0, []
+    nulls, lowers, uppers = 0, [], []
     for g in range(footer.num_row_groups):
         group = footer.row_group(g)
         if not group.num_rows:
@@ -94,8 +103,10 @@ def _of_footer(footer: pq.FileMetaData, column: str) -> ColumnBounds | None:
             continue
         if not statistics.has_min_max or _is_old(statistics.min):
             return None
+        lowers.append(_value(statistics.min))
         uppers.append(_value(statistics.max))
-    return ColumnBounds(name, max(uppers, default=None), nulls)
+    lower, upper = min(lowers, default=None), max(uppers, default=None)
+    return ColumnBounds(name, upper, nulls, lower, footer.num_rows)
 
 
 def _type_name(kind: pa.DataType) -> str | None:

@@ -18,7 +18,9 @@ from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.types import TypeName, cursor_type
+from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
@@ -259,6 +261,12 @@ class TableSnapshot(Snapshot):
             return read_table(spark, self.handle)
         rows = read_files(spark, self.handle, files_in_partitions(self.handle, only.column, only.values))
         return rows.where(only.condition(rows))
+
+    def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
+        from odi_assets.sources.delta.late import late_in_table
+
+        history = history_of(mark)
+        return NONE_LATE if history is None else late_in_table(self.handle, history.version, window, start, spark)
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         kind = cursor_type(increment, self.handle.columns, self.label)

@@ -174,6 +174,10 @@ class DrivenSource(Source):
         rows = _rows_of(mark)
         return None if rows is None else self.rows.other_history(rows)
 
+    def why_ahead(self, mark: Mark, now: datetime) -> str | None:
+        rows = _rows_of(mark)
+        return None if rows is None else self.rows.why_ahead(rows, now)
+
     def rewritten(self, mark: Mark) -> str | None:
         rows = _rows_of(mark)
         return None if rows is None else self.rows.rewritten(rows)
@@ -264,6 +268,8 @@ class DrivenSource(Source):
             rewrites=rows.rewrites,
             rechecked=rows.rechecked,
             excluded=rows.excluded,
+            held=rows.held,
+            late=rows.late,
             under=self._shown(now.stream),
             rows=rows,
             wrapped=wrapped,

@@ -7,10 +7,9 @@ PostgreSQL are cut by their pages, with `ctid`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from odi_assets.config.models import CTID, ChunksConfig
 from odi_assets.errors import IncrementError
@@ -18,10 +17,7 @@ from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import INT
 from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of
 from odi_assets.sources.sql.marks import Chunk, Chunks
-from odi_assets.sources.sql.statements import Relation
-
-Ask = Callable[[str], Sequence[tuple[Any, ...]]]
-"""The rows of a small query."""
+from odi_assets.sources.sql.statements import Ask, Relation
 
 MOST_CHUNKS = 10_000
 """Every commit of a snapshot carries the chunks that are left, so there are not more than this."""

@@ -7,17 +7,19 @@ exactly the rest, so that no row is in both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.models import CursorsIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.ahead import is_beyond, is_guarded, limit_of, mark_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
 from odi_assets.sources.cursor.types import TypeName, fitting, less_lag
 from odi_assets.sources.cursor.window import Window, shown
 from odi_assets.sources.sql.dialects import constant
 from odi_assets.sources.sql.marks import SnapshotMark
-from odi_assets.sources.sql.statements import Relation
+from odi_assets.sources.sql.statements import Ask, Relation
 
 Types = Mapping[str, TypeName | None]
 Values = Mapping[str, Any]
@@ -31,10 +33,16 @@ class Maxima:
     Attributes:
         values: by column, the greatest value.
         without_cursor: rows in which all cursors are NULL; None if nobody asked.
+        limits: by column of dates or times, the greatest value that may become a mark.
+        ahead: rows beyond the limits: with ``on_ahead: stop`` in any cursor, else in the one that counts.
+        late: rows below a mark whose other cursors say that they came or changed since.
     """
 
     values: Values
     without_cursor: int | None = None
+    limits: Values = field(default_factory=dict)
+    ahead: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,21 +56,59 @@ class Cursors:
     def columns(self) -> tuple[str, ...]:
         return self.increment.columns
 
-    def question(self, types: Types) -> str:
-        """One query for the maximum of each column, and the number of rows without a cursor.
+    def limits(self, types: Types, ask: Ask) -> Values:
+        """By column of dates or times, the greatest value that may become a mark, by the clock of the database."""
+        kinds = {name: types.get(name) for name in self.columns if is_guarded(self.increment, types.get(name))}
+        now = (self.relation.now(ask) if kinds else None) or datetime.now(UTC)
+        found = {name: limit_of(self.increment, kind, now) for name, kind in kinds.items()}
+        return {name: limit for name, limit in found.items() if limit is not None}
+
+    def ahead(self, limits: Values, types: Types) -> str:
+        """Whether a row is beyond ``limits``: in any cursor if that stops the run, else in the cursor that counts."""
+        tests = [
+            (sql, f"{sql} > {self._literal(limits[name], kind)}" if name in limits else "1 = 0")
+            for name, (sql, kind) in zip(self.columns, self._in_sql(types), strict=True)
+        ]
+        if self.increment.on_ahead == "stop":
+            return f"({' OR '.join(test for _, test in tests)})"
+        return _first_decides(tests, None)
+
+    def late(self, after: Values, limits: Values, types: Types) -> str | None:
+        """Whether a row is below the maxima ``after`` though another cursor of it is above; None if none can be."""
+        others = []
+        for name, (sql, kind) in list(zip(self.columns, self._in_sql(types), strict=True))[1:]:
+            if after.get(name) is not None:
+                within = f" AND {sql} <= {self._literal(limits[name], kind)}" if name in limits else ""
+                others.append(f"({sql} > {self._literal(after[name], kind)}{within})")
+        return f"NOT {self.above(after, types)} AND ({' OR '.join(others)})" if others else None
+
+    def _literal(self, value: Any, kind: str) -> str:
+        return self.relation.dialect.literal(constant(value, kind), kind)
+
+    def question(self, types: Types, limits: Values, late: str | None = None) -> str:
+        """One query for the maximum of each column within ``limits``, and the numbers of rows beyond them, of rows that
+        are ``late``, and of rows without a cursor.
 
         Raises:
             IncrementError: there is no such column, or the database does not order its values as state does.
         """
         found, source = self._in_sql(types), self.relation.sql
         # Each by itself, so that its index serves it.
-        asked = [f"SELECT {self.relation.dialect.greatest(sql, kind)} FROM {source} odi" for sql, kind in found]
+        asked = [
+            f"SELECT {self.relation.dialect.greatest(sql, kind)} FROM {source} odi"
+            + (f" WHERE {sql} <= {self._literal(limits[name], kind)}" if name in limits else "")
+            for name, (sql, kind) in zip(self.columns, found, strict=True)
+        ]
+        if limits:
+            asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {self.ahead(limits, types)}")
+        if late is not None:
+            asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {late}")
         if self.increment.on_null != "snapshot":
             missing = " AND ".join(f"{sql} IS NULL" for sql, _ in found)
             asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {missing}")
         return "SELECT " + ", ".join(f"({query}) AS odi_{number}" for number, query in enumerate(asked))
 
-    def found(self, row: Sequence[Any], types: Types) -> Maxima:
+    def found(self, row: Sequence[Any], types: Types, limits: Values, late: str | None = None) -> Maxima:
         """What the row of :meth:`question` says.
 
         Raises:
@@ -73,8 +119,10 @@ class Cursors:
             name: self.relation.found((text, 0), Window(name), types).upper
             for name, text in zip(self.columns, row, strict=False)
         }
-        counts = self.increment.on_null != "snapshot"
-        without = int(row[len(self.columns)]) if counts else None
+        others = [int(count) for count in row[len(self.columns) :]]
+        ahead = others.pop(0) if limits else 0
+        came_late = others.pop(0) if late is not None else 0
+        without = others[0] if self.increment.on_null != "snapshot" else None
         if without and self.increment.on_null == "raise":
             names = " and ".join(f"`{name}`" for name in self.columns)
             raise IncrementError(
@@ -85,14 +133,20 @@ class Cursors:
                 column=self.columns[0],
                 count=without,
             )
-        return Maxima(values, without)
+        return Maxima(values, without, limits, ahead, came_late)
+
+    def require_marks_within(self, values: Values, limits: Values) -> None:
+        """Raises IncrementError if the mark of a column is ahead of the clock."""
+        for name, value in values.items():
+            if is_beyond(value, limits.get(name)):
+                raise mark_ahead(self.increment, value, self.relation.label, name)
 
     def above(self, after: Values, types: Types) -> str:
         """Whether a row is new: above the maxima ``after``, less the lag."""
         tests = []
         for name, (sql, kind) in zip(self.columns, self._in_sql(types), strict=True):
             low = self.less_lag(name, after.get(name))
-            value = None if low is None else self.relation.dialect.literal(constant(low, kind), kind)
+            value = None if low is None else self._literal(low, kind)
             tests.append((sql, f"{sql} IS NOT NULL" if value is None else f"{sql} > {value}"))
         return _first_decides(tests, None)
 
@@ -101,7 +155,7 @@ class Cursors:
         tests = []
         for name, (sql, kind) in zip(self.columns, self._in_sql(types), strict=True):
             high = upper.get(name)
-            value = None if high is None else self.relation.dialect.literal(constant(high, kind), kind)
+            value = None if high is None else self._literal(high, kind)
             tests.append((sql, "1 = 0" if value is None else f"{sql} <= {value}"))
         return _first_decides(tests, "1 = 1" if self.increment.on_null == "snapshot" else None)
 

@@ -54,6 +54,9 @@ class Dialect(ABC):
     selects_without_from: ClassVar[bool] = True
     """It takes a SELECT of subqueries alone."""
 
+    clock: ClassVar[str | None] = None
+    """Its clock as SQL, in UTC, written out as :func:`parsed` reads times without a zone; None: it is not asked."""
+
     @property
     @abstractmethod
     def url(self) -> str:
@@ -133,6 +136,7 @@ class Postgres(Dialect):
     package = "org.postgresql:postgresql:42.7.8"
     extra = "postgres"
     session = "SET TIME ZONE 'UTC'"
+    clock = "CAST(CURRENT_TIMESTAMP AT TIME ZONE 'UTC' AS text)"
     unknown_types = frozenset({"refcursor", "money[]"})
     connection: ServerConnection
 
@@ -199,6 +203,7 @@ class Mysql(Dialect):
     extra = "mysql"
     # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
     session = "SET time_zone = '+00:00'"
+    clock = "CAST(UTC_TIMESTAMP(6) AS CHAR)"
     unknown_types = frozenset({"uuid"})
     connection: ServerConnection
 
@@ -244,6 +249,7 @@ class Mssql(Dialect):
     driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
     package = "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11"
     extra = "mssql"
+    clock = "CONVERT(nvarchar(40), CAST(SYSUTCDATETIME() AS datetime2(6)), 121)"
     connection: ServerConnection
 
     @property

@@ -16,11 +16,11 @@ from typing import Any
 from odi_assets.config.models import CTID, CursorsIncrement, StatefulIncrement
 from odi_assets.errors import CursorDocumentError, IncrementError
 from odi_assets.sources.cursor.types import TypeName, parse
-from odi_assets.sources.sql.chunks import Ask, Cutter, key_columns, storage_of
+from odi_assets.sources.sql.chunks import Cutter, key_columns, storage_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql
 from odi_assets.sources.sql.keys import OURS, PostgresKeys, keys_of, utf8_text
 from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
-from odi_assets.sources.sql.statements import Relation
+from odi_assets.sources.sql.statements import Ask, Relation
 
 CHUNKS = "chunks"
 LAST_PAGE = 2**32 - 1

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
+from odi_assets.sources.cursor.ahead import described, held_text, rows_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
+from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
 from odi_assets.sources.marks import UNRESOLVED, hwm_text
 from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
-from odi_assets.sources.sql.chunks import LEAST_ROWS, Ask, Cutter, key_columns, storage_of
+from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
 from odi_assets.sources.sql.keys import KeyColumn
 from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
 from odi_assets.sources.sql.source import SqlSnapshot
+from odi_assets.sources.sql.statements import Ask
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -40,10 +43,12 @@ class CursorTable(SqlSnapshot):
     """A table that is followed by cursors, and what was known of it when the run was planned.
 
     Attributes:
+        keys: the columns that identify a row of the node, for messages.
         seen: its columns' types and the maxima of its cursors; None if nobody looked.
     """
 
     increment: CursorsIncrement
+    keys: tuple[str, ...] = ()
     seen: tuple[Types, Maxima] | None = None
 
     @property
@@ -58,39 +63,70 @@ class CursorTable(SqlSnapshot):
         shown = {name: None if one is None else shown_value(one) for name, one in maxima.values.items()}
         return {"cursors": shown, "without_cursor": maxima.without_cursor}
 
-    def looked_at(self) -> CursorTable:
-        """It with the maxima of its cursors, if a plain driver tells them."""
+    def looked_at(self, mark: SnapshotMark | None = None) -> CursorTable:
+        """It with the maxima of its cursors, if a plain driver tells them.
+
+        Args:
+            mark: rows that came below it are counted.
+        """
         driver = plain.driver_of(self.relation.dialect)
         if driver is None:
             return self
 
         def question(session: plain.Session) -> tuple[Types, Maxima] | None:
             types = session.columns(self.relation.sql)
-            return _look(self.cursors, types, session.rows) if _are_known(types, self.cursors) else None
+            return _look(self.cursors, types, session.rows, mark) if _are_known(types, self.cursors) else None
 
         return replace(self, seen=plain.ask(self.relation.dialect, driver, self.label, question))
 
-    def looked_at_by(self, spark: SparkSession) -> CursorTable:
-        """It with the maxima of its cursors."""
+    def looked_at_by(self, spark: SparkSession, mark: SnapshotMark | None = None) -> CursorTable:
+        """It with the maxima of its cursors; rows that came below ``mark`` are counted."""
         reader = self.reader(spark)
-        return replace(self, seen=_look(self.cursors, reader.types, reader.texts))
+        return replace(self, seen=_look(self.cursors, reader.types, reader.texts, mark))
 
     def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark]:
         """It with its maxima, and the mark of a snapshot of which nothing is read yet; without rows, it has no chunks.
 
         Raises:
-            IncrementError: its cursors, or what it is to be cut by, do not fit it.
+            IncrementError: its cursors, or what it is to be cut by, do not fit it; or rows are ahead of the clock.
             SourceError: the database does not answer.
         """
         # The types by which the chunks are cut are those by which they are read.
         types = self.reader(spark).types
-        return self._asked(spark, lambda ask: self._begun(types, ask))
+        begun = self._asked(spark, lambda ask: self._begun(types, ask))
+        begun[0].require_within_clock(spark)
+        return begun
 
     def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
         # In this order: what comes after the maxima were taken is above them, wherever the chunks are cut.
         seen = _look(self.cursors, types, ask)
         chunks = Cutter(self.relation, self.increment.snapshot, types, ask).chunks()
         return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
+
+    def require_within_clock(self, spark: SparkSession) -> None:
+        """Raises IncrementError if there are rows ahead of the clock, and ``on_ahead`` is ``stop``."""
+        if self.seen is None or not self.stops:
+            return
+        found, reader = self.seen[1], self.reader(spark)
+        rows = reader.rows(self.cursors.ahead(found.limits, reader.types))
+        named = described(rows, None, self.cursors.columns, self.keys)
+        limit = next(iter(found.limits.values()))
+        raise rows_ahead(self.increment, found.ahead, limit, named, self.label, ", ".join(found.limits))
+
+    @property
+    def held(self) -> int:
+        """Rows ahead of the clock, which are left for later."""
+        return 0 if self.seen is None else self.seen[1].ahead
+
+    @property
+    def came_late(self) -> Late:
+        """Rows that came below the mark."""
+        return NONE_LATE if self.seen is None else Late(self.seen[1].late)
+
+    @property
+    def stops(self) -> bool:
+        """Whether rows ahead of the clock stop the run."""
+        return self.held > 0 and self.increment.on_ahead == "stop"
 
     def side_by_side(
         self, by: tuple[str, ...], chunks: Sequence[Chunk], types: Types, spark: SparkSession
@@ -137,8 +173,10 @@ class CursorTable(SqlSnapshot):
             )
 
 
-def _look(cursors: Cursors, types: Types, ask: Ask) -> tuple[Types, Maxima]:
-    return types, cursors.found(ask(cursors.question(types))[0], types)
+def _look(cursors: Cursors, types: Types, ask: Ask, mark: SnapshotMark | None = None) -> tuple[Types, Maxima]:
+    limits = cursors.limits(types, ask)
+    late = None if mark is None else cursors.late(cursors.fitting(mark, types), limits, types)
+    return types, cursors.found(ask(cursors.question(types, limits, late))[0], types, limits, late)
 
 
 def _are_known(types: Types, cursors: Cursors) -> bool:
@@ -159,9 +197,11 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
     if mark.chunks is not None:
         _require_same_key(table, mark.chunks)
         return next_chunks(table, mark, mark.chunks, before=mark)
-    looked = table.looked_at()
+    looked = table.looked_at(mark)
     summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
     read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
+    if looked.stops:
+        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run")
     return read if looked.seen is None else read.bounded(looked)
 
 
@@ -248,10 +288,11 @@ class NewSnapshot(_OfCursorTable, UnresolvedRead):
     def resolve(self, spark: SparkSession) -> Read:
         looked, mark = self.table.begun(spark)
         if mark.chunks is not None:
-            return next_chunks(looked, mark, mark.chunks)
+            return replace(next_chunks(looked, mark, mark.chunks), held=looked.held)
         if self.replaces:
             return next_chunks(looked, mark, Chunks((), (Chunk(None, None),), 1))
-        return NothingNew.of(replace(self, snapshot=looked), "nothing to read", None)
+        nothing = NothingNew.of(replace(self, snapshot=looked), f"nothing to read{held_text(looked.held)}", None)
+        return replace(nothing, held=looked.held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +352,9 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
     before: SnapshotMark | None = None
 
     def resolve(self, spark: SparkSession) -> Read:
-        return self.bounded(self.table.looked_at_by(spark))
+        looked = self.table.looked_at_by(spark, self.before)
+        looked.require_within_clock(spark)
+        return self.bounded(looked)
 
     def bounded(self, looked: CursorTable) -> Read:
         """The read, once the maxima are known.
@@ -323,21 +366,26 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
             raise AssertionError("the maxima of a mark and of the table are known")
         types, found = looked.seen
         lower = looked.cursors.fitting(self.before, types)
+        looked.cursors.require_marks_within(lower, found.limits)
         upper = looked.cursors.moved(lower, found)
         excluded = found.without_cursor or 0
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
         after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
         if not ahead and not looked.increment.watermark_lag:
-            nothing = NothingNew.of(replace(self, snapshot=looked), f"nothing above {hwm_text(after.value)}", after)
-            return replace(nothing, excluded=excluded)
+            text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"
+            nothing = NothingNew.of(replace(self, snapshot=looked), text, after)
+            return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late)
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         return NewRows(
             snapshot=looked,
-            summary=f"{looked.cursors.text(lower, upper) or f'again up to {looked.cursors.text({}, upper)}'}{left_out}",
+            summary=f"{looked.cursors.text(lower, upper) or f'again up to {looked.cursors.text({}, upper)}'}{left_out}"
+            f"{held_text(looked.held)}{looked.came_late}",
             before=self.before,
             after=after,
             follows=True,
             excluded=excluded,
+            held=looked.held,
+            late=looked.came_late,
             lower=lower,
             upper=upper,
         )

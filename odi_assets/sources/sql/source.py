@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import CursorsIncrement, Increment, ReadConfig, SqlConnection, StatefulIncrement
 from odi_assets.errors import ConfigError, SourceError
+from odi_assets.sources.cursor.ahead import is_guarded, limit_of
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
@@ -64,10 +66,12 @@ class Look:
     Attributes:
         types: its columns, and their types where they are told exactly.
         bound: its greatest cursor.
+        now: what its clock said; None if nobody asked.
     """
 
     types: Mapping[str, TypeName | None]
     bound: Bound | None
+    now: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,9 +180,11 @@ class SqlSource(Source):
                 # Spark knows more types.
                 return Look(types, None)
             shown = {name: kind or "of another type" for name, kind in types.items()}
-            cursor_type(increment, shown, self.label)
+            kind = cursor_type(increment, shown, self.label)
+            now = self.relation.now(session.rows) if is_guarded(increment, kind) else None
+            window = replace(window, upper=limit_of(increment, kind, now or datetime.now(UTC)))
             (row,) = session.rows(self.relation.bound(window, types))
-            return Look(types, self.relation.found(row, window, types))
+            return Look(types, self.relation.found(row, window, types), now)
 
         found: Look = plain.ask(self.dialect, driver, self.label, question)
         return found
@@ -202,6 +208,9 @@ class CursorTableSource(SqlSource):
     def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
         del remembered
         return SnapshotMark.of(value, self.label, typed=typed)
+
+    def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
+        return mark.cursors if isinstance(mark, SnapshotMark) else {}
 
     def plan(self, mark: Mark | None) -> PlannedRead:
         from odi_assets.sources.sql.snapshots import plan_snapshot
@@ -282,6 +291,7 @@ class CursorTableSource(SqlSource):
             identity=self.identity,
             relation=self.relation,
             increment=self._increment,
+            keys=self.target.keys,
             partition_column=self.partition_column or self._increment.columns[0],
             pieces=self.pieces,
             options=self.options,
@@ -343,6 +353,12 @@ class SqlSnapshot(Snapshot):
         reader = self.reader(spark)
         row = reader.texts(self.relation.bound(window, reader.types))[0]
         return self.relation.found(row, window, reader.types)
+
+    def now(self, spark: SparkSession | None = None) -> datetime:
+        now = None if self.look is None else self.look.now
+        if now is None and spark is not None:
+            now = self.relation.now(self.reader(spark).texts)
+        return now or super().now()
 
     def read_error(self, text: str) -> SourceError | None:
         return self.relation.read_error(text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.errors import IncrementError, SourceError
@@ -12,6 +13,9 @@ from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.sql.dialects import Dialect, constant, parsed
 from odi_assets.sources.sql.errors import of_spark
+
+Ask = Callable[[str], Sequence[tuple[Any, ...]]]
+"""Has the rows of a small query."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,30 @@ class Relation:
         return f"(({inside}) OR {cursor} IS NULL)" if window.nulls else f"({inside})"
 
     def bound(self, window: Window, types: Mapping[str, TypeName | None]) -> str:
-        """One query for the greatest cursor, and the number of rows without one."""
+        """One query for the greatest cursor and the number of rows without one; of a window with an upper bound, for
+        the greatest in it, and also for the number of rows above it."""
         cursor, kind = self.cursor(window, types)
+        high = None if window.upper is None else self.dialect.literal(constant(window.upper, kind), kind)
         if not self.dialect.selects_without_from:
-            greatest, without = self.dialect.greatest(cursor, kind), f"COUNT(*) - COUNT({cursor})"
-            return f"SELECT {greatest} AS odi_upper, {without} AS odi_without FROM {self.sql} odi"
-        # Each by itself, so that an index of the cursor serves both.
-        greatest = f"SELECT {self.dialect.greatest(cursor, kind)} FROM {self.sql} odi"
+            within = cursor if high is None else f"CASE WHEN {cursor} <= {high} THEN {cursor} END"
+            asked = [self.dialect.greatest(within, kind), f"COUNT(*) - COUNT({cursor})"]
+            asked += [] if high is None else [f"COUNT(CASE WHEN {cursor} > {high} THEN 1 END)"]
+            names = ("odi_upper", "odi_without", "odi_ahead")
+            found = ", ".join(f"{sql} AS {name}" for sql, name in zip(asked, names, strict=False))
+            return f"SELECT {found} FROM {self.sql} odi"
+        # Each by itself, so that an index of the cursor serves all.
+        within = "" if high is None else f" WHERE {cursor} <= {high}"
+        greatest = f"SELECT {self.dialect.greatest(cursor, kind)} FROM {self.sql} odi{within}"
         without = f"SELECT COUNT(*) FROM {self.sql} odi WHERE {cursor} IS NULL"
-        return f"SELECT ({greatest}) AS odi_upper, ({without}) AS odi_without"
+        ahead = "" if high is None else f", (SELECT COUNT(*) FROM {self.sql} odi WHERE {cursor} > {high}) AS odi_ahead"
+        return f"SELECT ({greatest}) AS odi_upper, ({without}) AS odi_without{ahead}"
+
+    def now(self, ask: Ask) -> datetime | None:
+        """What the clock of the database says; None if it is not asked."""
+        if self.dialect.clock is None:
+            return None
+        ((text,),) = ask(f"SELECT {self.dialect.clock} AS odi_now")
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
     def found(self, row: tuple[Any, ...], window: Window, types: Mapping[str, TypeName | None]) -> Bound:
         """The bound that the row of :meth:`bound` says.
@@ -95,9 +114,9 @@ class Relation:
             IncrementError: the greatest cursor is none that an HWM can hold.
         """
         _, kind = self.cursor(window, types)
-        upper, without = row
+        upper, without, *ahead = row
         try:
-            return Bound(parsed(None if upper is None else str(upper), kind), int(without))
+            return Bound(parsed(None if upper is None else str(upper), kind), int(without), *map(int, ahead))
         except (ValueError, ArithmeticError) as error:
             raise IncrementError(
                 f"the greatest `{window.column}` of {self.label} is {upper}, and no HWM holds a value like that",

@@ -94,6 +94,12 @@ class ProgressLog:
         found = self._offsets(number)
         return int(found[0].get("batchWatermarkMs") or 0) if found else 0
 
+    def next_watermark_ms(self, number: int) -> int:
+        """The watermark that a committed batch left for the next; 0 if there is none, or the log does not hold it."""
+        text = self._text(f"commits/{number}")
+        _, _, rest = (text or "").partition("\n")
+        return int(self._object(rest, f"commits/{number}").get("nextBatchWatermarkMs") or 0) if rest.strip() else 0
+
     def files(self, name: str, after: int, upto: int) -> list[str]:
         """The files that an input's log lists with a number ``after < number <= upto``, as URIs, sorted."""
         found: set[str] = set()

@@ -107,12 +107,14 @@ class Outline:
         conditions: by input, what its rows must meet.
         equalities: what its joins compare.
         choices: conditions on what is computed of several rows: on ranks, on sums.
+        operators: the classes of the plan's nodes.
     """
 
     columns: Mapping[str, tuple[tuple[str, str], ...]]
     conditions: Mapping[str, tuple[Condition, ...]]
     equalities: tuple[Equality, ...]
     choices: tuple[str, ...]
+    operators: frozenset[str] = frozenset()
 
 
 def read_outline(
@@ -141,7 +143,8 @@ def read_outline(
         for view, found in conditions.items()
     }
     columns = {str(item.name()): tuple(of.origins(item)) for item in each(plan.output())}
-    return Outline(columns, in_order, tuple(equalities), tuple(choices))
+    operators = frozenset(class_of(node) for node in below(plan))
+    return Outline(columns, in_order, tuple(equalities), tuple(choices), operators)
 
 
 def _equalities(of: Expressions, node: Any) -> Iterator[Equality]:

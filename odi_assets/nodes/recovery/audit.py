@@ -1,0 +1,444 @@
+"""Compares a node's table with what its sources hold up to its marks, by ranges; each that differs has its repair.
+
+The source goes through the node's transform, so both sides have the table's columns. Only columns that the transform
+leaves as they are in the source are compared: what it computes may come out otherwise today.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, get_args
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import StatefulIncrement, VersionIncrement, WriteMode
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.range import partition_floor, partition_next, range_way
+from odi_assets.nodes.planning.same_history import in_same_history
+from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.audit_rows import (
+    BUCKETS,
+    Difference,
+    KeyRule,
+    RangeOf,
+    Unit,
+    as_stored,
+    by_keys,
+    by_rows,
+)
+from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.marks import Mark
+from odi_assets.sources.reads import Read, UnresolvedRead
+from odi_assets.sources.source import Source
+from odi_assets.state.backend import StateBackend
+from odi_assets.tables.reader import read_table
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.streaming.explain.query.plan import Outline
+
+_TIMES = {"date", "timestamp", "timestamp_ntz"}
+_NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
+_ROW_BY_ROW = {"Project", "Filter", "StreamingRelation", "Generate", "Union"}
+"""Operators that make rows of one row each."""
+WIDTH = 1_000_000
+"""The length of a range of numbers, unless it is named."""
+
+
+@dataclass(frozen=True)
+class AuditRange:
+    """A range, and the command that repairs it; None if it agrees."""
+
+    found: Difference
+    name: str
+    command: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The range as JSON-ready values."""
+        facts = {name: value for name, value in vars(self.found).items() if name != "versions"}
+        return {**facts, "range": self.name, "agrees": self.found.agrees, "command": self.command}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a node's table holds of its sources.
+
+    Attributes:
+        by: what the ranges are of, in words.
+        compared: the columns whose values were compared.
+        notes: what could not be compared, and what is not loaded yet, in words.
+    """
+
+    key: NodeKey
+    by: str
+    compared: tuple[str, ...]
+    notes: tuple[str, ...]
+    ranges: tuple[AuditRange, ...]
+
+    @property
+    def differing(self) -> tuple[AuditRange, ...]:
+        """The ranges in which source and table differ."""
+        return tuple(one for one in self.ranges if not one.found.agrees)
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as JSON-ready values."""
+        return {
+            "pipeline": self.key.pipeline,
+            "node": self.key.node,
+            "agrees": not self.differing,
+            "by": self.by,
+            "compared": list(self.compared),
+            "notes": list(self.notes),
+            "ranges": [one.to_json() for one in self.ranges],
+        }
+
+
+def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeKey, by: str | None = None) -> Audit:
+    """Compare the table of ``key`` with what its sources hold up to its marks. Changes nothing.
+
+    Args:
+        by: ``hour``, ``day`` or ``month``, or the length of a range of numbers.
+
+    Raises:
+        ConfigError: it is a stream, has no table, or nothing of it can be compared so.
+        IdentityMismatchError: its marks are of other sources or of another history.
+        SourceError, TableError: a side cannot be read.
+    """
+    node = Node.of(project, key)
+    target = TableHandle.open(node.target.location)
+    _require_auditable(node, target)
+    marks = _marks(node, state, target)
+    frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
+    made = transformed(spark, node.config, project.root, frames, str(node))
+    table = read_table(spark, target)
+    source = as_stored(made, table.schema, target.partition_columns)
+    table = as_stored(table, table.schema, target.partition_columns)
+    scope = _scope(node, frames, source, table, spark)
+    ranges = _ranges(node, scope, table, by)
+    if scope.rule is not None:
+        found = by_keys(source, table, ranges, scope.compared, scope.rule)
+    else:
+        found = by_rows(source, table, ranges, scope.compared, distinct=scope.keys_only)
+    if any(one.versions for one in found):
+        scope = replace(scope, versions=True)
+    return Audit(
+        key,
+        _by_text(ranges),
+        scope.compared,
+        (*scope.notes, *_not_loaded(node, marks)),
+        tuple(AuditRange(one, _name(one, ranges), _command(node, one, ranges, scope)) for one in found),
+    )
+
+
+def _require_auditable(node: Node, target: TableHandle) -> None:
+    if node.config.stream is not None:
+        raise ConfigError(
+            f"{node} is a stream, whose batches are not ranges of its sources",
+            fix=f"odi stream explain follows a row through it: odi stream explain {node} --key …",
+            node=str(node),
+        )
+    if not target.exists:
+        raise ConfigError(f"{node} has no table yet", fix=f"odi run {node.command}", node=str(node))
+
+
+def _marks(node: Node, state: StateBackend, target: TableHandle) -> dict[str, Mark]:
+    """Up to where the rows of the table were read, whatever state says."""
+    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    hwm = hwm_in_target(node, start, target)
+    return {} if hwm is None else in_same_history(node, marks_of(node, replace(start, hwm=hwm), target), target)
+
+
+def _loaded(source: Source, marks: Mapping[str, Mark], spark: SparkSession) -> DataFrame:
+    """The rows of a source that the table was made of."""
+    mark = marks.get(source.name)
+    read = source.whole() if mark is None else source.loaded(mark)
+    if isinstance(read, UnresolvedRead):
+        read = read.resolve(spark)
+    assert isinstance(read, Read)
+    rows = read.load(spark)
+    return rows.limit(0) if source.follows and mark is None else rows
+
+
+# -- what can be compared ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What of a node can be compared.
+
+    Attributes:
+        compared: the columns whose values are.
+        places: by column of the table, the columns of sources that it is, unchanged.
+        keys_only: rows of the table stand for several of the source: only which ones there are is compared.
+        rule: of a write by keys, how it chooses one row of a key.
+        regroups: a row is not made of one row of the source alone.
+        versions: the source has several rows of a key.
+    """
+
+    compared: tuple[str, ...]
+    places: Mapping[str, tuple[tuple[str, str], ...]]
+    keys_only: bool = False
+    rule: KeyRule | None = None
+    regroups: bool = False
+    versions: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _scope(
+    node: Node, frames: Mapping[str, DataFrame], source: DataFrame, table: DataFrame, spark: SparkSession
+) -> _Scope:
+    shared = [name for name in table.columns if name in source.columns]
+    notes = [f"`{name}` is in the table alone" for name in table.columns if name not in source.columns]
+    places, regroups = _places(node, frames, shared, spark)
+    compared = tuple(name for name in shared if name in places)
+    if made := [name for name in shared if name not in places]:
+        names = ", ".join(f"`{name}`" for name in made)
+        notes.append(f"the transform makes {names}: {'its' if len(made) == 1 else 'their'} values are not compared")
+    traits, keys = node.config.write.mode.traits, tuple(node.config.write.keys)
+    by_increments = traits.increment == "rows"
+    if by_increments and (regroups or _appends_versions(node)):
+        compared = keys if keys and set(keys) <= set(shared) else () if not regroups else compared
+        if not compared:
+            raise ConfigError(
+                f"{node}: its rows are made of several rows of its sources, increment by increment, and no column of "
+                "them is left as it is",
+                fix=f"compare it with odi run {node.command} --full-refresh into a copy of the project",
+                node=str(node),
+            )
+        why = "joins or aggregates rows" if regroups else "has each version of rows that are updated above it"
+        notes.append(f"it {why}: only which {', '.join(compared)} there are is compared")
+        return _Scope(compared, places, keys_only=True, regroups=regroups, notes=tuple(notes))
+    rule = None
+    if traits.needs_keys:
+        rule = KeyRule(keys, _order(node, source), node.config.write.delete_when)
+        notes.append("of the rows of a key, the newest counts" if rule.order else "of the rows of a key, any counts")
+    return _Scope(compared, places, rule=rule, regroups=regroups, notes=tuple(notes))
+
+
+def _places(
+    node: Node, frames: Mapping[str, DataFrame], shared: list[str], spark: SparkSession
+) -> tuple[dict[str, tuple[tuple[str, str], ...]], bool]:
+    """The columns that are those of a source, unchanged; and whether a row is made of several rows of the sources."""
+    if node.config.transform is None:
+        (only,) = frames
+        return {name: ((only, name),) for name in shared}, False
+    outline = _outline(node, frames, spark)
+    if outline is None:
+        return {}, True
+    by_name = {name.lower(): origins for name, origins in outline.columns.items()}
+    found = {name: by_name[name.lower()] for name in shared if by_name.get(name.lower())}
+    return found, bool(outline.operators - _ROW_BY_ROW)
+
+
+def _outline(node: Node, frames: Mapping[str, DataFrame], spark: SparkSession) -> Outline | None:
+    """What the transform does; None where no plan can be had (Spark Connect, a function of rows)."""
+    from odi_assets.streaming.explain.query.plan import read_outline
+
+    if not hasattr(spark, "_jsparkSession"):
+        return None
+    schemas = {name: frame.schema for name, frame in frames.items()}
+    try:
+        return read_outline(
+            spark, schemas, lambda streams: transformed(spark, node.config, node.project.root, streams, str(node))
+        )
+    except Exception as error:  # noqa: BLE001  a user's function may raise anything when it is given streams
+        import logging
+
+        logging.getLogger(__name__).debug("no plan of %s: %s", node, error)
+        return None
+
+
+def _appends_versions(node: Node) -> bool:
+    """Whether it appends what a table above updates: rows as they were stay in its table."""
+    if node.config.write.mode is not WriteMode.APPEND:
+        return False
+    tables = [
+        source
+        for source in node.sources
+        if isinstance(source, DeltaTableSource) and isinstance(source.increment, VersionIncrement)
+    ]
+    stamps = (stamp for table in tables for stamp in TableHandle.open(table.location).stamps())
+    return any(stamp.facts.get("rows_updated") for stamp in stamps)
+
+
+def _order(node: Node, source: DataFrame) -> str | None:
+    """The column by which the newest row of a key is the one that an upsert leaves; None if nothing says so."""
+    write = node.config.write
+    if write.mode is not WriteMode.UPSERT:
+        return None
+    if write.only_if_newer:
+        return write.only_if_newer
+    cursors = [one.cursor for one in node.sources if one.follows and one.cursor in source.columns]
+    plain = all(
+        not (isinstance(one.increment, StatefulIncrement) and one.increment.date_format) for one in node.sources
+    )
+    return cursors[0] if len(cursors) == 1 and plain else None
+
+
+def _not_loaded(node: Node, marks: Mapping[str, Mark]) -> list[str]:
+    """What lies above the marks: it is no difference."""
+    found = []
+    for source in node.sources:
+        if source.follows:
+            read = source.plan(marks.get(source.name))
+            if not read.nothing_new:
+                found.append(f"not loaded yet of {source.label}: {read.summary}")
+    return found
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------------
+
+
+def _ranges(node: Node, scope: _Scope, table: DataFrame, by: str | None) -> RangeOf:
+    """What the rows are put into ranges by: the node's partition, its cursor, its keys.
+
+    Raises:
+        ConfigError: ``by`` does not fit that.
+    """
+    window = _window(node, scope, table)
+    if window is None:
+        if by is not None:
+            raise ConfigError(
+                f"{node} has no cursor or partition that its table keeps, so it is compared by the hash of its keys",
+                fix="leave --by out",
+                node=str(node),
+            )
+        keys = tuple(name for name in node.config.write.keys if name in table.columns)
+        return RangeOf(keys=keys or scope.compared)
+    kind = table.schema[window.column].dataType.simpleString()
+    if window.date_format is not None or kind in _TIMES:
+        return RangeOf(window, unit=_unit(node, by))
+    if kind in _NUMBERS or kind.startswith("decimal"):
+        return RangeOf(window, width=_width(by))
+    if by is not None:
+        raise ConfigError(f"`{window.column}` of {node} is {kind}, which --by does not cut", fix="leave --by out")
+    if window.column in node.partition_by:
+        return RangeOf(window)
+    return RangeOf(keys=tuple(node.config.write.keys) or (window.column,))
+
+
+def _window(node: Node, scope: _Scope, table: DataFrame) -> Window | None:
+    partition = node.config.partition
+    if partition is not None:
+        return Window(partition.column)
+    for source in node.sources:
+        increment = source.increment
+        names = (source.cursor, increment.fallback_column) if isinstance(increment, StatefulIncrement) else ()
+        columns = [_column_of(scope, source.name, name) for name in filter(None, names)]
+        if columns and None not in columns:
+            assert isinstance(increment, StatefulIncrement)
+            return Window(str(columns[0]), columns[1] if len(columns) > 1 else None, date_format=increment.date_format)
+        if source.cursor in table.columns and not names:
+            return Window(str(source.cursor))
+    return Window(node.partition_by[0]) if node.partition_by else None
+
+
+def _column_of(scope: _Scope, source: str, column: str) -> str | None:
+    """The column of the table that a column of a source is."""
+    return next((name for name, origins in scope.places.items() if (source, column) in origins), None)
+
+
+def _unit(node: Node, by: str | None) -> Unit:
+    partition = node.config.partition
+    unit: Any = by or (partition.every if partition is not None else "day")
+    if unit not in get_args(Unit):
+        raise ConfigError(f"--by {by} is no length of time", fix="give hour, day or month", node=str(node))
+    found: Unit = unit
+    return found
+
+
+def _width(by: str | None) -> int:
+    if by is not None and not re.fullmatch("[1-9][0-9]*", by):
+        raise ConfigError(f"--by {by} is no length of a range of numbers", fix="give a whole number, as in 1000000")
+    return int(by or WIDTH)
+
+
+def _by_text(ranges: RangeOf) -> str:
+    if ranges.window is None:
+        return f"hash of {', '.join(ranges.keys)}" if ranges.keys else "all rows"
+    if ranges.unit is not None:
+        return f"{ranges.unit} of {ranges.window.column}"
+    return f"{ranges.width:,} of {ranges.window.column}" if ranges.width else ranges.window.column
+
+
+def _name(one: Difference, ranges: RangeOf) -> str:
+    if one.range is None:
+        return "without a value"
+    if ranges.window is None:
+        return f"bucket {int(one.range) + 1} of {BUCKETS}"
+    return f"{one.range} to {int(one.range) + ranges.width - 1}" if ranges.width else one.range
+
+
+# -- repair ------------------------------------------------------------------------------------------------------------
+
+
+def _command(node: Node, one: Difference, ranges: RangeOf, scope: _Scope) -> str | None:
+    """The command that makes a range agree."""
+    if one.agrees:
+        return None
+    bounds = _bounds(node, one, ranges)
+    if bounds is None or not _a_range_repairs(node, one, scope):
+        return f"odi run {node.command} --full-refresh"
+    start, end = (f"{moment:%Y-%m-%d}" if moment.hour == 0 else f"{moment:%Y-%m-%dT%H:%M}" for moment in bounds)
+    return f"odi run {node.command} --from {start} --to {end}"
+
+
+def _a_range_repairs(node: Node, one: Difference, scope: _Scope) -> bool:
+    """Whether a bounded run makes it agree. One that writes by keys leaves rows of other keys there, and would put an
+    older row of a key in the place of a newer one."""
+    try:
+        mode = range_way(node).mode
+    except ConfigError:
+        return False
+    if mode.traits.increment == "partitions":
+        return True
+    newest_wins = bool(node.config.write.only_if_newer)
+    if mode is not WriteMode.UPSERT:
+        return not (one.extra or one.repeated or one.changed)
+    return (
+        not one.extra
+        and not (newest_wins and (one.changed or one.repeated))
+        and not ((scope.versions or scope.regroups) and not newest_wins)
+    )
+
+
+def _bounds(node: Node, one: Difference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
+    """The moments that a range begins and ends at, whole partitions; None if it is no range of time."""
+    if ranges.unit is None or one.range is None:
+        return None
+    start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
+    end = _after(start, ranges.unit)
+    partition = node.config.partition
+    if partition is None:
+        return start, end
+    last = partition_floor(end - timedelta(microseconds=1), partition)
+    return partition_floor(start, partition), partition_next(last, partition)
+
+
+def _after(start: datetime, unit: Unit) -> datetime:
+    if unit == "month":
+        return (start + timedelta(days=32)).replace(day=1)
+    return start + (timedelta(hours=1) if unit == "hour" else timedelta(days=1))
+
+
+def differences(one: Difference) -> str:
+    """How source and table differ in a range, in words."""
+    parts = [
+        (one.missing, "missing"),
+        (one.extra, "too many"),
+        (one.repeated, "repeated"),
+        (one.changed, "with other values"),
+    ]
+    found = [f"{counted(count, 'row')} {what}" for count, what in parts if count]
+    if one.changed and not (one.missing or one.extra or one.repeated) and one.source_rows == one.table_rows:
+        return "other values"
+    return ", ".join(found)

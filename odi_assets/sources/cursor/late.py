@@ -1,0 +1,66 @@
+"""Rows that arrive at or below a mark: no increment reads them, so they are counted where the source shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.sources.cursor.window import Window
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Late:
+    """Rows that arrived since a mark was set, at or below it.
+
+    Attributes:
+        rows: how many are known.
+        is_exact: there are no more of them.
+        by_reading: more of them are found by reading what arrived.
+    """
+
+    rows: int = 0
+    is_exact: bool = True
+    by_reading: bool = False
+
+    def __str__(self) -> str:
+        """In words; empty for none."""
+        if not self.rows:
+            return ""
+        least = "" if self.is_exact else "at least "
+        return f"; {least}{counted(self.rows, 'row')} arrived at or below the HWM, not read"
+
+
+NONE_LATE = Late()
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
+    """How many of ``rows`` have a cursor below ``window``, and not below ``start``."""
+    from pyspark.sql import functions as F
+
+    from odi_assets.sources.cursor.columns import window_condition
+
+    # Rows of the window, and those above it, are read in this run or in a later one.
+    read = replace(window, upper=None, nulls=False, ties={})
+    wanted = replace(read, lower=start, lower_inclusive=True)
+    below = ~F.coalesce(window_condition(rows, read), F.lit(False))
+    return rows.where(window_condition(rows, wanted) & below).count()
+
+
+def place_of(low: Any, high: Any, bound: Any, *, inclusive: bool) -> str | None:
+    """Where a file's cursors lie; None if that is not known. Writers may cut times to milliseconds."""
+    try:
+        if low is not None and (low >= bound if inclusive else low > bound):
+            return "above"
+        is_cut = isinstance(high, datetime) and high.microsecond % 1000 == 0
+        highest = high + _MILLISECOND if is_cut else high
+        if highest is not None and (highest < bound if inclusive else highest <= bound):
+            return "below"
+    except TypeError:
+        return None
+    return None

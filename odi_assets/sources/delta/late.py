@@ -1,0 +1,65 @@
+"""Rows that a Delta table gained at or below a mark, from its log and the statistics of its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.delta.changes import TableChanges, changes
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.errors import TableError
+from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
+from odi_assets.sources.cursor.window import Window
+from odi_assets.tables.reader import read_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST_COMMITS = 200
+"""Commits that are looked at: each is a read of the log."""
+
+
+def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, spark: SparkSession | None) -> Late:
+    """The rows of the commits after version ``after`` that lie below ``window``."""
+    upto = int(handle.version or 0)
+    if upto <= after or window.lower is None:
+        return NONE_LATE
+    try:
+        gained = changes(handle, max(after, upto - _MOST_COMMITS), upto)
+    except TableError:
+        # The log was cleaned: what came since cannot be told.
+        return Late(is_exact=False)
+    files = _files(handle, gained)
+    # What others rewrote holds rows of before, too; what was rewritten since is in other files now.
+    is_whole = upto - after <= _MOST_COMMITS and gained.kind in {"rows", "none"} and len(files) == len(gained.files)
+    below, mixed = _by_statistics(handle, files, window, start)
+    if spark is not None and mixed:
+        return Late(below + rows_below(read_files(spark, handle, mixed), window, start), is_whole)
+    return Late(below, is_whole and not mixed, by_reading=bool(mixed))
+
+
+def _files(handle: TableHandle, gained: TableChanges) -> list[LiveFile]:
+    """The files of rows that came, as far as they are in the table still."""
+    live = {file.path for file in handle.live_files}
+    return [file for commit in gained.commits if commit.kind == "rows" for file in commit.files if file.path in live]
+
+
+def _by_statistics(
+    handle: TableHandle, files: list[LiveFile], window: Window, start: Any
+) -> tuple[int, list[LiveFile]]:
+    """How many rows are in files that lie below ``window`` as a whole; and the files that may lie on both sides."""
+    names = [f"{kind}.{window.column}" for kind in ("min", "max", "null_count")]
+    plain = window.fallback is None and window.date_format is None and not isinstance(window.lower, str | float | bytes)
+    if not files or not plain:
+        return 0, files
+    paths, *facts = handle.file_columns(["path", *names])
+    known = {path: values for path, *values in zip(paths, *facts, strict=True)}
+    below, mixed = 0, []
+    for file in files:
+        low, high, nulls = known.get(file.path, (None, None, None))
+        place = place_of(low, high, window.lower, inclusive=window.lower_inclusive)
+        is_wanted = start is None or (low is not None and low >= start)
+        if place == "below" and is_wanted and file.rows is not None and nulls is not None:
+            below += file.rows - int(nulls)
+        elif place != "above":
+            mixed.append(file)
+    return below, mixed

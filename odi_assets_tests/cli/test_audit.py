@@ -1,0 +1,90 @@
+"""``odi audit`` in the shell: what it prints, its exit codes, and the repair that it names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from odi_assets_tests.cli.conftest import Odi
+
+PROJECT = """
+project: test
+connections:
+  landing: {type: local, base_path: landing}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: p
+  nodes:
+  - name: events
+    read:
+      connection: landing
+      format: csv
+      path: in/*
+      schema: "id BIGINT, at TIMESTAMP, v STRING"
+      options: {header: "true"}
+      incremental: {mode: stateful, column: at}
+    write: {connection: lake, path: events, mode: upsert, keys: [id]}
+  - name: days
+    inputs: {events: {node: events, incremental: version}}
+    transform: {sql: "SELECT id, CAST(at AS DATE) AS day, v FROM events"}
+    partition: {column: day, every: day, start: 2024-03-01}
+    write: {connection: lake, path: days, mode: upsert, keys: [id, day]}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, odi: Odi) -> Path:
+    """The current folder, a project whose nodes have run."""
+    (tmp_path / "odibi.yaml").write_text(PROJECT, encoding="utf-8")
+    land(tmp_path, "1.csv", "1,2024-03-01T08:00:00Z,a", "2,2024-03-02T08:00:00Z,b", "3,2024-03-03T08:00:00Z,c")
+    assert odi("run").code == 0
+    return tmp_path
+
+
+def land(root: Path, name: str, *lines: str) -> None:
+    folder = root / "landing" / "in"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("\n".join(["id,at,v", *lines, ""]), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("root")
+def test_a_table_that_agrees_ends_with_0(odi: Odi) -> None:
+    answer = odi("audit", "events")
+    assert (answer.code, answer.out) == (0, "")
+    assert "Compared by day of at: id, at, v." in answer.err
+    assert "All of 3 ranges agree." in answer.err
+    found = json.loads(odi("audit", "p.days", "--json").out)
+    assert (found["agrees"], found["by"], found["compared"]) == (True, "day of day", ["id", "v"])
+    assert "the transform makes `day`: its values are not compared" in found["notes"]
+
+
+def test_a_range_that_differs_ends_with_1_and_its_command_repairs_it(root: Path, odi: Odi) -> None:
+    land(root, "2.csv", "4,2024-03-02T09:00:00Z,late")
+    assert odi("run").code == 0
+    answer = odi("audit", "events", "--by", "day")
+    assert answer.code == 1
+    assert answer.out.split("\n")[1].split()[:5] == ["2024-03-02", "2", "1", "1", "row"]
+    assert "1 of 3 ranges differ." in answer.err
+    found = json.loads(odi("audit", "events", "--json").out)
+    (command,) = [one["command"] for one in found["ranges"] if not one["agrees"]]
+    assert command == "odi run p --node events --from 2024-03-02 --to 2024-03-03"
+    assert odi(*command.split()[1:]).code == 0
+    assert odi("audit", "events").code == 0
+    assert sorted(DeltaTable(root / "lake" / "events").to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["audit", "events", "--by", "week"], "--by week is no length of time"),
+        (["audit", "nobody"], "nobody"),
+    ],
+)
+def test_what_it_cannot_do_ends_with_2(odi: Odi, arguments: list[str], text: str) -> None:
+    answer = odi(*arguments)
+    assert (answer.code, text in answer.err) == (2, True), answer

@@ -1,0 +1,117 @@
+"""A mark ahead of the clock, of an early version or set by hand: doctor finds it, and its remedy mends it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from odi_assets_tests.cli.conftest import Odi
+
+PROJECT = """
+project: test
+connections:
+  landing: {type: local, base_path: landing}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: p
+  nodes:
+  - name: events
+    read:
+      connection: landing
+      format: csv
+      path: in/*
+      schema: "id BIGINT, at TIMESTAMP"
+      options: {header: "true"}
+      incremental: {mode: stateful, column: at, MORE}
+    write: {connection: lake, path: events, mode: append}
+"""
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The current folder, a project whose marks may be ahead of the clock."""
+    _configure(tmp_path, "max_ahead: none")
+    return tmp_path
+
+
+def _configure(root: Path, more: str) -> None:
+    (root / "odibi.yaml").write_text(PROJECT.replace("MORE", more), encoding="utf-8")
+
+
+def land(root: Path, name: str, *rows: tuple[int, timedelta]) -> None:
+    folder = root / "landing" / "in"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"{number},{NOW + offset:%Y-%m-%dT%H:%M:%SZ}" for number, offset in rows]
+    (folder / name).write_text("\n".join(["id,at", *lines, ""]), encoding="utf-8")
+
+
+def ids(root: Path) -> list[int]:
+    return sorted(DeltaTable(root / "lake" / "events").to_pyarrow_table()["id"].to_pylist())
+
+
+def hours(count: float) -> timedelta:
+    return timedelta(hours=count)
+
+
+def follow(odi: Odi, *, expected: str) -> None:
+    """Type the first command of the remedy of the one finding."""
+    answer = odi("doctor", "--json")
+    assert answer.code == 1
+    (found,) = [one for one in json.loads(answer.out) if one["kind"] == "HWM ahead of the clock"]
+    command = re.search(r"odi ((?:state rewind|run) .*?) (?:undoes|loads)", found["remedy"])
+    assert command is not None, found["remedy"]
+    assert command[1].startswith(expected)
+    assert odi(*command[1].split(), "--yes").code == 0
+
+
+def test_a_mark_that_a_run_left_ahead_is_rewound(root: Path, odi: Odi) -> None:
+    land(root, "1.csv", (1, hours(-9)))
+    assert odi("run").code == 0
+    land(root, "2.csv", (2, hours(-8)), (9, hours(24 * 900)))
+    assert odi("run").code == 0
+    land(root, "3.csv", (3, hours(-7)))
+    assert odi("run").code == 0
+    assert ids(root) == [1, 2, 9], "the third row is below the mark"
+    _configure(root, "max_ahead: 1d")
+    stopped = odi("run")
+    assert (stopped.code, "is ahead of now by more than 1 day" in stopped.err) == (1, True)
+    land(root, "2.csv", (2, hours(-8)), (9, hours(-1)))
+    follow(odi, expected="state rewind p.events --to-version")
+    assert odi("run").code == 0
+    assert ids(root) == [1, 2, 3, 9]
+    assert odi("doctor").code == 0
+
+
+def test_a_mark_that_the_first_run_left_ahead_is_loaded_over(root: Path, odi: Odi) -> None:
+    land(root, "1.csv", (1, hours(-9)), (9, hours(24 * 900)))
+    assert odi("run").code == 0
+    _configure(root, "on_ahead: hold")
+    land(root, "2.csv", (2, hours(-8)))
+    follow(odi, expected="run p --node events --full-refresh")
+    assert ids(root) == [1, 2]
+    assert odi("run").code == 0
+    assert odi("doctor").code == 0
+
+
+def test_a_mark_that_somebody_set_ahead_is_put_back_to_that_of_the_table(root: Path, odi: Odi) -> None:
+    _configure(root, "boundary: open")
+    land(root, "1.csv", (1, hours(-9)))
+    assert odi("run").code == 0
+    assert odi("state", "set", "p.events", "2999-01-01T00:00:00Z", "--type", "datetime").code == 0
+    land(root, "2.csv", (2, hours(-8)))
+    assert odi("run").code == 1
+    found = json.loads(odi("doctor", "--json").out)
+    (ahead,) = [one for one in found if one["kind"] == "HWM ahead of the clock"]
+    command = re.search(r"odi (state rewind .*?) undoes", ahead["remedy"])
+    assert command is not None
+    assert odi(*command[1].split(), "--yes").code == 0
+    assert odi("run").code == 0
+    assert ids(root) == [1, 2]
+    assert odi("doctor").code == 0
