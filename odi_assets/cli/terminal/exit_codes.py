@@ -26,7 +26,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("retry", "resume"), "odi run --resume"),
     **dict.fromkeys(("preview", "head", "evaluate", "query"), "odi show NODE"),
     **dict.fromkeys(("debug", "test", "info"), "odi doctor"),
-    **dict.fromkeys(("ui", "dev", "serve"), "dagster dev -m odi_assets.definitions"),
+    **dict.fromkeys(("ui", "serve", "webserver"), "odi dev"),
     "diff": "odi plan",
     "history": "odi runs list, or odi state history KEY",
     "schema": "odi config schema",

@@ -13,13 +13,13 @@ from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import advance, no_data
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.errors import read_errors_named
 from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
@@ -92,7 +92,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
         from odi_assets.spark.own_session import OwnSession
 
         own = OwnSession(spark)
-    with own or nullcontext(), read_errors_named(str(node), [read.snapshot.read_error for read in plan.reads]):
+    with own or nullcontext(), errors_named(node, plan.reads):
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
         opened: list[StagedStore] = []
@@ -221,7 +221,7 @@ def commit_once(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
                 read.keep()
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
-        read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]),
+        errors_named(plan.node, plan.reads),
     ):
         written = EmbeddedEngine().write(rows.df, plan.target, spec, stamp)
         rows_read = rows.counts.total(written.rows_written)

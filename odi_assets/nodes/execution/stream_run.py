@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import StreamSettings
+from odi_assets.delta.on_disk import sync_folder_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.kept_rows import KeptRows
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
@@ -27,7 +29,6 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.errors import read_errors_named
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
@@ -88,6 +89,10 @@ class BatchCounts:
             rows_dropped=self.rows_dropped + later.rows_dropped,
             rows_removed=self.rows_removed + later.rows_removed,
         )
+
+
+_CLOCK_STEP = 2.0
+"""The coarsest time that file systems keep, in seconds."""
 
 
 @dataclass
@@ -202,6 +207,8 @@ class StreamRun:
             table = _record(ledger, log.query())
         self._warn_of_token(table)
         self._keep_up(commit.kept, log, table)
+        # Before the run counts as done; a batch that was committed before a power cut is looked for by its offsets.
+        sync_folder_of(plan.checkpoint, self.run.started_at.timestamp() - _CLOCK_STEP)
         return table
 
     def _warn_of_token(self, table: TableHandle) -> None:
@@ -321,7 +328,7 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
+        with errors_named(plan.node, plan.reads):
             yield
     except (PySparkException, Py4JError) as error:
         raise query_error(str(plan.node), plan.node.command, plan.checkpoint.uri, error) from error

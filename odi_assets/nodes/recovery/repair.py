@@ -77,26 +77,55 @@ def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, 
         ConfigError: it means none.
     """
     for key in project.graph.order():
-        for what, location in tables_of(project, key).items():
+        tables = tables_of(project, key)
+        for what, location in tables.items():
             if location.uri == name:
                 return [(key if what == str(key) else None, what, location)]
+        if project.graph.node(key).stream is not None and _is_checkpoint(project, key, name):
+            return [(key, str(key), tables[str(key)])]
     if (Path(name) / LOG).is_dir():
         return [(None, name, Location(str(Path(name).absolute())))]
     key = project.node_named(name)
     return [(key if what == str(key) else None, what, place) for what, place in tables_of(project, key).items()]
 
 
+def _is_checkpoint(project: Project, key: NodeKey, name: str) -> bool:
+    from odi_assets.nodes.planning.stream_marks import checkpoint_base
+
+    base = checkpoint_base(Node.of(project, key)).uri.rstrip("/")
+    return name == base or name.startswith(f"{base}-")
+
+
 def repair_table(
     project: Project, state: StateBackend, key: NodeKey | None, what: str, location: Location, *, dry_run: bool
-) -> Repaired | None:
-    """Repair the log of a table; None if it is whole. ``key`` is the node whose mark goes back with it, if any.
+) -> Iterator[Repaired]:
+    """Repair the log of a table, and a stream's checkpoint, as far as they are torn.
+
+    Args:
+        key: the node whose table it is, and whose mark goes back with it, if any.
 
     Raises:
         TableError: the table cannot be looked at, or a file cannot be moved.
     """
     plan = plan_repair(location)
-    if plan is None:
-        return None
+    if plan is not None:
+        yield _of_log(project, state, key, what, plan, dry_run=dry_run)
+    if key is not None and project.graph.node(key).stream is not None and not (plan and dry_run):
+        yield from _of_checkpoint(Node.of(project, key), dry_run=dry_run)
+
+
+def _of_checkpoint(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
+    from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, repair_checkpoint
+
+    uri, version = checkpoint_in_use(node).uri, TableHandle.open(node.target.location).version
+    for why, moves, aside, whole in repair_checkpoint(node, dry_run=dry_run):
+        following = f"odi run {node.command}{' --full-refresh' if whole else ''}"
+        yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
+
+
+def _of_log(
+    project: Project, state: StateBackend, key: NodeKey | None, what: str, plan: Repair, *, dry_run: bool
+) -> Repaired:
     aside = None if dry_run else apply_repair(plan)
     following = _next_of(key, plan)
     if key is not None and plan.version is not None and not dry_run:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -151,6 +152,8 @@ class ProgressLog:
             return None
         version, _, rest = text.partition("\n")
         head, *lines = rest.split("\n")
+        if not text.strip():
+            raise self._torn(name, "it is empty")
         if version.strip() != "v2":
             raise CheckpointError(
                 f"{self.location.uri}/{name} was not written by a stream node of odi: its inputs have no names",
@@ -207,18 +210,23 @@ class ProgressLog:
             raise self._torn(name, "its JSON is not an object")
         return value
 
+    @property
+    def _repair(self) -> str:
+        return f"odi tables repair {shlex.quote(self.location.uri)}"
+
     def _unreadable(self, name: str, why: Exception) -> CheckpointError:
         path = f"{self.location.uri}/{name}"
         return CheckpointError(
-            f"{path} cannot be read: {why}", fix="look at its permissions and its storage", path=path
+            f"{path} cannot be read: {why}",
+            fix=f"look at its permissions and its storage; or set it aside: {self._repair}",
+            path=path,
         )
 
     def _torn(self, name: str, why: str) -> CheckpointError:
         path = f"{self.location.uri}/{name}"
         return CheckpointError(
             f"{path} is torn: {why}",
-            fix="restore it from a copy of the checkpoint; the newest file of offsets/ without a twin in commits/ can "
-            "be deleted: Spark plans that batch again",
+            fix=f"restore it from a copy of the checkpoint; or set it aside: {self._repair}",
             path=path,
         )
 
