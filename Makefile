@@ -41,7 +41,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(find_python); \
 	$(BIN)/python -c 'import pip; $(RIGHT_PYTHON)' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	@echo "Installing into $(VENV): about 1 GB, once; a minute or a few ..." >&2
-	@extras=dev; $(BIN)/python -m odi_assets.spark.java 2>/dev/null || extras=dev,java; \
+	@extras=dev,ui; $(BIN)/python -m odi_assets.spark.java 2>/dev/null || extras=dev,ui,java; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$$extras]"
 	@touch $@
 
@@ -71,7 +71,7 @@ check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without S
 	$(BIN)/python -m pytest -m quick -n 2 --dist worksteal $(ARGS)
 
 dev: java ## start Dagster's UI and daemon on http://127.0.0.1:3000
-	DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1
+	$(BIN)/odi dev
 
 lint: $(INSTALLED) ## ruff, mypy, and import-linter for the rooms
 	$(BIN)/ruff check .

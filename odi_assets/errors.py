@@ -111,3 +111,7 @@ class CursorDocumentError(OdiError):
 
 class CheckpointError(OdiError):
     """A Structured Streaming checkpoint is missing, damaged or cannot answer the question. Fields: path."""
+
+
+class SparkDiedError(OdiError):
+    """The JVM in which Spark ran is gone, or had no memory left. Fields: exit_code."""

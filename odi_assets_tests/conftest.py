@@ -29,7 +29,8 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options of a JVM that lives for seconds or minutes: what its optimizing compiler costs, it never earns back."""
 
 APART = (
-    *("cluster/", "nodes/test_kill_sweep.py", "orchestration/test_browser.py", "orchestration/test_definitions.py"),
+    *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py"),
+    *("orchestration/test_browser.py", "orchestration/test_definitions.py"),
     *("state/odibi/", "state/delta/test_catalog.py", "state/clouds/", "state/test_hwm", "state/local/"),
     *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "state/store/"),
     *("state/values/test_values.py", "state/test_retry.py", "state/test_cannot_look.py", "cli/test_surface.py"),

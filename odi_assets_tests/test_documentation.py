@@ -16,9 +16,8 @@ from odi_assets.nodes.execution.materialize import commit, compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RunInfo
+from odi_assets_tests.pages import DOCUMENTS, ROOT, blocks, is_as_printed, project_of
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LANDED = {
     "README.md": ("id,amount\n1,2.5\n2,3.5\n", {"raw_orders": 2}),
     "project-file.md": (
@@ -28,19 +27,12 @@ LANDED = {
 }
 
 
-def example(document: Path) -> str:
-    found = re.findall(r"```yaml\n(.*?)```", document.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(found) == 1
-    return str(found[0])
-
-
 @pytest.mark.parametrize("name", LANDED)
 def test_the_project_file_of_a_document_runs(
     name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_KEY", "a2V5")
-    document = next(path for path in DOCUMENTS if path.name == name)
-    (tmp_path / "odibi.yaml").write_text(example(document), encoding="utf-8")
+    (tmp_path / "odibi.yaml").write_text(project_of(name), encoding="utf-8")
     csv, expected = LANDED[name]
     (tmp_path / "landing" / "orders").mkdir(parents=True)
     (tmp_path / "landing" / "orders" / "a.csv").write_text(csv, encoding="utf-8")
@@ -60,47 +52,37 @@ def test_the_session_of_a_document_goes_as_it_is_printed_there(
     for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "state.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
-    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL):
-        if language == "yaml":
-            (tmp_path / "odibi.yaml").write_text(block, encoding="utf-8")
-        elif language == "python":
-            exec(compile(block, "docs/state.md", "exec"), names)
+    for block in blocks("state.md"):
+        if block.language == "yaml":
+            (tmp_path / "odibi.yaml").write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile(block.text, "docs/state.md", "exec"), names)
         else:
-            assert language == "console"
-            for command, printed in re.findall(r"^\$ odi (.*)\n((?:[^$].*\n|\n)*)", block, flags=re.MULTILINE):
+            for command, printed in block.commands:
                 capfd.readouterr()
-                assert main(shlex.split(command)) == 0, command
+                assert main(shlex.split(command.removeprefix("odi "))) == 0, command
                 shown = capfd.readouterr()
-                lines = [line.rstrip() for line in (shown.out + shown.err).splitlines()]
-                assert re.fullmatch(pattern(printed), "\n".join(lines)), f"$ odi {command}\n" + "\n".join(lines)
+                assert is_as_printed(shown.out + shown.err, printed), f"$ {command}\n{shown.out}{shown.err}"
 
 
 def test_the_examples_of_the_document_on_dagster_are_right(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "dagster.md").read_text(encoding="utf-8")
-    base = example(ROOT / "README.md")
-    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL):
-        if language == "python":
-            compile(block, "docs/dagster.md", "exec")
-        elif "PipelinesComponent" in block:
+    base = project_of("README.md")
+    for block in blocks("dagster.md"):
+        if block.language == "python":
+            compile(block.text, "docs/dagster.md", "exec")
+        elif "PipelinesComponent" in block.text:
             from odi_assets.orchestration.component import PipelinesComponent
 
-            attributes = yaml.safe_load(block)["attributes"]
+            attributes = yaml.safe_load(block.text)["attributes"]
             assert PipelinesComponent(**attributes).key_prefix == "sales"
-        elif language == "yaml":
-            (tmp_path / "odibi.yaml").write_text(f"{base}{block}", encoding="utf-8")
-            chosen = "prod" if "environments" in block else None
+        elif block.language == "yaml":
+            (tmp_path / "odibi.yaml").write_text(f"{base}{block.text}", encoding="utf-8")
+            chosen = "prod" if "environments" in block.text else None
             loaded = Project.load(tmp_path / "odibi.yaml", chosen)
             assert loaded.environment == chosen
             if chosen is None:
                 assert loaded.config.automation == AutomationConfig()
-
-
-def pattern(printed: str) -> str:
-    """What output has to look like, where a document prints it so."""
-    lines = ["(?s:.*)" if line == "…" else re.escape(line).replace("…", ".*") for line in printed.rstrip().split("\n")]
-    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

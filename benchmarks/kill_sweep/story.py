@@ -116,7 +116,8 @@ class Story:
             _, seconds = run_whole(self.box.file, self._log, None)
             self._tally.took(self.box.scenario, seconds)
             self.box.land()
-        killed, _ = run_whole(self.box.file, self._log, self._draw.uniform(0, self._tally.durations[name]))
+        after, jvm_alone = self._draw.uniform(0, self._tally.durations[name]), self._draw.random() < 0.5
+        killed, _ = run_whole(self.box.file, self._log, after, jvm_alone=jvm_alone)
         self._tally.runs += 1
         for run_id in open_runs(self.box.file):
             self._watch.begun(run_id)

@@ -1,7 +1,8 @@
-"""Runs of a stateful join in processes of their own, killed with SIGKILL around the commits of their batches.
+"""Runs of a stateful join in processes of their own, killed with SIGKILL: around the commits of their batches, in the
+tables of kept rows, at the ends of runs, in a rewind, and with the JVM alone killed.
 
-In the end, rows and watermarks have to be those of a project whose runs nobody disturbed. A killed process takes its
-JVM along, so each kill costs the start of another one: some seconds.
+In the end, rows, kept rows and watermarks have to be those of a project whose runs nobody disturbed, and no process is
+left. A killed process takes its JVM along, so each kill costs the start of another one: some seconds.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import Any
 
 from benchmarks.harness import Options, Row
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from benchmarks.processes import processes_of
 
 _PROJECT = """
 project: kills
@@ -43,6 +45,7 @@ pipelines:
       state_store: {store}
       state_partitions: 2
       late_rows: late
+      unmatched_rows: unmatched
     transform:
       sql: SELECT id, at, paid FROM orders JOIN payments ON id = order_id
         AND paid BETWEEN at - INTERVAL 5 MINUTES AND at + INTERVAL 5 MINUTES
@@ -50,6 +53,25 @@ pipelines:
 """
 _FILES, _ORDERS = 12, 8
 _POINT = "ODI_BENCHMARK_KILL"
+_DIED = 77
+"""The exit code of a run whose JVM died, and that said so."""
+_EXECUTION, _REWIND = "odi_assets.nodes.execution", "odi_assets.nodes.recovery.rewind_stream"
+POINTS = {
+    "batch": f"{_EXECUTION}.stream_batch.BatchCommitter.__call__",
+    "late rows": f"{_EXECUTION}.kept_rows.KeptRows._keep_late",
+    "unmatched rows": f"{_EXECUTION}.kept_rows.KeptRows.keep_unmatched",
+    "kept rows": f"{_EXECUTION}.kept_rows.write_computed_once",
+    "record of batches": f"{_EXECUTION}.stream_run._record",
+    "end of the run": f"{_EXECUTION}.stream_run.StreamRun._keep_up",
+    "result": f"{_EXECUTION}.stream_run.StreamRun._result",
+    "rewind: copy": f"{_REWIND}.CheckpointFolder.keep_copy",
+    "rewind: checkpoint": f"{_REWIND}.CheckpointFolder.truncate",
+    "rewind: kept rows": f"{_REWIND}._forget_rows",
+}
+"""Where a run, or a rewind, is killed: functions that it comes by."""
+_MOMENTS = ("before", "after")
+_VICTIMS = ("run", "JVM")
+_LEFT_SECONDS = 30.0
 _PER_SWEEP = 100
 """Of the kills that the option names, one in so many is made for each store: they cost seconds each."""
 
@@ -67,22 +89,45 @@ def kills(options: Options) -> list[Row]:
             made = _disturb(places["disturbed"], count, options)
             found = {name: outcome(place) for name, place in places.items()}
             differing = sum(found["undisturbed"][part] != found["disturbed"][part] for part in found["undisturbed"])
-            name = f"{store}: {made} kills around commits; tables that differ in rows, watermarks or late rows"
+            name = f"{store}: {made} kills; tables that differ in rows, watermarks, late or unmatched rows"
             rows.append(Row(name, differing, None, "an undisturbed run", None, "0", differing == 0))
     return rows
 
 
+def draw_point(draw: random.Random) -> str:
+    """A point as a child takes it: ``VICTIM MOMENT NTH NAME``."""
+    name = draw.choice(sorted(POINTS))
+    victim = "run" if name.startswith("rewind") else draw.choice(_VICTIMS)
+    nth = draw.randint(1, 3) if name in ("batch", "record of batches") else 1
+    return f"{victim} {draw.choice(_MOMENTS)} {nth} {name}"
+
+
 def _disturb(place: Path, count: int, options: Options) -> int:
-    draw, made = random.Random(2013), 0
+    draw, made, attempts = random.Random(2013), 0, 0
     while True:
-        point = f"{draw.choice(('before', 'after'))} {draw.randint(1, 3)}" if made < count else None
-        done = _run(place, point)
-        if done.returncode == -signal.SIGKILL:
-            made += 1
-            options.say(f"killed {point} ({made}/{count})")
+        attempts += 1
+        point = draw_point(draw) if made < count and attempts < 3 * count else None
+        if not run_killed(place, point):
+            if point is None:
+                return made
             continue
+        made += 1
+        options.say(f"killed {point} ({made}/{count})")
+
+
+def run_killed(place: Path, point: str | None) -> bool:
+    """Run the node once; whether it was killed at the point. A rewind that was killed is repeated.
+
+    Raises:
+        RuntimeError: the run failed, or left a process behind.
+    """
+    done = _run(place, point)
+    if done.returncode not in (-signal.SIGKILL, _DIED):
         _require_done(done)
-        return made
+        return False
+    if point is not None and "rewind" in point:
+        _require_done(_run(place, "rewind again"))
+    return True
 
 
 def make_project(root: Path, store: str, files: int = _FILES, spark: str = 'master: "local[2]"') -> Path:
@@ -114,7 +159,18 @@ def _moment(minute: int) -> str:
 def _run(place: Path, point: str | None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **({_POINT: point} if point else {})}
     command = [sys.executable, "-m", "benchmarks.streaming.kills", str(place)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    # A file, not a pipe: a process that is left would keep a pipe open.
+    with (place / "stderr.txt").open("w+", encoding="utf-8") as told:
+        process = subprocess.Popen(command, stdout=told, stderr=told, env=environment, start_new_session=True)
+        process.wait()
+        told.seek(0)
+        text = told.read()
+    until = time.monotonic() + _LEFT_SECONDS
+    while left := processes_of(process.pid):
+        if time.monotonic() > until:
+            raise RuntimeError(f"processes {left} are left of a run that was to die at {point!r}")
+        time.sleep(0.1)
+    return subprocess.CompletedProcess(command, process.returncode, "", text)
 
 
 def _require_done(done: subprocess.CompletedProcess[str]) -> None:
@@ -145,16 +201,17 @@ def outcome(place: Path) -> dict[str, Any]:
     return {
         "rows": rows("matched", ["id", "at", "paid"]),
         "late": rows("late", ["input", "batch", "row"]),
+        "unmatched": rows("unmatched", ["input", "batch", "row"]),
         "watermarks": [(one.batch, one.watermark) for one in records_of(node, TableHandle.open(node.target.location))],
     }
 
 
 def _child(place: Path, point: str | None) -> None:
-    """Run the node once; at ``before N`` or ``after N``, die around the commit of the N-th batch of the run."""
+    """Run the node once, or take it back by two batches if ``point`` is one of a rewind; die at the point."""
     from odi_assets.config.graph import NodeKey
+    from odi_assets.errors import SparkDiedError
     from odi_assets.nodes.execution.advance import no_data
     from odi_assets.nodes.execution.materialize import commit, compute
-    from odi_assets.nodes.execution.stream_batch import BatchCommitter
     from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.result import RunInfo
@@ -162,25 +219,70 @@ def _child(place: Path, point: str | None) -> None:
 
     project = Project.load(place / "odibi.yaml")
     state, run = project.open_state(), RunInfo(f"run-{os.getpid()}")
-    write, when, left = BatchCommitter.__call__, (point or "").partition(" ")[0], int((point or "x 0").split()[1])
-
-    def dying(self: BatchCommitter, rows: DataFrame, number: int) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0 and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        write(self, rows, number)
-        if left == 0 and when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    BatchCommitter.__call__ = dying  # type: ignore[method-assign]
+    if point is not None and not point.startswith("rewind"):
+        _install(*point.split(" ", 3))
+    if point is not None and "rewind" in point:
+        _rewind(project, state, place)
+        return
     plan = plan_node(project, state, NodeKey("p", "matched"))
     if plan.nothing_new:
         no_data(plan, state, run)
         return
     session = open_session(project.config.spark)
-    commit(compute(plan, session.spark), state, run)
+    try:
+        commit(compute(plan, session.spark), state, run)
+    except SparkDiedError:
+        sys.exit(_DIED)
     session.stop()
+
+
+def _rewind(project: Any, state: Any, place: Path) -> None:
+    """Take the node back by two batches. The batch is noted: a rewind that was killed is repeated as it was."""
+    from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.node import Node
+    from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+    from odi_assets.nodes.recovery.rewind_stream import at_batch
+
+    key, noted = NodeKey("p", "matched"), place / "rewind.txt"
+    records = project.open_batches().of_node(str(key))
+    if not noted.exists():
+        if len(records) < 4:
+            return
+        noted.write_text(str(records[-3].batch), encoding="utf-8")
+    batch = int(noted.read_text(encoding="utf-8"))
+    apply_rewind(project, state, plan_rewind(project, state, key, at_batch(Node.of(project, key), batch)))
+    noted.unlink()
+
+
+def _install(victim: str, moment: str, nth: str, name: str) -> None:
+    """Die, or kill the JVM, at the ``nth`` passing of a point."""
+    holder_name, _, attribute = POINTS[name].rpartition(".")
+    holder = resolve_name(holder_name)
+    original: Callable[..., Any] = getattr(holder, attribute)
+    left = int(nth)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0 and moment == "before":
+            _kill(victim)
+        result = original(*args, **kwargs)
+        if left == 0 and moment == "after":
+            _kill(victim)
+        return result
+
+    setattr(holder, attribute, wrapped)
+
+
+def _kill(victim: str) -> None:
+    from pyspark import SparkContext
+
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    if victim == "JVM" and process is not None:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "audit:audit",
                 "Compare a node's table with its sources, by ranges. Exit code 1 if some differ, each with its repair.",
             ),
+            "dev": ("dev:dev", "Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`."),
             "doctor": (
                 "doctor:doctor",
                 "Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do.",
@@ -174,8 +175,8 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "timers": ("checkpoint.state:timers", "Print the timers that transformWithState has registered."),
             "files": (
                 "checkpoint.files:files",
-                "Read every file of a checkpoint and tell which batches can be rebuilt, and what is missing or "
-                "torn. Needs no Spark.",
+                "Read every file of a checkpoint and tell whether its query would restart, which batches can be read, "
+                "and what is missing or torn. Needs no Spark.",
             ),
             "health": (
                 "checkpoint.health:health",
@@ -300,6 +301,12 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 first paragraph of its docstring, which a list of commands shows."""
 
 
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    # The value may be a negative number, which looks like an option.
+    "state.inspect:set_": {"ignore_unknown_options": True},
+    # As of `dagster dev`, -h is the host.
+    "dev:dev": {"help_option_names": ["--help"]},
+}
 _DEFAULTS = {"java": "show"}
 """By group, the command that its name alone runs."""
 
@@ -333,8 +340,7 @@ class _Group(TyperGroup):
             return group(name)
         module, _, function = place.partition(":")
         command: Callable[..., None] = getattr(import_module(f"odi_assets.cli.{module}"), function)
-        # The value of `odi state set` may be a negative number, which looks like an option.
-        settings = _HELP | ({"ignore_unknown_options": True} if place == "state.inspect:set_" else {})
+        settings = {**_HELP, **_SETTINGS.get(place, {})}
         if "settings" in command.__annotations__:
             command = with_settings(command)
         made = typer.Typer(add_completion=False)

@@ -67,7 +67,7 @@ def doctor(
     Every live file is looked for, with its size; ledgers, checkpoints of streams and kept rows are opened.
     """
     from odi_assets.cli.terminal.selection import selected_nodes
-    from odi_assets.nodes.recovery.doctor import examine, unfinished
+    from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
     from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
     from odi_assets.nodes.recovery.findings import Kind
 
@@ -90,6 +90,8 @@ def doctor(
         note(f"Not looked at: {one.message}. {one.remedy}")
     for key, left in ({} if of_system else unfinished(project, state, keys)).items():
         note(f"{key}: {left}; its next run goes on there.")
+    for key, gaps in ({} if of_system else kept_gaps(project, keys)).items():
+        note(f"{key}: {gaps}: nothing tells of these rows any more.")
     if found:
         raise typer.Exit(FAILED)
 

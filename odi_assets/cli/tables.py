@@ -130,8 +130,7 @@ def repair(
     else:
         names = tables or [str(key) for key in project.graph.order()]
         places = [place for name in names for place in repairs.find_tables(project, name)]
-        looked = (repairs.repair_table(project, state, *place, dry_run=dry_run) for place in places)
-        found = [one for one in looked if one is not None]
+        found = [one for place in places for one in repairs.repair_table(project, state, *place, dry_run=dry_run)]
     if as_json:
         data_json([one.to_json() for one in found])
     elif found:

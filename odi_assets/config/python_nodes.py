@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from odi_assets.config.diagnostics.mistakes import Path
-from odi_assets.config.yaml.document import Document, Place
+from odi_assets.config.diagnostics.mistakes import Mark, Path
+from odi_assets.config.yaml.document import Document, Origin, Place
 from odi_assets.errors import ConfigError, TransformError
+from odi_assets.util.user_code import error_with_place, named_from
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__odi_node__"
@@ -29,20 +30,21 @@ class PythonNode:
 
     Attributes:
         options: the keys of the node, as they stand in a project file.
-        where: file and line of the function, for messages.
+        file, line: where the function is decorated, for messages.
     """
 
     pipeline: str
     name: str
     function: str
     options: Mapping[str, Any]
-    where: str
+    file: str
+    line: int
 
     def to_node(self) -> dict[str, Any]:
         """The node as a project file has it."""
-        params = dict(self.options.get("params") or {})
-        given = {key: value for key, value in self.options.items() if key != "params" and value is not None}
-        return {"name": self.name, **given, "transform": {"function": self.function, "params": params}}
+        given = {key: value for key, value in self.options.items() if value is not None}
+        transform = {"function": self.function, "params": given.pop("params", {})}
+        return {"name": self.name, **given, "transform": transform}
 
 
 def node(
@@ -80,20 +82,20 @@ def node(
         options = {
             "description": text,
             "owner": owner,
-            "tags": list(tags) if tags else None,
+            "tags": tags or None,
             "read": read,
             "inputs": inputs,
-            "depends_on": list(depends_on) if depends_on else None,
+            "depends_on": depends_on or None,
             "partition": partition,
             "stream": stream,
             "write": write,
             "params": params,
         }
         code = getattr(function, "__code__", None)
-        where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else function.__module__
+        file, line = (code.co_filename, code.co_firstlineno) if code is not None else (function.__module__, 0)
         # A function within another one is found among those that were decorated, not in its module.
         reference = f"{function.__module__}:{function.__qualname__.replace('.<locals>.', '__').replace('.', '__')}"
-        made = PythonNode(pipeline, name or function.__name__, reference, _plain(options), where)
+        made = PythonNode(pipeline, name or function.__name__, reference, _plain(options), file, line)
         setattr(function, _MARK, made)
         _functions[reference] = function
         return function
@@ -121,29 +123,35 @@ def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root:
         return
     document.data["pipelines"] = pipelines
     for made in [*nodes_of_modules(modules, root), *nodes_among(functions)]:
-        place = _pipeline(document, pipelines, made.pipeline)
+        origin = Origin(named_from(root, made.file), made.line, made.function.rpartition(":")[2])
+        place = _pipeline(document, pipelines, made.pipeline, origin)
         nodes = pipelines[place].setdefault("nodes", [])
         if isinstance(nodes, list):
             nodes.append(made.to_node())
-            _place(document, ("pipelines", place, "nodes", len(nodes) - 1), nodes[-1])
+            _place(document, ("pipelines", place, "nodes", len(nodes) - 1), nodes[-1], origin)
 
 
-def _pipeline(document: Document, pipelines: list[Any], name: str) -> int:
+def _pipeline(document: Document, pipelines: list[Any], name: str, origin: Origin) -> int:
     for place, pipeline in enumerate(pipelines):
         if isinstance(pipeline, dict) and pipeline.get("pipeline") == name:
             return place
     pipelines.append({"pipeline": name, "nodes": []})
-    _place(document, ("pipelines", len(pipelines) - 1), pipelines[-1])
+    _place(document, ("pipelines", len(pipelines) - 1), pipelines[-1], origin)
     return len(pipelines) - 1
 
 
-def _place(document: Document, path: Path, value: Any) -> None:
-    """Say of what Python made that it stands where the file names its modules."""
-    mark = document.places.get(("python",), document.places[()]).mark
+def _place(document: Document, path: Path, value: Any, origin: Origin) -> None:
+    """Say of what Python made where it was made."""
+    document.origins[path] = origin
+    for inner, text in _texts(path, value):
+        document.places[inner] = Place(Mark(origin.line, 1), None, text)
+
+
+def _texts(path: Path, value: Any) -> Iterator[tuple[Path, str | None]]:
     nested = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    document.places[path] = Place(mark, None, str(value) if nested is None else None)
+    yield path, str(value) if nested is None else None
     for key, inner in nested or ():
-        _place(document, (*path, key), inner)
+        yield from _texts((*path, key), inner)
 
 
 def nodes_among(functions: Iterable[Callable[..., Any]]) -> list[PythonNode]:
@@ -169,28 +177,43 @@ def nodes_of_modules(modules: Sequence[str], root: FilePath) -> list[PythonNode]
         ConfigError: there is no such module.
         TransformError: a module fails when it is imported.
     """
-    if modules and str(root) not in sys.path:
-        sys.path.insert(0, str(root))
     found: list[PythonNode] = []
     for name in modules:
-        module = _imported(name, root)
+        module = import_user_module(name, root)
         own = (value for value in vars(module).values() if isinstance(getattr(value, _MARK, None), PythonNode))
         found += nodes_among(value for value in own if value.__module__ == module.__name__)
     return found
 
 
-def _imported(name: str, root: FilePath) -> Any:
+def import_user_module(name: str, root: FilePath, node: str | None = None) -> Any:
+    """Import a module of the user's; those beside the project file are found first.
+
+    Args:
+        node: the node that asks for it, for messages.
+
+    Raises:
+        ConfigError: there is no such module.
+        TransformError: it fails when it is imported.
+    """
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    label, fields = (f"{node}: ", {"node": node}) if node else ("`python`: ", {})
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and not name.startswith(error.name):
-            raise TransformError(f"importing {name} failed: {error}") from error
-        raise ConfigError(
-            f"`python` names the module `{name}`, and there is none (looked in {root} and the environment)",
-            fix="put it beside the project file, or install it",
-        ) from error
     except Exception as error:
-        raise TransformError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+        if isinstance(error, ModuleNotFoundError) and error.name and _is_within(name, error.name):
+            raise ConfigError(
+                f"{label}there is no module `{name}` (looked in {root} and the environment)",
+                fix="put it beside the project file, or install it",
+                **fields,
+            ) from error
+        told = error_with_place(error, root)
+        raise TransformError(f"{label}importing {name} failed: {told}", **fields) from error
+
+
+def _is_within(module: str, package: str) -> bool:
+    """Whether a module is ``package`` itself or in it."""
+    return f"{module}.".startswith(f"{package}.")
 
 
 def _plain(value: Any) -> Any:

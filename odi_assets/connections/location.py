@@ -45,6 +45,7 @@ class Location:
         fsspec_options: for fsspec's file system of the store.
         connection: the name of the connection in the project file; None if it has none. Errors tell it.
         retry: how often a store that does not answer is asked again.
+        fsync: whether commits to tables on this machine's disks are put on the disk before they count.
     """
 
     uri: str
@@ -53,6 +54,7 @@ class Location:
     fsspec_options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
     connection: str | None = field(default=None, compare=False)
     retry: RetryConfig = field(default=RetryConfig(), compare=False, repr=False)
+    fsync: bool = field(default=True, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.uri
@@ -196,7 +198,7 @@ def resolve(
             fix="use a connection of another type: azure_blob, s3 or gcs",
         )
     else:
-        base = Location(connection.folder(root))
+        base = Location(connection.folder(root), fsync=connection.fsync)
     return replace(base.child(path), connection=name, retry=retry or RetryConfig())
 
 

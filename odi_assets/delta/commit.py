@@ -22,12 +22,14 @@ from odi_assets.config.write_modes import ComputedFrom
 from odi_assets.delta.conflicts import is_unchanged
 from odi_assets.delta.errors import OutcomeUnknownError, StoreUnreachableError, store_options
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp, commit_at
+from odi_assets.delta.on_disk import is_synced, sync_commit, sync_data
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.retry import MOST_RACES, Retry
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
 
 if TYPE_CHECKING:
+    from odi_assets.connections.location import Location
     from odi_assets.delta.files.footers import WrittenFile
 
 _log = logging.getLogger(__name__)
@@ -148,12 +150,14 @@ def replace_files(handle: TableHandle, added: Sequence[AddAction], removed: Sequ
     """
     now = int(time.time() * 1000)
     fence = Transaction(app_id, handle.transaction_number(app_id) + 1)
+    sync_data(handle.location, [action.path for action in added])
     with handle.calls("replacing files"):
         handle.table.create_write_transaction(
             [*(_removal(file, now, data_change=False) for file in removed), *added],
             mode="append",
             schema=handle.table.schema(),
             commit_properties=CommitProperties(app_transactions=[fence]),
+            post_commithook_properties=cleaning(handle.location),
         )
 
 
@@ -184,10 +188,15 @@ def commit(
         TableError: Delta or the store refuses the commit for good.
     """
 
+    location = handle.location
+    sync_data(location, [file.path for file in (*changes.new, *changes.moved)])
     for rebases_left in range(MOST_RACES, -1, -1):
         send = partial(_commit_once, handle, schema_json, partition_by, changes, stamp)
         try:
-            return settled(handle, stamp, send, retry)
+            version = settled(handle, stamp, send, retry)
+            if sync_commit(location, version) and _cleans(changes, stamp):
+                TableHandle.open_once(location).clean_log()
+            return version
         except TableConflictError:
             rebased = _rebased(handle, changes, stamp) if rebases_left else None
             if rebased is None:
@@ -317,9 +326,6 @@ def _commit_once(
         return
     now = int(time.time() * 1000)
     removals = [] if changes.replace_all else [_removal(file, now, changes.data_change) for file in changes.removed]
-    # Where there is a checkpoint, deltalake takes away what is older than the log's retention. The stamp that tells
-    # a node's HWM is out of use only once its next increment is committed.
-    cleans = stamp.fences and changes.data_change
     handle.table.create_write_transaction(
         [*removals, *added],
         mode="overwrite" if changes.replace_all or changes.new_schema else "append",
@@ -327,8 +333,20 @@ def _commit_once(
         partition_by=list(partition_by),
         partition_filters=_no_file(handle) if changes.new_schema else None,
         commit_properties=properties,
-        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=None if cleans else False),
+        post_commithook_properties=cleaning(handle.location, wanted=_cleans(changes, stamp)),
     )
+
+
+def _cleans(changes: FileChanges, stamp: Stamp) -> bool:
+    """Whether what is older than the log's retention may go after a commit. The stamp that tells a node's HWM is out of
+    use only once its next increment is committed."""
+    return stamp.fences and changes.data_change
+
+
+def cleaning(location: Location, *, wanted: bool = True) -> PostCommitHookProperties:
+    """Whether deltalake cleans the log as it commits. Where commits are put on the disk, its checkpoint has to be there
+    first, and the log is cleaned after that."""
+    return PostCommitHookProperties(cleanup_expired_logs=None if wanted and not is_synced(location) else False)
 
 
 def _no_file(handle: TableHandle) -> list[tuple[str, str, Any]]:

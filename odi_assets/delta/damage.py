@@ -120,6 +120,12 @@ def read_log(location: Location, *, every: bool = False) -> Log:
             kept = checkpoints if _CHECKPOINT.fullmatch(name) else others
             kept[int(match[1])] = (*kept.get(int(match[1]), ()), name)
     bad = [fault for version, parts in checkpoints.items() for fault in _of_checkpoint(location, version, parts, names)]
+    # Without its commit the newest version can be read, and nothing can be committed after it.
+    bad += [
+        LogFault(parts[0], "has no commit of its version beside it, and none after it", version)
+        for version, parts in checkpoints.items()
+        if version > max(commits, default=-1)
+    ]
     sound = frozenset(checkpoints) - {fault.version for fault in bad}
     base = max(sound, default=-1)
     for version, name in sorted(commits.items()):
@@ -150,9 +156,11 @@ def emptied_commit(location: Location, version: int) -> LogFault | None:
             found = (log / name).stat()
         except FileNotFoundError:
             continue
-        if not stat.S_ISREG(found.st_mode) or not found.st_size:
-            why = "is empty" if stat.S_ISREG(found.st_mode) else "is no file"
-            return LogFault(name, why, number)
+        if not stat.S_ISREG(found.st_mode):
+            return LogFault(name, "is no file", number)
+        # One after the version that was opened may be under way, by another writer.
+        if not found.st_size and number <= version:
+            return LogFault(name, "is empty", number)
     return None
 
 

@@ -24,6 +24,7 @@ from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
 from odi_assets.delta.history import Commit, CommittedStamp, commit_digest, commits
+from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import OdiError, TableError
@@ -98,7 +99,11 @@ class TableHandle:
         except OdiError as error:
             if not may_be_damage(error):
                 raise
-            faults = read_log(location).faults
+            try:
+                faults = read_log(location).faults
+            except OdiError:
+                # What the log cannot be listed for is what it could not be opened for.
+                raise error from None
             if not faults:
                 raise
             raise damaged(location, faults, owner) from error
@@ -292,6 +297,12 @@ class TableHandle:
         """Write a checkpoint and delete the commits that it covers, as far as the log's retention lets it."""
         with self.calls("shortening the log"):
             self.table.create_checkpoint()
+        sync_commit(self.location, self.table.version())
+        self.clean_log()
+
+    def clean_log(self) -> None:
+        """Delete the commits that a checkpoint covers, as far as the log's retention lets it."""
+        with self.calls("cleaning the log"):
             self.table.cleanup_metadata()
 
 

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+BatchSpan = tuple[int, int]
+"""The first and the last of batches that follow one another."""
+
+_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts")
+"""Facts that are not stored where there is nothing to say."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamFacts:
@@ -23,6 +29,10 @@ class StreamFacts:
         token_logged: the Spark Connect server that computed the batch has its token in its log.
         late_times: by input, SQL of the time that decides whether a row is late, for the next run of the same
             definition; None if nobody asked.
+        gaps: of a table of kept rows: batches whose rows it lacks, and nobody knows any more.
+        changed: what of the query is not as the checkpoint notes it, which is what the first batch was computed with:
+            by what it is, the checkpoint's and the batch's, in words.
+        evicts: a watermark that moves makes Spark run another batch, even without new rows.
     """
 
     query: str
@@ -34,6 +44,9 @@ class StreamFacts:
     rows_dropped: tuple[int, ...] | None = None
     token_logged: bool = False
     late_times: Mapping[str, str] | None = None
+    gaps: tuple[BatchSpan, ...] = ()
+    changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    evicts: bool = False
 
     def is_same_batch(self, other: StreamFacts) -> bool:
         """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after
@@ -42,9 +55,13 @@ class StreamFacts:
 
     def to_json(self) -> dict[str, Any]:
         stored = vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}
-        return {name: value for name, value in stored.items() if value or name not in ("token_logged", "late_times")}
+        return {name: value for name, value in stored.items() if value or name not in _LEFT_OUT}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> StreamFacts:
         known = {item.name: stored[item.name] for item in fields(cls) if stored.get(item.name) is not None}
-        return cls(**{**known, **({"rows_dropped": tuple(known["rows_dropped"])} if "rows_dropped" in known else {})})
+        if "rows_dropped" in known:
+            known["rows_dropped"] = tuple(known["rows_dropped"])
+        known["gaps"] = tuple((first, last) for first, last in known.get("gaps", ()))
+        known["changed"] = {what: (stored, now) for what, (stored, now) in known.get("changed", {}).items()}
+        return cls(**known)

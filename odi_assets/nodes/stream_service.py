@@ -22,6 +22,7 @@ from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.death import death_named
 from odi_assets.spark.session import open_session
 from odi_assets.streaming.query.run import BatchProgress
 
@@ -46,7 +47,8 @@ def serve(
 
     Raises:
         ConfigError: there is no such node, or it is no stream.
-        OdiError: what ended the query. What was committed stays, and the next run goes on from there.
+        OdiError: what ended the query; SparkDiedError, if its JVM died. What was committed stays, and the next run goes
+            on from there.
     """
     if project.graph.node(key).stream is None:
         raise ConfigError(
@@ -59,7 +61,7 @@ def serve(
     try:
         plan = plan_node(project, state, key, request)
         assert isinstance(plan, StreamPlan)
-        with _stop_signals() as handled_by:
+        with death_named(f"{key} ran"), _stop_signals() as handled_by:
             session = open_session(project.config.spark, app_name=f"odi stream run {key}")
             try:
                 stream = StreamRun(plan, session.spark, run, interval, on_batch)

@@ -8,6 +8,7 @@ decides this is kept beside the mark, in words of the project file, so that an e
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -46,15 +47,32 @@ _SHOWN = frozenset(
 )
 """Options whose values are no secrets. Of others, a digest is kept."""
 
+_SECRET = re.compile("pass|secret|token|key|credential|user|sas|cert")
+"""Names of options of which nothing is kept: values do not depend on who asks, and a digest of a password can be
+guessed."""
+
+
+_SAME_AS_UNSET = {
+    **{"sep": ",", "encoding": "utf-8", "header": "false", "multiline": "false", "quote": '"', "nullvalue": ""},
+    **{"ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false", "inferschema": "false"},
+    **{"timezone": "utc", "mode": "failfast"},
+}
+"""Values of options in small letters that are those of a read without the option."""
+
+_OTHER_NAMES = {"delimiter": "sep", "charset": "encoding"}
+
 
 def options_of(options: Mapping[str, str], kind: str | None = None) -> dict[str, str | None]:
     """The reader options that values depend on: of the type ``kind`` of Spark's DDL, or any if that is None."""
     found: dict[str, str | None] = {}
     for name, value in sorted(options.items()):
-        lower = name.lower()
+        lower = _OTHER_NAMES.get(name.lower(), name.lower())
+        if value.lower() == _SAME_AS_UNSET.get(lower) or _SECRET.search(lower):
+            continue
         types = _OF_TYPES.get(lower)
         if lower in _OF_NO_VALUE or (types is not None and kind is not None and kind.partition("(")[0] not in types):
             continue
+        value = value.lower() if value.lower() in ("true", "false") else value
         shown = value if lower in _SHOWN else f"#{hashlib.sha256(value.encode()).hexdigest()[:12]}"
         found[f"read.options.{lower}"] = shown
     return found

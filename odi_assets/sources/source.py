@@ -94,15 +94,16 @@ class Source(ABC):
     @property
     def reading(self) -> Reading | None:
         """How its rows are read, as far as a mark depends on it; None if it does not."""
-        increment = self.increment
+        increment, by_partitions = self.increment, self.target.traits.increment == "partitions"
         if not isinstance(increment, StatefulIncrement):
-            return None
+            # A partition is computed from all of its rows: what was read of them is read again.
+            return {"rows": self.settings(())} if by_partitions and self.follows else None
         from odi_assets.sources.cursor_reads import reads_again
 
         cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
         ties = increment.boundary == "closed" and not self.target.rows_are_known
         found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
-        if ties or reads_again(increment):
+        if ties or by_partitions or reads_again(increment):
             found["rows"] = self.settings(None if ties else ())
         return found
 

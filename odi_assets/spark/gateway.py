@@ -44,6 +44,10 @@ _CHATTER = re.compile(rb"^(?:Starting )?Streaming TransformWithState\w* Python w
 _CHATTER_BEGINS = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
 """What the Python worker of ``transformWithState`` prints at first (``transform_with_state_driver_worker``)."""
 
+_NO_MEMORY = b"java.lang.OutOfMemoryError"
+"""What the JVM says where a thread of it ends for want of memory; who waits for the thread's answer gets none."""
+_seen: set[bytes] = set()
+
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
 _log = logging.getLogger(__name__)
@@ -175,6 +179,11 @@ def has_gateway() -> bool:
     return context is not None and context.SparkContext._gateway is not None
 
 
+def said_no_memory() -> bool:
+    """Whether a JVM of this process has said that it has no memory left."""
+    return _NO_MEMORY in _seen
+
+
 @contextmanager
 def _forwarded_stderr() -> Iterator[int]:
     """The descriptor that a JVM may write its stderr to, as long as it lives."""
@@ -210,6 +219,8 @@ def _forward(source: int) -> None:
         alive = True
         while pending or (pending := stream.read(_CHUNK)):
             told, held = _without_chatter(held + pending)
+            if _NO_MEMORY in told:
+                _seen.add(_NO_MEMORY)
             # Reading goes on when our stderr is closed: a full pipe would stop the JVM.
             alive = alive and _written(told)
             pending = b""

@@ -20,11 +20,11 @@ SETTINGS = "spark.redaction.regex"
 OPTIONS, TEXTS = "spark.sql.redaction.options.regex", "spark.sql.redaction.string.regex"
 """Of options in plans, and of pieces of texts; both belong to a session."""
 
-_KEYS = r"(?:access|account|private|secret|shared|session|encryption|sas)[._-]?key"
+_KEYS = r"(?:access|account|private|s[e]cret|shared|session|encryption|sas)[._-]?key"
 # Spelled so that the pattern does not match itself: Spark hides settings by their values too, and nobody could read,
 # and so keep, what a session has.
 _NAMES = rf"s[e]cret|passw(?:or)?d|passphr[a]se|t[o]ken|cred[e]ntial|{_KEYS}"
-_SPARKS = "(?i)secret|password|token|access[.]?key"
+_SPARKS = "(?i:secret|password|token|access[.]?key)"
 """What Spark hides of settings where nobody says otherwise."""
 _OURS = {
     SETTINGS: rf"(?i:{_NAMES})",

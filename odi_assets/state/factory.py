@@ -62,6 +62,7 @@ def create_state_backend(
         connection=system.connection,
         keep_runs_for=system.keep_runs_for,
         notes=root / ".odibi" if state.is_local else None,
+        fsync=state.fsync,
     )
     backend.text_order = partial(declared_order, config)
     return backend

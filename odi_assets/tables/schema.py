@@ -57,6 +57,11 @@ def delta_schema(df: DataFrame, uri: str) -> str:
     return json.dumps(schema)
 
 
+def is_storable(kind: Any) -> bool:
+    """Whether Delta can store values of a type in Spark's JSON form."""
+    return next(_not_storable(kind), None) is None
+
+
 def _not_storable(kind: Any) -> Iterator[str]:
     if isinstance(kind, str):
         if not _STORABLE.fullmatch(kind):

@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 
 from benchmarks.harness import Options
 from benchmarks.streaming import parts
+from benchmarks.streaming.damage import disagreements
+from benchmarks.streaming.kills import POINTS, make_project, outcome, run_killed
 from benchmarks.streaming.sizes import SMALL
 
 PARTS = parts(SMALL)
 
 
-@pytest.mark.parametrize("name", [name for name in PARTS if name != "kills"])
+@pytest.mark.parametrize("name", [name for name in PARTS if name not in ("kills", "damage")])
 @pytest.mark.usefixtures("spark")
 def test_every_part_measures(name: str) -> None:
     rows = PARTS[name](Options(say=print))
     assert rows
     assert all(row.ours >= 0 for row in rows)
+
+
+def test_a_stream_killed_at_its_end_in_a_rewind_or_with_its_jvm_loses_and_repeats_nothing(
+    tmp_path: Path,
+) -> None:
+    undisturbed, disturbed = (make_project(tmp_path / name, "rocksdb", 4) for name in ("undisturbed", "disturbed"))
+    assert not run_killed(undisturbed, None)
+    for point in ("JVM after 2 batch", "run before 1 end of the run", "run before 1 rewind: checkpoint"):
+        assert run_killed(disturbed, point), point
+    assert not run_killed(disturbed, None)
+    found = outcome(undisturbed)
+    assert outcome(disturbed) == found
+    assert all(found.values())
+
+
+def test_the_points_of_the_kills_are_functions_of_production_code() -> None:
+    from pkgutil import resolve_name
+
+    assert all(callable(resolve_name(name)) for name in POINTS.values())
+
+
+@pytest.mark.parametrize(("kind", "provider"), [("aggregation", "hdfs"), ("join", "rocksdb")])
+def test_the_verdict_on_damaged_checkpoints_is_what_spark_makes_of_them(
+    spark: SparkSession, tmp_path: Path, kind: str, provider: str
+) -> None:
+    tried, wrong = disagreements(spark, tmp_path, kind, provider, 6, print)
+    assert (tried, wrong) == (6, [])

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from odi_assets.cli import main
 from odi_assets.sample.orders_payments import json_files
 from odi_assets_tests.cli.conftest import Odi
-from odi_assets_tests.test_documentation import ROOT, pattern
+from odi_assets_tests.pages import ROOT, is_as_printed
 
 SECTION = "## Where is my row?"
 LANDING = ROOT / "data" / "landing" / "orders_payments"
@@ -53,8 +53,7 @@ def test_the_commands_of_the_document_print_what_it_shows(
         if not command.startswith(("run", "init")):
             answer = odi(*shlex.split(command))
             assert (answer.code, answer.err) == (0, ""), command
-            lines = [line.rstrip() for line in answer.out.splitlines()]
-            assert re.fullmatch(pattern(printed), "\n".join(lines)), f"$ odi {command}\n" + "\n".join(lines)
+            assert is_as_printed(answer.out, printed), f"$ odi {command}\n{answer.out}"
 
 
 def test_keys_come_from_files_and_tables(

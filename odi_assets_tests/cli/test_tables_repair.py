@@ -126,6 +126,20 @@ def test_a_torn_checkpoint_is_set_aside_and_the_commits_tell_the_table(
     assert ids(box, "copy") == [1, 2, 3]
 
 
+def test_a_checkpoint_whose_commit_is_gone_is_found_before_nothing_can_be_written(box: Sandbox, odi: Odi) -> None:
+    DeltaTable(box.root / "lake" / "raw").create_checkpoint()
+    log(box, "raw", 1).unlink()
+    sick = odi("doctor")
+    assert (sick.code, "has no commit of its version" in sick.out) == (1, True)
+    assert odi("tables", "repair", "p.raw", "--yes").code == 0
+    assert odi("run", "p", "--node", "raw").code == 0
+    assert odi("run", "p", "--node", "copy", "--full-refresh").code == 0
+    land(box, 3)
+    assert odi("run").code == 0
+    assert ids(box, "raw") == ids(box, "copy") == [1, 2, 3]
+    assert odi("doctor").code == 0
+
+
 def test_a_table_of_which_no_version_can_be_known_is_set_aside_whole_and_built_again(box: Sandbox, odi: Odi) -> None:
     table = DeltaTable(box.root / "lake" / "raw")
     table.create_checkpoint()

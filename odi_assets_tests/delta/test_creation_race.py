@@ -26,7 +26,10 @@ def table(root: Path, number: int) -> Location:
 def create(root: Path, process: int, barrier: Any, outcomes: Any) -> None:
     for number in range(ROUNDS):
         handle = TableHandle.open(table(root, number))
-        add = WrittenFile(f"{process}.parquet", 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
+        file = root / f"t{number}" / f"{process}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"1")
+        add = WrittenFile(file.name, 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
         barrier.wait(60)
         try:
             commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1, {"run_id": f"run-{process}"}))

@@ -239,9 +239,15 @@ def test_a_clock_that_went_back_does_not_disturb_the_order_of_commits(
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
 
 
+def staged(file: Path) -> WrittenFile:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"1")
+    return WrittenFile(file.name, 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
+
+
 def commit_on_a_full_disk(root: Path, exists: bool, ended: Any) -> None:
     location = resolve(LocalConnection(base_path=str(root)), "t", root)
-    add = WrittenFile("one.parquet", 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
+    add = staged(root / "t" / "one.parquet")
     handle = TableHandle.open(location)
     # The kernel refuses bytes beyond the limit just as a full disk does.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -256,7 +262,7 @@ def commit_on_a_full_disk(root: Path, exists: bool, ended: Any) -> None:
 @pytest.mark.parametrize("exists", [False, True], ids=["create", "append"])
 def test_a_log_entry_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: Path, exists: bool) -> None:
     location = resolve(LocalConnection(base_path=str(tmp_path)), "t", tmp_path)
-    add = WrittenFile("zero.parquet", 1, 1, 1, {}, json.dumps({"numRecords": 1}))
+    add = staged(tmp_path / "t" / "zero.parquet")
     if exists:
         commits.commit(TableHandle.open(location), SCHEMA, (), FileChanges("rows", [add]), Stamp("app", 1))
     context = multiprocessing.get_context("spawn")

@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, moment
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import Checkpoint, CheckpointFiles, StoreVersions
+    from odi_assets.streaming.checkpoints import Checkpoint, StoreVersions, Verdict
 
 _PARTS = (
     Column("operator", lambda row: f"{row['operator']} {row['name'] or '?'}"),
@@ -36,6 +36,7 @@ _STORES = (
 _FAULTS = (
     Column("file", lambda one: one.path),
     Column("what is wrong", lambda one: one.fault, wrap=True),
+    Column("remedy", lambda one: one.remedy, wrap=True),
 )
 
 
@@ -83,41 +84,50 @@ def files(
     all_partitions: Annotated[bool, typer.Option("--all", help="Show sound partitions too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every file of a checkpoint and tell which batches can be rebuilt, and what is missing or torn. Needs no
-    Spark.
+    """Read every file of a checkpoint and tell whether its query would restart, which batches can be read, and what is
+    missing or torn. Needs no Spark.
 
     Exits with 1 if something is.
     """
     from odi_assets.cli.checkpoint.place import find_place
-    from odi_assets.streaming.checkpoints import check_files
+    from odi_assets.streaming.checkpoints import judge
 
     place = find_place(settings, path)
     with place.on_this_machine() as here:
-        found = check_files(here.path)
+        verdict = judge(here.path)
+    found = verdict.files
     if as_json:
-        data_json(_files_json(found) | {"path": place.path})
+        data_json(_files_json(verdict) | {"path": place.path})
     else:
-        shown = [one for one in found.stores if all_partitions or (found.faults and one.lost)]
+        shown = [one for one in found.stores if all_partitions or (verdict.faults and one.lost)]
         if shown:
             data_table(_STORES, shown)
-        if found.faults:
-            data_table(_FAULTS, found.faults)
+        if verdict.faults:
+            data_table(_FAULTS, verdict.faults)
     note(f"{counted(found.files, 'file')}, {found.bytes:,} bytes.")
-    note(
-        f"The state after these batches can be rebuilt: {spans(found.readable)}."
-        if found.readable
-        else "The state after no batch can be rebuilt."
-        if found.stores
-        else "The query keeps no state, or has not run yet."
-    )
+    _tell_batches(verdict)
     if found.cleaned:
         note(f"Spark has cleaned the state after {spans(found.cleaned)} away.")
     broken = [batch for batch in found.lost if batch not in found.cleaned]
     if broken:
         note(f"It cannot after {spans(broken)}: {found.lost[broken[0]].path} {found.lost[broken[0]].fault}.")
-    if found.faults:
-        note(_remedy(found))
+    if verdict.faults:
+        note("odi: some files are missing or damaged")
+        note("  → the query can go on" if verdict.restarts else f"  → the query cannot go on: {verdict.why}")
         raise typer.Exit(FAILED)
+
+
+def _tell_batches(verdict: Verdict) -> None:
+    if not verdict.files.stores and verdict.restarts:
+        note("The query keeps no state, or has not run yet.")
+        return
+    readable, feeds = (spans(batches) for batches in (verdict.readable, verdict.feeds))
+    note(
+        f"The state after these batches can be rebuilt: {readable}."
+        if readable
+        else "The state after no batch can be rebuilt."
+    )
+    note(f"The changes of these batches can be read: {feeds}." if feeds else "The changes of no batch can be read.")
 
 
 def spans(numbers: Any) -> str:
@@ -129,16 +139,6 @@ def spans(numbers: Any) -> str:
         else:
             found.append([number, number])
     return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in found)
-
-
-def _remedy(found: CheckpointFiles) -> str:
-    newest = max((*found.readable, *found.lost), default=None)
-    if newest is None or newest in found.readable:
-        return "odi: some files are missing or damaged\n  → the query can go on: the newest batch can be rebuilt"
-    return (
-        "odi: some files are missing or damaged\n  → the newest batch cannot be rebuilt, so the query cannot go on: "
-        "put the files back from a copy, or start the query anew from its sources"
-    )
 
 
 def _facts(known: Checkpoint) -> dict[str, Any]:
@@ -174,15 +174,19 @@ def _columns(schema: Any) -> str | None:
     return ", ".join(f"{name} {kind}" for name, kind in type_names(schema)) if schema else None
 
 
-def _files_json(found: CheckpointFiles) -> dict[str, Any]:
+def _files_json(verdict: Verdict) -> dict[str, Any]:
+    found = verdict.files
     return {
+        "restarts": verdict.restarts,
+        "why": verdict.why or None,
         "files": found.files,
         "bytes": found.bytes,
         "snapshot_lag": found.snapshot_lag,
-        "readable": list(found.readable),
+        "readable": list(verdict.readable),
+        "feeds": list(verdict.feeds),
         "lost": {batch: vars(fault) for batch, fault in found.lost.items()},
         "cleaned": list(found.cleaned),
-        "faults": [vars(fault) for fault in found.faults],
+        "faults": [vars(fault) for fault in verdict.faults],
         "stores": [_store_json(one) for one in found.stores],
     }
 

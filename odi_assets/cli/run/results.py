@@ -63,21 +63,18 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     """Print on stderr where the tables are and what may be typed next, in this folder."""
-    odi, make = "odi", "make"
+    odi = "odi"
     named = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
     if not (named.exists() and named.samefile(project.path)):
         odi = f"odi -c {shlex.quote(os.path.relpath(project.path))}"
-        make = f"make -C {shlex.quote(os.path.relpath(project.root))}"
     commands = {
         f"{odi} plan": "what the next run would read",
         f"{odi} runs list": "what ran, and how it ended",
         f"{odi} state list": "how far each node has read",
+        f"{odi} dev": "the same in Dagster's UI",
     }
     if (project.root / "data" / "landing" / "flights").is_dir():
         commands |= _sample_command(project.root, odi)
-    makefile = project.root / "Makefile"
-    if makefile.is_file() and "\ndev:" in makefile.read_text(encoding="utf-8"):
-        commands[f"{make} dev"] = "the same in Dagster's UI"
     uris = sorted({result.uri for result in results})
     place = ", ".join(uris)
     if all(map(os.path.isabs, uris)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import traceback
 
 from odi_assets.cli.terminal.output import note
@@ -25,7 +26,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("retry", "resume"), "odi run --resume"),
     **dict.fromkeys(("preview", "head", "evaluate", "query"), "odi show NODE"),
     **dict.fromkeys(("debug", "test", "info"), "odi doctor"),
-    **dict.fromkeys(("ui", "dev", "serve"), "dagster dev -m odi_assets.definitions"),
+    **dict.fromkeys(("ui", "serve", "webserver"), "odi dev"),
     "diff": "odi plan",
     "history": "odi runs list, or odi state history KEY",
     "schema": "odi config schema",
@@ -45,6 +46,10 @@ def report(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         note("odi: interrupted")
         return INTERRUPTED
+    if "pyspark" in sys.modules and isinstance(error, Exception):
+        from odi_assets.spark.death import death_of_spark
+
+        error = death_of_spark(error) or error
     if debugging() and not _is_usage(error):
         note("".join(traceback.format_exception(error)).rstrip())
     if _is_usage(error):

@@ -97,8 +97,20 @@ class Locations:
         mark = mistake.mark or self._mark(mistake)
         if mistake.plain is not None and self.is_private(mistake.at):
             mistake = replace(mistake, message=mistake.plain, suggestion=None)
-        key = self.key(mistake.at)
-        return Problem(self._file, mark.line, mark.column, key, mistake.message, mistake.suggestion)
+        file, path = self._source(mistake.at)
+        return Problem(file, mark.line, mark.column, render_path(path), mistake.message, mistake.suggestion)
+
+    def _source(self, at: Path) -> tuple[str, Path]:
+        """Return the file that a path stands in, and the path as messages about that file write it."""
+        found = self.find(at)
+        whole = (*found.path, *found.missing)
+        # A pipeline that Python made holds nodes that it made.
+        for above, origin in sorted(self._document.origins.items(), key=lambda entry: -len(entry[0])):
+            if whole[: len(above)] == above:
+                option = whole[len(above) :]
+                # The decorator takes `params`, which a node has in its `transform`.
+                return origin.file, (origin.function, *option[option[:2] == ("transform", "params") :])
+        return self._file, whole
 
     def _mark(self, mistake: Mistake) -> Mark:
         found = self.find(mistake.at)

@@ -60,10 +60,11 @@ class Problem:
     """A mistake as it is shown.
 
     Attributes:
-        file: the file, as it was named.
+        file: the file, as it was named; of a node in Python, that of its function.
         line: from 1; 0 where the problem has no place, as when the file is missing.
         column: from 1, likewise.
-        key: path of the key: ``pipelines[0].nodes[2].write.mode``; empty for the file as a whole.
+        key: path of the key: ``pipelines[0].nodes[2].write.mode``, or of a node in Python ``function.write.mode``;
+            empty for the file as a whole.
         message: what is wrong. Never holds a secret or what a variable holds.
         suggestion: the word that was probably meant.
     """
@@ -88,7 +89,7 @@ class ConfigErrors(ConfigError):
     @classmethod
     def of(cls, file: str, problems: Iterable[Problem]) -> ConfigErrors:
         """Return the error for the problems of one file, sorted by place."""
-        ordered = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
+        ordered = tuple(sorted(problems, key=lambda p: (p.file != file, p.file, p.line, p.column)))
         if len(ordered) == 1:
             return cls(str(ordered[0]), problems=ordered)
         listing = "\n".join(f"  {problem}" for problem in ordered)

@@ -43,6 +43,11 @@ class LocalConnection(StoreConnection):
         default="./data", description="Folder, relative to the project file's; `~` is the home folder."
     )
 
+    fsync: bool = Field(
+        default=True,
+        description="Put commits of tables on the disk before they count, so that a power cut takes none back.",
+    )
+
     @property
     def store(self) -> tuple[str, ...]:
         """This machine."""

@@ -22,6 +22,8 @@ _SETTINGS_OF_CONF = {
 }
 """Settings of Spark that have a key of their own."""
 
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
 
 class Watermark(Strict):
     """How long a stream waits for late rows: the greatest time so far minus ``delay``."""
@@ -122,6 +124,9 @@ class StreamSettings(Strict):
             for name, key in _SETTINGS_OF_CONF.items()
             if name in self.conf
         ]
+        if self.unmatched_rows and self.state_store == "rocksdb" and str(self.conf.get(_CHANGELOG)).lower() == "false":
+            why = "unmatched rows are found in the changelogs of the state: leave the setting, or `unmatched_rows`, out"
+            found.append(Mistake(why, at=("conf", _CHANGELOG)))
         if found:
             raise mistakes(found)
         return self
@@ -129,6 +134,11 @@ class StreamSettings(Strict):
     def of_input(self, name: str) -> StreamInput:
         """How the input ``name`` is read; with no settings, if none are given."""
         return self.inputs.get(name) or StreamInput()
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether a table keeps rows that the stream gives up."""
+        return bool(self.late_rows or self.unmatched_rows)
 
     @property
     def paths(self) -> dict[str, str]:

@@ -61,6 +61,20 @@ class Place:
     text: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where Python says what no project file does.
+
+    Attributes:
+        file, line: of the decorated function.
+        function: its name.
+    """
+
+    file: str
+    line: int
+    function: str
+
+
 @dataclass
 class Document:
     """What a file holds.
@@ -69,11 +83,13 @@ class Document:
         data: its plain values, variables not filled in; None when it holds nothing that can be read.
         places: the place of every value, by its path.
         mistakes: what is wrong with the YAML itself. They quote no value.
+        origins: where Python made a section, by its path.
     """
 
     data: Any = None
     places: dict[Path, Place] = field(default_factory=lambda: {(): Place(Mark(1, 1), None, "")})
     mistakes: list[Mistake] = field(default_factory=list)
+    origins: dict[Path, Origin] = field(default_factory=dict)
 
     def section(self, path: Path) -> Any:
         """Return the list or mapping that holds the value of a path."""

@@ -17,6 +17,7 @@ from odi_assets.delta.errors import deltalake_calls
 from odi_assets.delta.history import actions_at
 from odi_assets.delta.maintenance.compaction import Compaction, bins, compact
 from odi_assets.delta.maintenance.restore import presence
+from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.table import TableHandle
 
 RETAIN_HOURS = 168
@@ -137,6 +138,7 @@ def _checkpoint(location: Location, *, keep_log: bool) -> int:
     if keep_log:
         with handle.calls("writing a checkpoint"):
             handle.table.create_checkpoint()
+        sync_commit(location, handle.table.version())
         return 0
     before = len(_log_files(location))
     handle.shorten_log()

@@ -11,6 +11,7 @@ from odi_assets.delta.commit import Stamp, settled
 from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import DamagedTableError, deltalake_calls
 from odi_assets.delta.maintenance.repair import set_aside
+from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.protocol import require_removable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
@@ -42,7 +43,9 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
     if returning(before, handle):
         require_removable(handle, f"going back to version {version}")
     properties = replace(stamp, transactions=tuple(fences)).properties({"changes": "table", "rewound_to": version})
-    return settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
+    made = settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
+    sync_commit(handle.location, made)
+    return made
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rows that a stream gives up, kept in tables of their own: those that came too late, and those a join never matched.
 
-Both tables have one shape, whatever the inputs look like: which input the row is of, when its event happened, query and
-batch that gave it up, the watermark that decided it, and the row itself as JSON.
+Both tables have one shape: which input the row is of, when its event happened, query and batch that gave it up, the
+watermark that decided it, and the row itself as a struct.
 """
 
 from __future__ import annotations
@@ -9,16 +9,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import Stamp
+from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.planning.stream_marks import stream_stamps
-from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.nodes.execution.kept_shape import EMPTY_TABLE, GivenUp, shaped
+from odi_assets.nodes.planning.kept_rows import (
+    LATE,
+    UNMATCHED,
+    KeptMark,
+    batches_text,
+    kept_app_id,
+    last_kept,
+    numbers,
+    spans_of,
+)
+from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
@@ -26,20 +35,13 @@ from odi_assets.tables.embedded import write_computed_once
 from odi_assets.tables.engine import WriteSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
 _log = logging.getLogger(__name__)
 
-_APPEND = WriteSpec(WriteMode.APPEND)
-_PREFIX = "odi_assets.kept:"
-LATE, UNMATCHED = "late_rows", "unmatched_rows"
+_APPEND = WriteSpec(WriteMode.APPEND, schema_policy="evolve")
 _MOST_BEHIND = 50
 """After so many batches, unmatched rows are looked for although the run goes on."""
-
-
-def kept_app_id(node: str, which: str) -> str:
-    """The fence of a table of kept rows; ``which`` is its key in the project file."""
-    return f"{_PREFIX}{node}:{which}"
 
 
 @dataclass
@@ -48,19 +50,19 @@ class KeptRows:
 
     Attributes:
         facts: what each commit says of the run.
-        late, unmatched: the tables; None where the node keeps none.
+        tables: by their keys in the project file.
+        marks: how far the tables went when the run was planned.
         retained: how many batches the checkpoint keeps.
         late_times: by input, SQL of what Spark compares with the watermark (microseconds; columns are
             ``input.column``), empty where it drops no row; of others it is the watermark's column.
-        unmatched_upto: the last batch of the query whose unmatched rows are kept; found when it is first asked for.
     """
 
     facts: CommitFacts
-    late: Location | None
-    unmatched: Location | None
+    tables: Mapping[str, Location]
+    marks: Mapping[str, KeptMark]
     retained: int
     late_times: Mapping[str, str] = field(default_factory=dict)
-    unmatched_upto: int | None = field(default=None, init=False)
+    _unmatched_upto: int | None = field(default=None, init=False)
 
     def keep(
         self,
@@ -75,83 +77,100 @@ class KeptRows:
         Args:
             dropped: how many rows came too late, by operator; None if nobody can tell.
         """
-        if self.late is not None and (dropped is None or any(dropped)):
-            self._keep_late(spark, self.late, facts, inputs, log)
+        if LATE in self.tables and (dropped is None or any(dropped)):
+            self._keep_late(spark, facts, inputs, log)
         # What a batch changed in the state can be read once Spark has committed it.
-        behind = facts.batch - 1 - self.upto(facts.query)
-        if self.unmatched is not None and behind >= min(self.retained - 1, _MOST_BEHIND):
-            self.keep_unmatched(spark, facts.query, inputs, log)
+        if UNMATCHED in self.tables:
+            behind = facts.batch - 1 - self._upto(facts.query)
+            if behind >= min(self.retained - 1, _MOST_BEHIND):
+                self.keep_unmatched(spark, facts.query, inputs, log)
 
     def _keep_late(
-        self,
-        spark: SparkSession,
-        table: Location,
-        facts: StreamFacts,
-        inputs: Sequence[StreamedInput],
-        log: ProgressLog,
+        self, spark: SparkSession, facts: StreamFacts, inputs: Sequence[StreamedInput], log: ProgressLog
     ) -> None:
-        handle = TableHandle.open(table)
-        if _kept_upto(handle, kept_app_id(self.facts.node, LATE), facts.query) >= facts.batch:
-            return
-        rows = _union(_late_rows(spark, facts, inputs, log, self.late_times))
-        if rows is not None:
-            self._commit(rows, handle, LATE, facts)
+        last = last_kept(self._open(LATE), kept_app_id(self.facts.node, LATE))
+        if last is None or last.query != facts.query or last.batch < facts.batch:
+            self._commit(LATE, list(_late_rows(spark, facts, inputs, log, self.late_times)), facts)
 
     def keep_unmatched(
         self, spark: SparkSession, query: str, inputs: Sequence[StreamedInput], log: ProgressLog
     ) -> None:
-        """Keep the rows that joins gave up in the batches that Spark has committed since this was last done."""
-        committed = log.committed()
-        if self.unmatched is None or not committed:
+        """Keep the rows that joins gave up in the batches that Spark has committed since this was last done.
+
+        It begins where the checkpoint still tells of all that follows; batches before that are a gap.
+        """
+        from odi_assets.nodes.execution.unmatched_rows import evidence_from, unmatched_rows
+
+        upto, committed = self._upto(query), log.committed()
+        last = log.batch(committed[-1]) if committed else None
+        if last is None or upto >= last.batch:
             return
-        upto, last = self.upto(query), committed[-1]
-        if upto >= last:
-            return
-        if upto >= 0 and upto not in committed:
+        from odi_assets.nodes.planning.stream_marks import stream_facts
+
+        facts = stream_facts(last, log.location)
+        first = evidence_from(log, upto, last.batch)
+        try:
+            self._commit(UNMATCHED, list(unmatched_rows(spark, log, first, last.batch, inputs)), facts, first)
+        except Exception as error:
+            whole = evidence_from(log, upto, last.batch, look_inside=True)
+            if whole == first:
+                raise
             _log.warning(
-                "%s: its unmatched rows of batches %s to %s are not known any more: the checkpoint keeps %s batches",
-                self.facts.node,
-                upto + 1,
-                committed[0],
-                self.retained,
+                "%s: files of its state are damaged: odi checkpoint files names them: %s", self.facts.node, error
             )
-            upto = committed[0]
-        from odi_assets.nodes.execution.unmatched_rows import unmatched_rows
+            self._commit(UNMATCHED, list(unmatched_rows(spark, log, whole, last.batch, inputs)), facts, whole)
+        self._unmatched_upto = last.batch
 
-        rows = _union(unmatched_rows(spark, log, upto, last, inputs))
-        batch = log.batch(last)
-        if rows is not None and batch is not None:
-            from odi_assets.nodes.planning.stream_marks import stream_facts
+    def say(self, which: str, facts: StreamFacts) -> None:
+        """Note that the table has the rows of all batches up to one: those since its last commit gave up none."""
+        move_mark(self._open(which), kept_app_id(self.facts.node, which), replace(self.facts, mode=which, stream=facts))
 
-            self._commit(rows, TableHandle.open(self.unmatched), UNMATCHED, stream_facts(batch, log.location))
-        self.unmatched_upto = last
+    def _upto(self, query: str) -> int:
+        if self._unmatched_upto is None:
+            mark = self.marks.get(UNMATCHED)
+            self._unmatched_upto = mark.upto if mark is not None and mark.query == query else -1
+        return self._unmatched_upto
 
-    def upto(self, query: str) -> int:
-        """The last batch of ``query`` whose unmatched rows are kept; -1 if there is none."""
-        if self.unmatched is None:
-            return -1
-        if self.unmatched_upto is None:
-            handle = TableHandle.open(self.unmatched)
-            self.unmatched_upto = _kept_upto(handle, kept_app_id(self.facts.node, UNMATCHED), query)
-        return self.unmatched_upto
+    def _open(self, which: str) -> TableHandle:
+        return TableHandle.open(self.tables[which])
 
-    def _commit(self, rows: DataFrame, handle: TableHandle, which: str, facts: StreamFacts) -> None:
-        fence = kept_app_id(self.facts.node, which)
-        said = replace(self.facts, mode=which, stream=facts).to_json()
-        from pyspark.sql import functions as F
+    def _commit(self, which: str, rows: list[GivenUp], facts: StreamFacts, first: int | None = None) -> None:
+        """Commit the rows that batches up to ``facts`` gave up.
 
-        rows = rows.withColumn("query", F.lit(facts.query))
-        write_computed_once(rows, handle, _APPEND, Stamp(fence, handle.transaction_number(fence) + 1, said))
+        Args:
+            first: the batch after which rows could be looked for; None if they were of all batches.
+        """
+        handle, fence = self._open(which), kept_app_id(self.facts.node, which)
+        facts = replace(facts, gaps=self._gaps(which, handle, fence, facts, first))
+        said = replace(self.facts, mode=which, stream=facts)
+        frame = shaped(handle, rows, facts.query)
+        if frame is None:
+            move_mark(handle, fence, said)
+        else:
+            stamp = Stamp(fence, handle.transaction_number(fence) + 1, said.to_json())
+            write_computed_once(frame, handle, _APPEND, stamp)
+
+    def _gaps(
+        self, which: str, handle: TableHandle, fence: str, facts: StreamFacts, first: int | None
+    ) -> tuple[BatchSpan, ...]:
+        """The batches up to ``facts`` whose rows are not in the table, and are not known any more."""
+        last, mark = last_kept(handle, fence), self.marks.get(which)
+        known = last.gaps if last is not None and last.query == facts.query else ()
+        upto = last.batch if last is not None and last.query == facts.query else -1
+        missing = mark.missing if mark is not None and mark.query == facts.query else ()
+        end = facts.batch - 1 if which == LATE else (upto if first is None else first)
+        new = [number for number in missing if upto < number <= end]
+        if new:
+            text = "%s: %s begin after %s, whose rows of this kind are not known any more"
+            _log.warning(text, self.facts.node, which, batches_text(spans_of(new)))
+        return spans_of([*numbers(known), *new])
 
 
-def _kept_upto(handle: TableHandle, fence: str, query: str) -> int:
-    """The last batch of ``query`` whose rows the table has; -1 if it has none."""
-    if not handle.transaction_number(fence):
-        return -1
-    for _, facts in stream_stamps(handle, fence):
-        if facts is not None:
-            return facts.batch if facts.query == query else -1
-    return -1
+def move_mark(table: TableHandle, fence: str, facts: CommitFacts) -> None:
+    """Commit what ``facts`` say under a fence of a table, and no row."""
+    stamp = Stamp(fence, table.transaction_number(fence) + 1, facts.to_json())
+    schema = table.schema_json if table.exists else EMPTY_TABLE
+    commit(table, schema, table.partition_columns if table.exists else (), FileChanges("rows", ()), stamp)
 
 
 def _late_rows(
@@ -160,7 +179,7 @@ def _late_rows(
     inputs: Sequence[StreamedInput],
     log: ProgressLog,
     times: Mapping[str, str],
-) -> Iterator[DataFrame]:
+) -> Iterator[GivenUp]:
     """The rows of a batch whose time, or the end of whose window, is not after the watermark of the batch before: Spark
     drops these as late."""
     from pyspark.sql import functions as F
@@ -181,13 +200,15 @@ def _late_rows(
             late = rows.alias(one.name).where(f"{times[one.name]} <= {before.watermark_ms * 1000}")
         else:
             late = rows.where(time <= moment(before.watermark_ms))
-        row = F.to_json(F.struct(*[F.col(quoted(column)) for column in rows.columns]))
-        yield late.select(
-            F.lit(one.name).alias("input"),
-            time.alias("event_time"),
-            F.lit(facts.batch).cast("bigint").alias("batch"),
-            moment(before.watermark_ms).alias("watermark"),
-            row.alias("row"),
+        row = F.struct(*[F.col(quoted(column)) for column in rows.columns])
+        yield GivenUp(
+            one.name,
+            late.select(
+                time.alias("event_time"),
+                F.lit(facts.batch).cast("bigint").alias("batch"),
+                moment(before.watermark_ms).alias("watermark"),
+                row.alias("row"),
+            ),
         )
 
 
@@ -196,8 +217,3 @@ def moment(ms: int) -> Column:
     from pyspark.sql import functions as F
 
     return F.timestamp_millis(F.lit(ms).cast("bigint"))
-
-
-def _union(frames: Iterator[DataFrame]) -> DataFrame | None:
-    found = list(frames)
-    return reduce(lambda left, right: left.unionByName(right), found) if found else None

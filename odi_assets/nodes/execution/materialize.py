@@ -13,13 +13,14 @@ from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import advance, no_data
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.errors import read_errors_named
+from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
@@ -73,9 +74,15 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     Raises:
         IncrementError: rows have no cursor.
         ConfigError, TransformError, SourceError, TableError: the sources or the transform are not right.
+        SparkDiedError: the JVM died, or had no memory left.
     """
     if plan.nothing_new:
         return NoRows(plan)
+    with death_named(f"{plan.node} ran"):
+        return _computed(plan, spark)
+
+
+def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
     node, own = plan.node, None
     if node.config.stream is not None:
         from odi_assets.nodes.execution.stream_run import StreamRows
@@ -85,7 +92,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
         from odi_assets.spark.own_session import OwnSession
 
         own = OwnSession(spark)
-    with own or nullcontext(), read_errors_named(str(node), [read.snapshot.read_error for read in plan.reads]):
+    with own or nullcontext(), errors_named(node, plan.reads):
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
         opened: list[StagedStore] = []
@@ -143,9 +150,17 @@ def commit(
         TableConflictError: each time, another commit changed what this write had read; nothing was written.
         SourceError: a file of a source cannot be read.
         TableError: the target cannot take the rows.
+        SparkDiedError: the JVM died, or had no memory left.
     """
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
+    with death_named(f"{computed.plan.node} ran"):
+        return _committed(computed, state, run, progress)
+
+
+def _committed(
+    computed: Rows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
+) -> NodeResult:
     if not isinstance(computed, Rows):
         from odi_assets.nodes.execution.stream_run import run_stream
 
@@ -206,13 +221,15 @@ def commit_once(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
                 read.keep()
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
-        read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]),
+        errors_named(plan.node, plan.reads),
     ):
         written = EmbeddedEngine().write(rows.df, plan.target, spec, stamp)
         rows_read = rows.counts.total(written.rows_written)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+    elif plan.ends_hwm:
+        state.delete_hwm(plan.node.state_key)
     if rows.store is not None:
         from odi_assets.nodes.execution.node_store import publish
 

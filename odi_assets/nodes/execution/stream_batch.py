@@ -50,6 +50,8 @@ class BatchCommitter:
         replaces: the first batch replaces the table: a full refresh.
         kept: the tables of rows that the stream gives up.
         dropped: how many rows of the batch came too late, by operator; None if nobody can tell.
+        evicts: whether a watermark that moves makes Spark run another batch; None if nobody can tell.
+        changed: what of the query is not as the checkpoint notes it.
     """
 
     node: str
@@ -63,6 +65,8 @@ class BatchCommitter:
     replaces: bool = False
     kept: KeptRows | None = None
     dropped: Dropped | None = None
+    evicts: Callable[[], bool] | None = None
+    changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     _log: ProgressLog = field(init=False, repr=False)
     _begun: bool = field(default=False, init=False)
 
@@ -152,7 +156,14 @@ class BatchCommitter:
     def _known_late(self, facts: StreamFacts) -> StreamFacts:
         """The facts of a batch, with those that are known once it is computed."""
         late_times = self.kept.late_times if self.kept is not None else None
-        return replace(facts, rows_dropped=self._dropped(), token_logged=token_is_logged(), late_times=late_times)
+        return replace(
+            facts,
+            rows_dropped=self._dropped(),
+            token_logged=token_is_logged(),
+            late_times=late_times,
+            changed=self.changed,
+            evicts=self.evicts is not None and self.evicts(),
+        )
 
     def _ranges(self, facts: StreamFacts) -> Ranges | None:
         """The inputs that a batch reads, with the offsets where it begins and ends; None if the log does not tell

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
+from odi_assets.streaming.checkpoints.compare import Difference, Effect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
 
@@ -21,22 +23,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_AGAIN = "Batches between were computed otherwise: their rows are in the state"
 
-def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> None:
-    """Compare the query with its checkpoint if the node's definition is not that of its last batch; what the checkpoint
-    overrides, and what holds for new rows alone, is logged.
+
+Changed = Mapping[str, tuple[str, str]]
+"""By what differs: as the checkpoint notes it, and as the query of a batch had it."""
+
+
+def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> Changed:
+    """Compare the query with its checkpoint and its last batch, if the node's definition is not that of this batch;
+    what the checkpoint overrides, and what holds for new rows alone, is logged.
+
+    Returns:
+        What of the query is not as the checkpoint notes it. Spark notes what the first batch was computed with.
 
     Raises:
         CheckpointError: the query would fail in its first batch.
     """
-    from odi_assets.streaming.checkpoints import Effect, check_against
+    from odi_assets.streaming.checkpoints import check_against
 
-    stamp, settings = plan.marks.stamp, plan.node.config.stream
+    stamp, settings, last = plan.marks.stamp, plan.node.config.stream, plan.marks.last
+    before: Changed = {} if last is None or plan.request.full_refresh else last.changed
     if stamp is None or settings is None or CommitFacts.of(stamp).code_version == run.code_version:
-        return
+        return before
     with _readable(plan) as checkpoint:
         if checkpoint is None:
-            return
+            return {}
         conf, store = query_conf(settings), _store(plan.checkpoint, rows)
         found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
     for one in found:
@@ -48,7 +60,24 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
                 path=plan.checkpoint.uri,
                 node=str(plan.node),
             )
+    for one in _since_last_batch(found, before):
         _log.warning("%s: its definition changed: %s", plan.node, one)
+    return {one.what: (one.stored, one.wanted) for one in found if one.effect is Effect.FROM_NOW_ON}
+
+
+def _since_last_batch(found: Iterable[Difference], before: Changed) -> Iterator[Difference]:
+    """What changed since the last batch, of what is not as in the first one, or is so again."""
+    now = {}
+    for one in found:
+        now[one.what] = one.wanted
+        last = before.get(one.what, (one.stored, one.stored))[1]
+        if one.effect is not Effect.FROM_NOW_ON:
+            yield one
+        elif last != one.wanted:
+            yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)
+    for what, (first, last) in before.items():
+        if what not in now and first != last:
+            yield Difference(Effect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
 
 
 def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any]] | None:

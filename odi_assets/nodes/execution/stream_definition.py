@@ -100,14 +100,15 @@ def _from_another_process(node: Node) -> Definition:
 
 
 def _tell_definition(project_file: str, chosen: str, name: str, function: str) -> None:
-    from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session
 
     project, key = Project.load(project_file, chosen), NodeKey.parse(name)
     if key not in project.graph.order():
         # One that was given to build_definitions: the file does not name it.
         project = Project.load(project_file, chosen, nodes=[load_function(function, project.root, name)])
-    handle = open_session(SparkConfig(master="local[1]"), app_name="odi_assets definition")
+    # What the query means depends on the project's settings; where it is looked at does not.
+    config = project.config.spark.model_copy(update={"remote": None, "master": "local[1]"})
+    handle = open_session(config, app_name="odi_assets definition")
     try:
         print(json.dumps(stream_definition(Node.of(project, key), handle.spark).to_json()))
     finally:

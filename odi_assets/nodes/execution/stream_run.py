@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import StreamSettings
-from odi_assets.connections.location import Location
+from odi_assets.delta.on_disk import sync_folder_of
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.kept_rows import KeptRows
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
@@ -23,11 +24,11 @@ from odi_assets.nodes.execution.stream_definition import late_times
 from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.kept_rows import kept_mark, kept_tables
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
-from odi_assets.nodes.planning.stream_marks import stream_stamps
+from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.errors import read_errors_named
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
@@ -35,6 +36,7 @@ from odi_assets.state.records import RunStatus
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.relocate import name_own_schemas
 from odi_assets.streaming.query.run import BatchProgress, RunningQuery, checkpoint_conf, query_conf, query_error
+from odi_assets.streaming.query.truncate import CheckpointFolder
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.schema import spark_schema
 
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SPARKS_RETENTION = 100
+_MARKED_EVERY = 100
+"""After so many batches of which nothing is looked for, a table of kept rows says so: plans look at those since."""
 _RECORDED_EVERY = 5.0
 """Seconds after which batches are recorded while a query runs. What is not recorded, the next run records."""
 
@@ -87,6 +91,10 @@ class BatchCounts:
         )
 
 
+_CLOCK_STEP = 2.0
+"""The coarsest time that file systems keep, in seconds."""
+
+
 @dataclass
 class StreamRun:
     """A run of a stream node.
@@ -125,7 +133,7 @@ class StreamRun:
         settings = node.config.stream
         assert settings is not None
         # Before the query's settings are those of the session.
-        if settings.late_rows:
+        if settings.late_rows and self._runs_batches:
             # To find them through Spark Connect takes another process. Else it takes a moment, and what the node's
             # module imports may have changed.
             known = None if hasattr(self.spark, "_jsparkSession") else self._times_known()
@@ -136,12 +144,18 @@ class StreamRun:
             # its first batch may remove what the checkpoint tells of them.
             with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
                 recorded = pool.submit(_ledger, node)
+                CheckpointFolder(self.plan.checkpoint).clear_unplanned()
                 name_own_schemas(self.plan.checkpoint)
                 apply_conf(self.spark, checkpoint_conf(self.plan.checkpoint) | query_conf(settings))
                 table = self._run(settings, recorded)
         finally:
             own.close()
         return self._result(table)
+
+    @property
+    def _runs_batches(self) -> bool:
+        """Whether the query is started: a service waits for what comes."""
+        return self.plan.has_batches or self.interval is not None
 
     def _times_known(self) -> Mapping[str, str] | None:
         """What the last batch says of the times of late rows, if the node's definition is still that of this batch."""
@@ -155,16 +169,24 @@ class StreamRun:
         """Run the query, and return the node's table as it is then."""
         plan, spark = self.plan, self.spark
         node, log = plan.node, ProgressLog(plan.checkpoint)
+        commit = committer(plan, self.run)
+        if not self._runs_batches:
+            table = _record(recorded.result(), log.query())
+            self._keep_up(commit.kept, log, table)
+            return table
         sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
-        require_fits_checkpoint(plan, rows, self.run)
-        commit = committer(plan, self.run)
+        commit.changed = require_fits_checkpoint(plan, rows, self.run)
         if commit.kept is not None:
             commit.kept.late_times = self._late_times
         # A client of Spark Connect sends a copy; it knows nothing of the query that calls it.
         is_classic = hasattr(rows, "_jdf")
         commit.dropped = self._rows_dropped if is_classic else None
+        commit.evicts = self._evicts if is_classic else None
         ledger = recorded.result()
+        if plan.cut_short and plan.marks.last is not None:
+            last = plan.marks.last.batch
+            CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))
         query = RunningQuery(
             rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
         )
@@ -184,8 +206,9 @@ class StreamRun:
         finally:
             table = _record(ledger, log.query())
         self._warn_of_token(table)
-        if commit.kept is not None and commit.kept.unmatched is not None:
-            self._keep_unmatched(commit.kept, log)
+        self._keep_up(commit.kept, log, table)
+        # Before the run counts as done; a batch that was committed before a power cut is looked for by its offsets.
+        sync_folder_of(plan.checkpoint, self.run.started_at.timestamp() - _CLOCK_STEP)
         return table
 
     def _warn_of_token(self, table: TableHandle) -> None:
@@ -194,16 +217,26 @@ class StreamRun:
         if last is not None and last.token_logged:
             _log.warning("%s: the Spark Connect server has its token in its log: %s", plan.node, TOKEN_REMEDY)
 
-    def _keep_unmatched(self, kept: KeptRows, log: ProgressLog) -> None:
+    def _keep_up(self, kept: KeptRows | None, log: ProgressLog, table: TableHandle) -> None:
         """Keep the unmatched rows of the batches since that was last done, if any of them took rows out of the state:
         to look for them costs several passes of Spark."""
-        node, query = self.plan.node, str(log.query())
-        since = node.project.open_batches().of_node(str(node), query, kept.upto(query) + 1)
-        if any(record.rows_removed != 0 for record in since):
-            kept.keep_unmatched(self.spark, query, self.plan.streams, log)
+        committed, node = log.committed(), self.plan.node
+        if kept is None or not committed:
+            return
+        last = log.batch(committed[-1])
+        for which in kept.tables:
+            mark = kept_mark(node, table, which, log.query(), committed[-1])
+            if mark.is_behind:
+                kept.marks = {**kept.marks, which: mark}
+                kept.keep_unmatched(self.spark, str(mark.query), self.plan.streams, log)
+            elif last is not None and last.batch - mark.upto >= _MARKED_EVERY:
+                kept.say(which, replace(stream_facts(last, log.location), gaps=mark.lost))
 
     def _rows_dropped(self) -> tuple[int, ...] | None:
         return self._query.rows_dropped() if self._query is not None else None
+
+    def _evicts(self) -> bool:
+        return self._query is not None and self._query.evicts()
 
     def _result(self, table: TableHandle) -> NodeResult:
         plan, counts = self.plan, self._counts
@@ -272,10 +305,8 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
         write.only_if_newer,
         write.mode,
     )
-    kept = None
-    if settings.late_rows or settings.unmatched_rows:
-        late, unmatched = (_kept(plan, path) for path in (settings.late_rows, settings.unmatched_rows))
-        kept = KeptRows(facts, late, unmatched, settings.retain_batches or _SPARKS_RETENTION)
+    tables, marks = kept_tables(node), {mark.which: mark for mark in plan.kept}
+    kept = KeptRows(facts, tables, marks, settings.retain_batches or _SPARKS_RETENTION) if tables else None
     return BatchCommitter(
         str(node),
         plan.target.location,
@@ -290,10 +321,6 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
     )
 
 
-def _kept(plan: StreamPlan, path: str | None) -> Location | None:
-    return plan.node.project.location(plan.node.config.write.connection, path) if path else None
-
-
 @contextmanager
 def _errors_named(plan: StreamPlan) -> Iterator[None]:
     """Raise what Spark raises as errors of ours."""
@@ -301,7 +328,7 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        with read_errors_named(str(plan.node), [read.snapshot.read_error for read in plan.reads]):
+        with errors_named(plan.node, plan.reads):
             yield
     except (PySparkException, Py4JError) as error:
         raise query_error(str(plan.node), plan.node.command, plan.checkpoint.uri, error) from error

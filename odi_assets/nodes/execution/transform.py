@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import sys
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import NodeConfig, TransformConfig
 from odi_assets.errors import ConfigError, OdiError, TransformError
+from odi_assets.nodes.execution.errors import told_of
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
+from odi_assets.util.user_code import named_from
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def transformed(
         known: dict[str, Any] = {**sources, "spark": spark, **transform.params}
         if open_store is not None and STORE not in known and STORE in inspect.signature(function).parameters:
             known[STORE] = open_store()
-        result = _call(function, known, transform, sources, label)
+        result = _call(function, known, transform, sources, label, root)
         # What is computed from here on, and written, does not depend on what the function set.
         apply_conf(spark, REQUIRED_CONF)
         return result
@@ -76,25 +77,12 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
         ConfigError: there is no such module or function in it.
         TransformError: the module fails when it is imported.
     """
-    from odi_assets.config.python_nodes import decorated
+    from odi_assets.config.python_nodes import decorated, import_user_module
 
     if (made := decorated(reference)) is not None:
         return made
     module_name, _, name = reference.partition(":")
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
-            raise TransformError(f"{label}: importing {module_name} failed: {error}", node=label) from error
-        raise ConfigError(
-            f"{label}: there is no module `{module_name}` (looked in {root} and the environment)",
-            fix="put it beside the project file, or install it",
-            node=label,
-        ) from error
-    except Exception as error:
-        raise TransformError(f"{label}: importing {module_name} failed: {error}", node=label) from error
+    module = import_user_module(module_name, root, label)
     function = getattr(module, name, None)
     if not callable(function):
         known = [n for n, value in vars(module).items() if inspect.isfunction(value) and not n.startswith("_")]
@@ -133,25 +121,30 @@ def _call(
     transform: TransformConfig,
     sources: Mapping[str, DataFrame],
     label: str,
+    root: Path,
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 
-    arguments = _arguments(function, known, sources, transform, label)
+    named = f"{label}: {transform.function}{_place(function, root)}"
+    arguments = _arguments(function, known, sources, transform, label, named)
     try:
         result = function(**arguments)
     except OdiError:
         raise
     except Exception as error:
-        raise TransformError(
-            f"{label}: {transform.function} failed: {type(error).__name__}: {error}", node=label
-        ) from error
+        raise TransformError(f"{label}: {transform.function} failed: {told_of(error, root)}", node=label) from error
     if not isinstance(result, DataFrame):
         raise TransformError(
-            f"{label}: {transform.function} returned {type(result).__name__}, not a Spark DataFrame",
+            f"{named} returned {type(result).__name__}, not a Spark DataFrame",
             fix="return the DataFrame that the node's table is to hold",
             node=label,
         )
     return result
+
+
+def _place(function: Callable[..., Any], root: Path) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" ({named_from(root, code.co_filename)}:{code.co_firstlineno})" if code is not None else ""
 
 
 def _arguments(
@@ -160,6 +153,7 @@ def _arguments(
     sources: Mapping[str, DataFrame],
     transform: TransformConfig,
     label: str,
+    named: str,
 ) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -176,8 +170,7 @@ def _arguments(
         return {unknown[0]: next(iter(sources.values())), **{n: known[n] for n in names if n in known}}
     if unknown:
         raise TransformError(
-            f"{label}: {transform.function} wants {', '.join(f'`{name}`' for name in unknown)}; "
-            f"the node offers {', '.join(sorted(known))}",
+            f"{named} wants {', '.join(f'`{name}`' for name in unknown)}; the node offers {', '.join(sorted(known))}",
             fix="name its parameters after the node's inputs, `df` for its `read`, `spark` or `transform.params`",
             node=label,
         )

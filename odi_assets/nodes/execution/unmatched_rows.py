@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.nodes.execution.kept_rows import moment
+from odi_assets.nodes.execution.kept_shape import GivenUp
 from odi_assets.streaming.checkpoints.reader import spark_path
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -24,9 +25,31 @@ _JOIN = "symmetricHashJoin"
 _MATCHED = "matched"
 
 
+def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool = False) -> int:
+    """The first batch, not before ``after``, from whose state on the checkpoint tells of every change up to ``upto``.
+
+    It is -1 where the query's first batch is still there, and ``upto`` where nothing can be told.
+
+    Args:
+        look_inside: read the files, for some are damaged; else their names are enough.
+    """
+    from odi_assets.streaming.checkpoints.copies import copy_of_remote
+    from odi_assets.streaming.checkpoints.files import state_files
+    from odi_assets.streaming.checkpoints.inspect import inspect, rows_store
+
+    with copy_of_remote(log.location, logs_only=not look_inside) as copy:
+        known = inspect(copy or log.location.uri)
+        names = [rows_store(side) for side in ("left", "right")]
+        stores = [files for one in known.operators if one.is_join for files in state_files(known, one, names)]
+        kept = [batch.batch_id for batch in known.batches if batch.committed]
+        bases = [base for base in [*([-1] if kept[:1] == [0] else []), *kept] if after <= base < upto]
+        follows = (base for base in bases if all(one.tells(base + 1, upto + 1, look_inside) for one in stores))
+        return next(follows, upto)
+
+
 def unmatched_rows(
     spark: SparkSession, log: ProgressLog, after: int, upto: int, inputs: Sequence[StreamedInput]
-) -> Iterator[DataFrame]:
+) -> Iterator[GivenUp]:
     """The rows that joins gave up in the batches ``after < batch <= upto``, which are all committed.
 
     Args:
@@ -51,7 +74,7 @@ def _of_side(
     upto: int,
     watermarks: dict[int, int],
     inputs: Sequence[StreamedInput],
-) -> DataFrame:
+) -> GivenUp:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -61,7 +84,7 @@ def _of_side(
 
     feed = read(readChangeFeed=True, changeStartBatchId=after + 1, changeEndBatchId=upto)
     columns = [field.name for field in feed.schema["value"].dataType.fields if field.name != _MATCHED]  # type: ignore[attr-defined]
-    row = F.to_json(F.struct(*[F.col(f"value.{quoted(name)}") for name in columns]))
+    row = F.struct(*[F.col(f"value.{quoted(name)}") for name in columns])
     time = _time_column(columns, inputs)
     event = F.col(f"value.{quoted(time)}").cast("timestamp") if time else F.lit(None).cast("timestamp")
     shaped = [F.col("key"), row.alias("row"), event.alias("event_time"), F.col(f"value.{_MATCHED}").alias(_MATCHED)]
@@ -86,12 +109,14 @@ def _of_side(
         F.sum("gone").alias("gone"), F.max("event_time").alias("event_time"), F.max(_MATCHED).alias(_MATCHED)
     ).where(f"gone > 0 AND NOT {_MATCHED}")
     repeated = given_up.withColumn("copy", F.explode(F.sequence(F.lit(1), F.col("gone").cast("int"))))
-    return repeated.select(
-        F.lit(_input_of(columns, inputs) or side).alias("input"),
-        "event_time",
-        F.col("batch_id").cast("bigint").alias("batch"),
-        _watermark(watermarks).alias("watermark"),
-        "row",
+    return GivenUp(
+        _input_of(columns, inputs) or side,
+        repeated.select(
+            "event_time",
+            F.col("batch_id").cast("bigint").alias("batch"),
+            _watermark(watermarks).alias("watermark"),
+            "row",
+        ),
     )
 
 

@@ -78,6 +78,11 @@ class NodePlan:
         return self.request.bounds is None and bool(self.node.following)
 
     @property
+    def ends_hwm(self) -> bool:
+        """Whether a commit of this plan ends an HWM: the table is made anew by a node that follows nothing any more."""
+        return self.request.full_refresh and not self.node.following and self.start.hwm is not None
+
+    @property
     def inputs(self) -> dict[str, Any]:
         """The position of each source, and of each node in ``depends_on``."""
         positions = {
@@ -201,6 +206,8 @@ class ResolvedPlan(NodePlan):
             following = [read for read in self.reads if read.follows]
             remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
             hwm = CommittedHwm.of(self.hwm_after, remembered, origin.measures)
+        elif self.ends_hwm:
+            hwm = CommittedHwm.of(None)
         return CommitFacts(
             node=str(self.node),
             project=origin.project,

@@ -13,6 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import other_writer
+from odi_assets.nodes.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
 from odi_assets.nodes.planning.start import Start
@@ -32,6 +33,9 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_CUT_SHORT = "what the watermark has passed leaves the state"
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,31 @@ class StreamPlan(NodePlan):
         marks: where the node stands.
         checkpoint: of the query that runs: a new one for a full refresh.
         streams: the inputs.
+        has_batches: the query has a batch to run; else there are kept rows to look for, if anything.
+        cut_short: that batch is the one without new rows, in which what the watermark has passed leaves the state.
+        kept: how far the tables of kept rows go.
     """
 
     marks: StreamMarks
     checkpoint: Location
     streams: tuple[StreamedInput, ...]
+    has_batches: bool = True
+    cut_short: bool = False
+    kept: tuple[KeptMark, ...] = ()
 
     @property
     def hwm_after(self) -> Any:
         return self.start.hwm if self.nothing_new else UNRESOLVED
+
+    @property
+    def summary(self) -> str:
+        """What will be read, and which kept rows are looked for, in words."""
+        kept = [str(mark) for mark in self.kept if mark.is_behind]
+        return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept])
+
+    def to_json(self) -> dict[str, Any]:
+        kept = {mark.which: {"behind": mark.is_behind, "lost": [*map(list, mark.lost)]} for mark in self.kept}
+        return super().to_json() | {"kept": kept}
 
     @property
     def moves_hwm(self) -> bool:
@@ -157,7 +177,11 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
-    return replace(plan, nothing_new=planned <= committed and not any(read.news.files for read in reads))
+    has_news = planned > committed or any(read.news.files for read in reads)
+    cut_short = not has_news and marks.is_cut_short
+    kept = kept_marks(node, target, marks)
+    nothing_new = not has_news and not cut_short and not any(mark.is_behind for mark in kept)
+    return replace(plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept)
 
 
 def _read(source: Source, one: StreamedInput, last: StreamFacts | None, found: Mapping[str, News]) -> StreamRead:

@@ -65,6 +65,18 @@ class StreamMarks:
     def checkpoint(self) -> Location:
         return self.log.location
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a run ended before the batch without new rows that takes out of the state what the watermark of the
+        last batch has passed. Of a checkpoint in a store, that is not told: such a batch cannot be planned there."""
+        last = self.last
+        return (
+            last is not None
+            and self.log.location.is_local
+            and last.evicts
+            and self.log.next_watermark_ms(last.batch) > last.watermark_ms
+        )
+
 
 def stream_facts(batch: PlannedBatch, checkpoint: Location) -> StreamFacts:
     """What the commit of ``batch`` says of it."""

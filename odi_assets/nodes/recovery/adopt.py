@@ -179,13 +179,17 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
             target_commit=version,
             origin=adoption.origin.of_version(target.location, version).to_json(),
         )
+    elif entry is not None and not entry.deleted and not node.following:
+        # It follows nothing any more.
+        state.delete_hwm(node.state_key)
     if adoption.former_key is not None:
         state.delete_hwm(adoption.former_key)
 
 
 def _facts(adoption: Adoption) -> CommitFacts:
     node, entry, origin = adoption.node, adoption.entry, adoption.origin
-    hwm = CommittedHwm.of(adoption.hwm_after, adoption.remembered, origin.measures) if node.following else None
+    keeps_hwm = bool(node.following) or adoption.hwm_before is not None
+    hwm = CommittedHwm.of(adoption.hwm_after, adoption.remembered, origin.measures) if keeps_hwm else None
     return CommitFacts(
         node=str(node),
         project=origin.project,

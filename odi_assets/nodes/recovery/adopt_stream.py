@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.connections.location import Location
-from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
+from odi_assets.nodes.execution.kept_rows import move_mark
 from odi_assets.nodes.execution.stream_ledger import record_of
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import Writer
+from odi_assets.nodes.planning.kept_rows import kept_app_id, kept_tables, last_kept
 from odi_assets.nodes.planning.stream_inputs import news_of, read_before, require_unread, stream_inputs
 from odi_assets.nodes.planning.stream_marks import checkpoint_named, next_checkpoint, stream_stamps
 from odi_assets.nodes.result import ADOPT
@@ -139,12 +138,12 @@ def take_over(stream: FormerStream, facts: CommitFacts) -> None:
     if stream.name != str(node):
         # First what is only looked up, last the commit that makes the table the node's.
         node.project.open_batches().record(replace(record, node=str(node)) for record in stream.records)
-        for which, place in _kept_tables(node).items():
+        for which, place in kept_tables(node).items():
             table = TableHandle.open(place)
-            last = _last_kept(table, kept_app_id(stream.name, which)) if table.exists else None
+            last = last_kept(table, kept_app_id(stream.name, which)) if table.exists else None
             if last is not None:
-                _say(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
-    _say(stream.target, app_id(node.key), said)
+                move_mark(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
+    move_mark(stream.target, app_id(node.key), said)
 
 
 def _in_new_place(stream: FormerStream) -> StreamFacts:
@@ -153,18 +152,3 @@ def _in_new_place(stream: FormerStream) -> StreamFacts:
     last = log.batch(stream.facts.batch)
     offsets = stream.facts.offsets if last is None else last.offsets
     return replace(stream.facts, checkpoint=log.location.uri.rstrip("/").rpartition("/")[2], offsets=offsets)
-
-
-def _kept_tables(node: Node) -> dict[str, Location]:
-    settings = node.config.stream
-    paths = {} if settings is None else {LATE: settings.late_rows, UNMATCHED: settings.unmatched_rows}
-    return {which: node.project.location(node.config.write.connection, path) for which, path in paths.items() if path}
-
-
-def _last_kept(table: TableHandle, fence: str) -> StreamFacts | None:
-    return next((facts for _, facts in stream_stamps(table, fence)), None)
-
-
-def _say(table: TableHandle, fence: str, facts: CommitFacts) -> None:
-    stamp = Stamp(fence, table.transaction_number(fence) + 1, facts.to_json())
-    commit(table, table.schema_json, table.partition_columns, FileChanges("rows", ()), stamp)

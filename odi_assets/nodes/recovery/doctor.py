@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
@@ -24,6 +25,9 @@ from odi_assets.sources.marks import Mark, hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.planning.stream_marks import StreamMarks
 
 
 def examine(
@@ -53,6 +57,28 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
         text = snapshot_left(entry.value) if entry is not None else None
         if text is not None:
             found[key] = text
+    return found
+
+
+def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
+    """The batches whose late or unmatched rows are kept nowhere, in words. Nothing brings them back."""
+    from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
+    from odi_assets.nodes.planning.stream_marks import stream_marks
+
+    found = {}
+    for key in keys:
+        node = Node.of(project, key)
+        if node.config.stream is None or not node.config.stream.keeps_rows:
+            continue
+        target = TableHandle.open(node.target.location)
+        try:
+            marks = kept_marks(node, target, stream_marks(node, target))
+        except OdiError:
+            # `examine` names it.
+            continue
+        gaps = [f"{mark.which} lacks those of {batches_text(mark.lost)}" for mark in marks if mark.lost]
+        if gaps:
+            found[key] = "; ".join(gaps)
     return found
 
 
@@ -98,12 +124,27 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
         text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
         remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
         yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
+    elif marks.match.can_go_on and marks.is_cut_short and marks.last is not None:
+        text = f"a run ended after batch {marks.last.batch}: what its watermark has passed is still in the state"
+        remedy = f"odi run {node.command}: it goes on from there, even without new data (or the query runs right now)"
+        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
     elif not marks.match.can_go_on:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
+    yield from _kept_rows(node, target, marks)
     if marks.last is not None and marks.last.token_logged:
         text = f"batch {marks.last.batch} was computed by a Spark Connect server that has its token in its log"
         yield Disagreement(node.key, Kind.TOKEN_LOGGED, text, TOKEN_REMEDY)
+
+
+def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
+    """The tables of kept rows that a run which ended early left behind the batches."""
+    from odi_assets.nodes.planning.kept_rows import kept_marks
+
+    for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
+        if mark.is_behind:
+            remedy = f"odi run {node.command}: it keeps them, even without new data (or a run is at it right now)"
+            yield Disagreement(node.key, Kind.KEPT_BEHIND, f"{mark} are not kept yet", remedy)
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:

@@ -14,11 +14,12 @@ from odi_assets.delta.errors import STATE
 from odi_assets.delta.maintenance.restore import LostFile, lost_files
 from odi_assets.delta.maintenance.verify import unreadable_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import CheckpointError, IncrementError, OdiError
+from odi_assets.errors import IncrementError, OdiError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
+from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, why_unusable
 from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import Part, ledger_parts
 from odi_assets.state.backend import StateBackend
@@ -39,7 +40,7 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
 def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
     """What is wrong with the files of a stream's table, its checkpoint, and the tables of the rows that it gave up."""
     yield from _of_table(node, target, deep=deep)
-    yield from _checkpoint(node, target)
+    yield from _checkpoint(node)
     for what, location in tables_of(node.project, node.key).items():
         if what == str(node):
             continue
@@ -118,33 +119,16 @@ def _lost(handle: TableHandle, *, deep: bool) -> list[LostFile]:
     return unreadable_files(handle) if deep else lost_files(handle.location, handle.live_files)
 
 
-def _checkpoint(node: Node, target: TableHandle) -> Iterator[Disagreement]:
-    from odi_assets.nodes.planning.stream_marks import stream_marks
-    from odi_assets.streaming.checkpoints.files import FileFault, check_files
-
-    place = stream_marks(node, target).checkpoint
-    if not place.is_local or not (place.local_path / "metadata").exists():
-        return
-    faults: list[FileFault] = []
+def _checkpoint(node: Node) -> Iterator[Disagreement]:
+    place = checkpoint_in_use(node)
+    why = why_unusable(node, place)
     # Of a query that runs, files come and go: what counts is wrong both times.
-    for _ in range(2):
-        try:
-            found = check_files(place.local_path).faults
-        except CheckpointError as error:
-            yield Disagreement(node.key, Kind.DAMAGED, error.message, _rebuilt(node))
-            return
-        faults = [fault for fault in found if not faults or fault in faults]
-        if not faults:
-            return
-    text = f"{place.uri}: {faults[0].path} {faults[0].fault}"
-    yield Disagreement(node.key, Kind.DAMAGED, text, _rebuilt(node))
-
-
-def _rebuilt(node: Node) -> str:
-    return (
-        f"put it back from a copy; or odi state rewind {node} --list shows the batches to go back to; "
-        f"or odi run {node.command} --full-refresh"
-    )
+    if why is not None and why_unusable(node, place) is not None:
+        remedy = (
+            f"`odi tables repair {node}` sets aside what keeps the query from going on; or put it back from a copy; "
+            f"or odi run {node.command} --full-refresh"
+        )
+        yield Disagreement(node.key, Kind.DAMAGED, why, remedy)
 
 
 # -- what is left out --------------------------------------------------------------------------------------------------
@@ -157,6 +141,10 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
     )
     if deep:
         found.append(("bytes of data files whose writer made no checksum of them", "they were decoded, not compared"))
+    streams = [key for key in keys if project.graph.node(key).stream is not None]
+    found += [
+        (f"older batches in the checkpoint of {key}", f"odi checkpoint files {key} reads them") for key in streams
+    ]
     remote = [str(key) for key in keys if _has_remote_checkpoint(project, key)]
     found += [(f"the checkpoint of {node}, in a store", f"odi checkpoint files {node} reads it") for node in remote]
     if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     WAITS = "stream of a cursor document went back or is gone"
     STREAM_APART = "checkpoint and table apart"
     BATCH_IN_FLIGHT = "batch not finished"
+    KEPT_BEHIND = "kept rows behind their batches"
     TOKEN_LOGGED = "token in a log"
     UNREADABLE = "cannot be looked at"
     DAMAGED = "damaged"

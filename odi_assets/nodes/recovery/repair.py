@@ -20,6 +20,8 @@ from odi_assets.delta.maintenance.restore import LostFile, forget_lost_files
 from odi_assets.delta.maintenance.verify import unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.kept_rows import kept_tables
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
@@ -64,15 +66,8 @@ class Repaired:
 
 def tables_of(project: Project, key: NodeKey) -> dict[str, Location]:
     """The tables of a node by what messages call them: its own, and those of the rows that a stream gives up."""
-    config = project.graph.node(key)
-    kept = {} if config.stream is None else {"late_rows": config.stream.late_rows}
-    if config.stream is not None:
-        kept["unmatched_rows"] = config.stream.unmatched_rows
-    named = {f"{key} ({which})": path for which, path in kept.items() if path}
-    return {
-        str(key): project.target(key),
-        **{name: project.location(config.write.connection, path) for name, path in named.items()},
-    }
+    kept = kept_tables(Node.of(project, key))
+    return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in kept.items()}}
 
 
 def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, Location]]:
@@ -82,26 +77,55 @@ def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, 
         ConfigError: it means none.
     """
     for key in project.graph.order():
-        for what, location in tables_of(project, key).items():
+        tables = tables_of(project, key)
+        for what, location in tables.items():
             if location.uri == name:
                 return [(key if what == str(key) else None, what, location)]
+        if project.graph.node(key).stream is not None and _is_checkpoint(project, key, name):
+            return [(key, str(key), tables[str(key)])]
     if (Path(name) / LOG).is_dir():
         return [(None, name, Location(str(Path(name).absolute())))]
     key = project.node_named(name)
     return [(key if what == str(key) else None, what, place) for what, place in tables_of(project, key).items()]
 
 
+def _is_checkpoint(project: Project, key: NodeKey, name: str) -> bool:
+    from odi_assets.nodes.planning.stream_marks import checkpoint_base
+
+    base = checkpoint_base(Node.of(project, key)).uri.rstrip("/")
+    return name == base or name.startswith(f"{base}-")
+
+
 def repair_table(
     project: Project, state: StateBackend, key: NodeKey | None, what: str, location: Location, *, dry_run: bool
-) -> Repaired | None:
-    """Repair the log of a table; None if it is whole. ``key`` is the node whose mark goes back with it, if any.
+) -> Iterator[Repaired]:
+    """Repair the log of a table, and a stream's checkpoint, as far as they are torn.
+
+    Args:
+        key: the node whose table it is, and whose mark goes back with it, if any.
 
     Raises:
         TableError: the table cannot be looked at, or a file cannot be moved.
     """
     plan = plan_repair(location)
-    if plan is None:
-        return None
+    if plan is not None:
+        yield _of_log(project, state, key, what, plan, dry_run=dry_run)
+    if key is not None and project.graph.node(key).stream is not None and not (plan and dry_run):
+        yield from _of_checkpoint(Node.of(project, key), dry_run=dry_run)
+
+
+def _of_checkpoint(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
+    from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, repair_checkpoint
+
+    uri, version = checkpoint_in_use(node).uri, TableHandle.open(node.target.location).version
+    for why, moves, aside, whole in repair_checkpoint(node, dry_run=dry_run):
+        following = f"odi run {node.command}{' --full-refresh' if whole else ''}"
+        yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
+
+
+def _of_log(
+    project: Project, state: StateBackend, key: NodeKey | None, what: str, plan: Repair, *, dry_run: bool
+) -> Repaired:
     aside = None if dry_run else apply_repair(plan)
     following = _next_of(key, plan)
     if key is not None and plan.version is not None and not dry_run:

@@ -6,16 +6,16 @@ completes it: until the checkpoint is back, its node cannot run, and says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.kept_rows import LATE, UNMATCHED, kept_app_id
+from odi_assets.nodes.execution.kept_rows import move_mark
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.kept_rows import kept_app_id, kept_tables, last_kept, numbers, spans_of
 from odi_assets.nodes.planning.stream_marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
@@ -111,24 +111,18 @@ def apply_checkpoint(project: Project, node: Node, rewind: CheckpointRewind) -> 
             folder.keep_copy()
         folder.truncate(rewind.facts.batch)
     project.open_batches().forget_after(str(node), rewind.facts.query, rewind.facts.batch)
-    settings = node.config.stream
-    kept = {} if settings is None else {LATE: settings.late_rows, UNMATCHED: settings.unmatched_rows}
-    for which, path in kept.items():
-        if path:
-            table = TableHandle.open(project.location(node.config.write.connection, path))
-            if table.exists:
-                _forget_rows(node, table, which, rewind.facts)
+    for which, place in kept_tables(node).items():
+        table = TableHandle.open(place)
+        if table.exists:
+            _forget_rows(node, table, which, rewind.facts)
 
 
 def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts) -> None:
     """Take the rows out that later batches of the query gave up."""
+    fence = kept_app_id(str(node), which)
+    last = last_kept(table, fence)
+    known = last.gaps if last is not None and last.query == facts.query else ()
+    gaps = spans_of(number for number in numbers(known) if number <= facts.batch)
     with table.calls("taking kept rows back"):
         table.table.delete(f"query = '{facts.query}' AND batch > {facts.batch}")
-    now = table.refreshed()
-    fence = kept_app_id(str(node), which)
-    said = CommitFacts(node=str(node), mode=REWIND, stream=facts).to_json()
-    stamp = Stamp(fence, now.transaction_number(fence) + 1, said)
-    with now.calls("taking kept rows back"):
-        now.table.create_write_transaction(
-            [], mode="append", schema=now.table.schema(), commit_properties=stamp.properties({})
-        )
+    move_mark(table.refreshed(), fence, CommitFacts(node=str(node), mode=REWIND, stream=replace(facts, gaps=gaps)))

@@ -21,6 +21,7 @@ from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_meta
 from odi_assets.orchestration.naming import Names, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
+from odi_assets.spark.death import death_named
 from odi_assets.state.records import RunStatus
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class DeltaIOManager(dg.IOManager):
         table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
         reads = self._reads.pop(_step(context.step_context), {})
         attempt = attempt_of(context, reads, partition_values(context, table))
-        with words_of_assets():
+        with death_named(f"{table.key} was written"), words_of_assets():
             written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
         context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(version)))
         metadata: dict[str, Any] = {

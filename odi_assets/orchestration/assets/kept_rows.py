@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.kept_rows import KeptMark, batches_text, kept_marks
+from odi_assets.nodes.planning.stream_marks import stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import Names
 from odi_assets.state.delta.table import Columns, sql
@@ -32,7 +38,7 @@ def _check(project: Project, key: NodeKey, name: str, connection: str, path: str
     @dg.asset_check(asset=Names.of(project).asset(key), name=name, description=_TEXTS[name])
     def check() -> dg.AssetCheckResult:
         table = TableHandle.open(project.location(connection, path))
-        records = project.open_batches().of_node(str(key))
+        mark, records = _mark(project, key, name), project.open_batches().of_node(str(key))
         found: list[dict[str, object]] = []
         if table.exists and records:
             last = records[-1]
@@ -40,15 +46,26 @@ def _check(project: Project, key: NodeKey, name: str, connection: str, path: str
             where = f"query = {sql(last.query)} AND batch >= {first}"
             with table.calls("reading kept rows"):
                 found = _COLUMNS.rows(table.table.scan(columns=list(_COLUMNS.kinds), predicate=where))
-        by_input = {str(row["input"]): 0 for row in found}
-        for row in found:
-            by_input[str(row["input"])] += 1
-        told = ", ".join(f"{counted(rows, 'row')} of {name}" for name, rows in sorted(by_input.items()))
+        behind = f"{mark} are not kept yet: the node's next run does it" if mark and mark.is_behind else ""
+        gaps = f"those of {batches_text(mark.lost)} are not known" if mark and mark.lost else ""
+        told = f"{_told(found)}: see {table.location.uri}" if found else "" if behind else _TEXTS[name]
         return dg.AssetCheckResult(
-            passed=not found,
+            passed=not (found or behind),
             severity=dg.AssetCheckSeverity.WARN,
-            description=f"{told}: see {table.location.uri}" if found else _TEXTS[name],
+            description="; ".join(filter(None, [told, behind, gaps])),
             metadata={"rows": len(found), "rows_in_all": table.rows or 0, "dagster/uri": table.location.uri},
         )
 
     return check
+
+
+def _mark(project: Project, key: NodeKey, which: str) -> KeptMark | None:
+    node = Node.of(project, key)
+    target = TableHandle.open(node.target.location)
+    marks = kept_marks(node, target, stream_marks(node, target))
+    return next((mark for mark in marks if mark.which == which), None)
+
+
+def _told(found: Sequence[Mapping[str, object]]) -> str:
+    by_input = Counter(str(row["input"]) for row in found)
+    return ", ".join(f"{counted(rows, 'row')} of {name}" for name, rows in sorted(by_input.items()))

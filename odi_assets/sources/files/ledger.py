@@ -25,6 +25,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import deltalake_calls
 from odi_assets.delta.maintenance.restore import presence
+from odi_assets.delta.on_disk import sync_data
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import Part
 
@@ -158,7 +159,9 @@ def write(table: Location, new: NewPart) -> None:
     try:
         with scratch.open("wb") as stream:
             pq.write_table(rows, stream, compression="zstd")
+        sync_data(table, [scratch.relative_to(table.local_path).as_posix()])
         scratch.replace(target)
+        sync_data(table, [target.relative_to(table.local_path).as_posix()])
     finally:
         scratch.unlink(missing_ok=True)
 

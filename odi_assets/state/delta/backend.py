@@ -38,6 +38,7 @@ class CatalogStateBackend(StateBackend):
         connection: the name under which errors tell where the storage options come from.
         keep_runs_for: runs that ended longer ago are dropped when files are compacted, but for the newest of each node;
             None: none are.
+        fsync: whether commits on a local disk are put on the disk before they count.
         notes: the folder in which is noted on which disks local tables were made, so that a disk is missed.
     """
 
@@ -52,6 +53,7 @@ class CatalogStateBackend(StateBackend):
         connection: str | None = None,
         keep_runs_for: timedelta | None = None,
         notes: Path | None = None,
+        fsync: bool = True,
     ) -> None:
         super().__init__(environment)
         paths = map(str, (meta_runs_path, meta_state_path))
@@ -62,8 +64,13 @@ class CatalogStateBackend(StateBackend):
         self._retry = retry or Retry()
         self.keep_runs_for = keep_runs_for
         options = dict(storage_options or {})
-        self._hwms = HwmLog(Location(self.meta_state_path, options, connection=connection), environment)
-        self._runs = RunLog(Location(self.meta_runs_path, options, connection=connection), environment, keep_runs_for)
+        self._fsync = fsync
+        state, runs = (
+            Location(path, options, connection=connection, fsync=fsync)
+            for path in (self.meta_state_path, self.meta_runs_path)
+        )
+        self._hwms = HwmLog(state, environment)
+        self._runs = RunLog(runs, environment, keep_runs_for)
         self._notes = notes
         if notes is not None:
             self._hwms.note, self._runs.note = notes / "meta_state.disk", notes / "meta_runs.disk"
@@ -91,6 +98,7 @@ class CatalogStateBackend(StateBackend):
             self._connection,
             self.keep_runs_for,
             self._notes,
+            self._fsync,
         )
         other.text_order = self.text_order
         return other

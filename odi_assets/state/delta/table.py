@@ -20,8 +20,10 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.commit import looked_for
-from odi_assets.delta.errors import STATE, CommitConflict, store_options
+from odi_assets.delta.commit import cleaning, looked_for
+from odi_assets.delta.damage import repair_command
+from odi_assets.delta.errors import STATE, CommitConflict, DamagedTableError, cannot_look, store_options
+from odi_assets.delta.on_disk import is_synced, sync_commit, sync_written
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
@@ -219,6 +221,8 @@ class SystemTable:
         handle = self.open()
         if handle is not None and self.note is not None:
             self._note_disk(self.note)
+        if handle is not None and not handle.version:
+            sync_commit(self.location, 0)
         if handle is None:
             raise refused or StateError(f"the system table at {self.uri} vanished as it was made", uri=self.uri)
         return handle
@@ -279,7 +283,25 @@ class SystemTable:
                 return look(handle)
 
         # A file may have been compacted away and deleted while a reader was held up.
-        return raced(attempt, lost=lambda error: isinstance(error, StateError) and self._moved(handle))
+        try:
+            return raced(attempt, lost=lambda error: isinstance(error, StateError) and self._moved(handle))
+        except StateError as error:
+            if type(error) is StateError and handle is not None and not cannot_look(error):
+                self._require_whole(handle, error)
+            raise
+
+    def _require_whole(self, handle: TableHandle, error: StateError) -> None:
+        """Raises DamagedTableError if data files of the table are gone, or cannot be read."""
+        from odi_assets.delta.maintenance.verify import unreadable_files
+
+        lost = unreadable_files(handle)
+        if lost:
+            raise DamagedTableError(
+                f"{error.message}: {len(lost):,} of its files are gone or damaged, {lost[0]} among them",
+                fix=f"`{repair_command(self.location, STATE)}` takes them out and sets aside what is left of "
+                "them; `odi state recover` then takes from the tables' logs what they told",
+                uri=self.uri,
+            ) from error
 
     def lists(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:
         """The rows that fulfil an SQL predicate, column by column; files whose statistics exclude it are not opened."""
@@ -375,9 +397,11 @@ class SystemTable:
                     mode="append",
                     schema_mode=None if same_columns else "merge",
                     commit_properties=fences,
+                    post_commithook_properties=cleaning(self.location),
                 )
         except StateError as error:
             if looked_for(handle, look, error) is not None:
+                self._put_on_disk(handle)
                 return result
             if type(error.__cause__) is DeltaError and self._moved(handle):
                 # The log went on, and was cleaned, past the version that this handle knows.
@@ -389,7 +413,21 @@ class SystemTable:
                 fix="try again; nothing was written",
                 uri=self.uri,
             )
+        self._put_on_disk(handle)
         return result
+
+    def _put_on_disk(self, handle: TableHandle) -> None:
+        """Put the commit that was made on ``handle`` on the disk, and clean the log where a checkpoint covers it."""
+        if not is_synced(self.location):
+            return
+        newest, made = handle.table.version(), False
+        if newest == handle.version:
+            # Its answer was an error, so the handle did not move on.
+            newest = TableHandle.open_once(self.location, owner=STATE).table.version()
+        for version in range((handle.version or 0) + 1, newest + 1):
+            made |= sync_written(self.location, version)
+        if made:
+            TableHandle.open_once(self.location, owner=STATE).clean_log()
 
     def without_ours(self, rows: Table) -> Table:
         """Rows as they are written into a table that Odibi made: without columns of ours."""

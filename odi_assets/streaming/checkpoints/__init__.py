@@ -1,7 +1,7 @@
 """Checkpoints of Structured Streaming queries: what is in them, what they are good for, and why a row is missing.
 
-:func:`inspect`, :func:`check_files` and :func:`read_schemas` read files alone. Everything else needs a Spark session
-when it is called, and is imported when it is first named.
+:func:`inspect`, :func:`judge`, :func:`check_files` and :func:`read_schemas` read files alone. Everything else needs a
+Spark session when it is called, and is imported when it is first named.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
     from odi_assets.streaming.checkpoints.reader import CheckpointReader
     from odi_assets.streaming.checkpoints.schemas import StateSchema, read_schemas
+    from odi_assets.streaming.checkpoints.verdict import Verdict, judge
 
 _PLACES = {
     "compare": ("Difference", "Effect", "check_against"),
@@ -28,6 +29,7 @@ _PLACES = {
     "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
     "reader": ("CheckpointReader",),
     "schemas": ("StateSchema", "read_schemas"),
+    "verdict": ("Verdict", "judge"),
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
@@ -52,12 +54,14 @@ __all__ = [
     "StoreHealth",
     "StoreInfo",
     "StoreVersions",
+    "Verdict",
     "check_against",
     "check_files",
     "copy_of_remote",
     "excesses",
     "explain_key",
     "inspect",
+    "judge",
     "local_copy",
     "measure",
     "read_schemas",

@@ -62,11 +62,10 @@ class Difference:
     stored: str
     wanted: str
     remedy: str
+    since: str = "in the checkpoint"
 
     def __str__(self) -> str:
-        return (
-            f"{self.what}: {self.stored} in the checkpoint, {self.wanted} in the query ({self.effect}). {self.remedy}"
-        )
+        return f"{self.what}: {self.stored} {self.since}, {self.wanted} in the query ({self.effect}). {self.remedy}"
 
 
 def check_against(

@@ -26,10 +26,11 @@ _SNAPSHOTS, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
 
 @dataclass(frozen=True)
 class FileFault:
-    """A file that is missing or damaged. ``path`` is below the checkpoint's folder."""
+    """A file that is missing or damaged. ``path`` is below the checkpoint's folder; ``remedy`` says what to do."""
 
     path: str
     fault: str
+    remedy: str = "put it back from a copy"
 
 
 @dataclass(frozen=True)
@@ -277,6 +278,17 @@ class StoreFiles:
         """The file to blame if the changes of these versions cannot be read; None if they can."""
         faults = (self._fault_of_changes(version) for version in range(last, first - 1, -1))
         return next((fault for fault in faults if fault), None)
+
+    def tells(self, base: int, last: int, look_inside: bool) -> bool:
+        """Whether version ``base`` can be rebuilt, and the changes of all later ones up to ``last`` are there.
+
+        Args:
+            look_inside: read the files; else it is enough that they are there.
+        """
+        if look_inside:
+            return self.why_lost(base) is None and self.why_no_changes(base + 1, last) is None
+        snapshot = max((version for version in self.snapshots if version <= base), default=0)
+        return set(range(base + 1, last + 1)) | set(range(snapshot + 1, base + 1)) <= self.changed
 
     def damaged(self) -> list[FileFault]:
         """What is wrong with the files that are there."""

@@ -250,14 +250,22 @@ def inspect(path: str | Path) -> Checkpoint:
             fix="restore offsets/ from a copy of the checkpoint; Spark cannot restart the query from this",
             path=str(root / "offsets" / str(max(commits))),
         )
-    batches = tuple(_read_batch(offsets[number], number, _time_of(commits.get(number))) for number in sorted(offsets))
+    batches = tuple(read_batch(offsets[number], number, _time_of(commits.get(number))) for number in sorted(offsets))
     return Checkpoint(root, query_id, batches, _read_operators(root / "state"), _watermark(commits, batches))
+
+
+def require_folder(root: Path) -> None:
+    """Raises CheckpointError if there is no folder, or nothing of a checkpoint in it."""
+    if not root.is_dir():
+        fault = "is a file, not a folder" if root.exists() else "does not exist"
+        raise CheckpointError(f"{root} {fault}.", fix="give the query's checkpointLocation", path=str(root))
+    if not any((root / folder).is_dir() for folder in ("offsets", "commits", "state")):
+        _require_checkpoint(root)
 
 
 def _require_checkpoint(root: Path) -> None:
     if not root.is_dir():
-        fault = "is a file, not a folder" if root.exists() else "does not exist"
-        raise CheckpointError(f"{root} {fault}.", fix="give the query's checkpointLocation", path=str(root))
+        require_folder(root)
     if not (root / "metadata").is_file():
         nearby = [root.parent / "metadata", *sorted(root.glob("*/metadata"))]
         inside = next((file.parent for file in nearby if file.is_file()), None)
@@ -272,7 +280,12 @@ def _time_of(commit: Path | None) -> datetime | None:
     return None if commit is None else datetime.fromtimestamp(commit.stat().st_mtime, UTC)
 
 
-def _read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> Batch:
+def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> Batch:
+    """A batch, of its file in the log of offsets.
+
+    Raises:
+        CheckpointError: the file is torn.
+    """
     version, lines = read_lines(file)
     if not lines:
         raise torn(file, "it ends after its version")
@@ -311,10 +324,15 @@ def _watermark(commits: Mapping[int, Path], batches: tuple[Batch, ...]) -> datet
 
 
 def _read_operators(state: Path) -> tuple[Operator, ...]:
-    return tuple(_read_operator(folder, number) for number, folder in sorted(numbered_files(state).items()))
+    return tuple(read_operator(folder, number) for number, folder in sorted(numbered_files(state).items()))
 
 
-def _read_operator(folder: Path, operator_id: int) -> Operator:
+def read_operator(folder: Path, operator_id: int) -> Operator:
+    """A stateful operator, of its folder below ``state/``.
+
+    Raises:
+        CheckpointError: its description is torn.
+    """
     described = folder / "_metadata"
     # Version 2 has a new description whenever a batch changes the schema of the state; the newest counts.
     revisions = numbered_files(described / "v2")

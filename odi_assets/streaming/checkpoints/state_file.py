@@ -59,24 +59,36 @@ def read_state_file(file: Path) -> Contents:
         OSError: it cannot be read.
     """
     data = file.read_bytes()
-    _compare_checksums(file, data)
+    compare_checksums(file, data)
     if file.suffix == ".zip":
         return _read_archive(file)
     # A changelog of version 1 begins as a delta does: with the length of its first key.
     return _read_changes(b"".join(_decompressed(data)))
 
 
-def _compare_checksums(file: Path, data: bytes) -> None:
-    """Compare a file with Hadoop's checksums of it, if they are there."""
+def checksum_step(sums: bytes) -> int | None:
+    """How many bytes each checksum is of, in a file of Hadoop's checksums; None if it does not begin as one does."""
+    if len(sums) < _CRC_HEADER.size:
+        return None
+    magic, step = _CRC_HEADER.unpack_from(sums)
+    return int(step) if magic == _CRC_MAGIC and step > 0 else None
+
+
+def compare_checksums(file: Path, data: bytes) -> None:
+    """Compare a file with Hadoop's checksums of it, if they are there.
+
+    Raises:
+        Damage: it differs, or its checksums are torn.
+    """
     beside = file.with_name(f".{file.name}.crc")
     if not beside.is_file():
         return
     sums = beside.read_bytes()
-    if len(sums) < _CRC_HEADER.size:
+    if (step := checksum_step(sums)) is None:
+        # Hadoop reads on without them.
+        return
+    if (len(sums) - _CRC_HEADER.size) % 4:
         raise Damage(f"its checksums in {beside.name} are torn")
-    magic, step = _CRC_HEADER.unpack_from(sums)
-    if magic != _CRC_MAGIC or step <= 0:
-        raise Damage(f"its checksums in {beside.name} are not what Hadoop writes")
     expected = [value for (value,) in struct.iter_unpack(">I", sums[_CRC_HEADER.size :])]
     found = [zlib.crc32(data[start : start + step]) for start in range(0, len(data), step)]
     if len(found) < len(expected):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,6 +95,12 @@ class ProgressLog:
         found = self._offsets(number)
         return int(found[0].get("batchWatermarkMs") or 0) if found else 0
 
+    def next_watermark_ms(self, number: int) -> int:
+        """The watermark that a committed batch left for the next; 0 if there is none, or the log does not hold it."""
+        text = self._text(f"commits/{number}")
+        _, _, rest = (text or "").partition("\n")
+        return int(self._object(rest, f"commits/{number}").get("nextBatchWatermarkMs") or 0) if rest.strip() else 0
+
     def files(self, name: str, after: int, upto: int) -> list[str]:
         """The files that an input's log lists with a number ``after < number <= upto``, as URIs, sorted."""
         found: set[str] = set()
@@ -145,6 +152,8 @@ class ProgressLog:
             return None
         version, _, rest = text.partition("\n")
         head, *lines = rest.split("\n")
+        if not text.strip():
+            raise self._torn(name, "it is empty")
         if version.strip() != "v2":
             raise CheckpointError(
                 f"{self.location.uri}/{name} was not written by a stream node of odi: its inputs have no names",
@@ -201,18 +210,23 @@ class ProgressLog:
             raise self._torn(name, "its JSON is not an object")
         return value
 
+    @property
+    def _repair(self) -> str:
+        return f"odi tables repair {shlex.quote(self.location.uri)}"
+
     def _unreadable(self, name: str, why: Exception) -> CheckpointError:
         path = f"{self.location.uri}/{name}"
         return CheckpointError(
-            f"{path} cannot be read: {why}", fix="look at its permissions and its storage", path=path
+            f"{path} cannot be read: {why}",
+            fix=f"look at its permissions and its storage; or set it aside: {self._repair}",
+            path=path,
         )
 
     def _torn(self, name: str, why: str) -> CheckpointError:
         path = f"{self.location.uri}/{name}"
         return CheckpointError(
             f"{path} is torn: {why}",
-            fix="restore it from a copy of the checkpoint; the newest file of offsets/ without a twin in commits/ can "
-            "be deleted: Spark plans that batch again",
+            fix=f"restore it from a copy of the checkpoint; or set it aside: {self._repair}",
             path=path,
         )
 

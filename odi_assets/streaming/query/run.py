@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _STORES = "org.apache.spark.sql.execution.streaming.state"
 _PROVIDERS = {"rocksdb": f"{_STORES}.RocksDBStateStoreProvider", "hdfs": f"{_STORES}.HDFSBackedStateStoreProvider"}
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+_LATEST_MS = 2**62
 _LOOK = 0.5
 """Seconds between two looks at the query's progress."""
 _MOST_LINES = 12
@@ -134,6 +136,7 @@ class RunningQuery:
         self._stopping = threading.Event()
         self._error: BaseException | None = None
         self._seen = -1
+        self._runs_without_data = rows.sparkSession.conf.get(_NO_DATA, "true") == "true"
         is_connect = not hasattr(rows, "_jdf")
         writer = rows.writeStream.foreachBatch(on_batch if is_connect else self._handle)
         writer = writer.outputMode(settings.output_mode).option("checkpointLocation", checkpoint)
@@ -199,11 +202,21 @@ class RunningQuery:
     def rows_dropped(self) -> tuple[int, ...] | None:
         """Rows that came too late in the batch whose rows were just computed, by stateful operator; None if Spark does
         not tell yet."""
+        plan = self._plan()
+        return None if plan is None else tuple(int(metric.value()) for _, metric in _operators(plan))
+
+    def evicts(self) -> bool:
+        """Whether Spark runs another batch, without new rows, once the batch whose rows were just computed has moved
+        the watermark."""
+        plan = self._plan()
+        if plan is None or not self._runs_without_data:
+            return False
+        return any(bool(operator.shouldRunAnotherBatch(_LATEST_MS)) for operator, _ in _operators(plan))
+
+    def _plan(self) -> Any:
         wrapper = getattr(self.query, "_jsq", None)
-        if wrapper is None:
-            return None
-        execution = wrapper.streamingQuery().lastExecution()
-        return None if execution is None else tuple(_dropped(execution.executedPlan()))
+        execution = None if wrapper is None else wrapper.streamingQuery().lastExecution()
+        return None if execution is None else execution.executedPlan()
 
 
 def _as_json(progress: Any) -> dict[str, Any]:
@@ -212,14 +225,15 @@ def _as_json(progress: Any) -> dict[str, Any]:
     return dict(json.loads(progress.json))
 
 
-def _dropped(plan: Any) -> Iterator[int]:
+def _operators(plan: Any) -> Iterator[tuple[Any, Any]]:
+    """The stateful operators of a physical plan, each with its count of rows that came too late."""
     # The topmost operator is number 0, as in Spark's progress and in the checkpoint.
     metric = plan.metrics().get("numRowsDroppedByWatermark")
     if metric.isDefined():
-        yield int(metric.get().value())
+        yield plan, metric.get()
     children = plan.children()
     for index in range(children.length()):
-        yield from _dropped(children.apply(index))
+        yield from _operators(children.apply(index))
 
 
 def known_error(error: BaseException) -> OdiError | None:

@@ -7,15 +7,18 @@ state. So Spark plans the batch that follows anew, from the state that the batch
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
+from uuid import uuid4
 
 from odi_assets.connections.location import Location
-from odi_assets.errors import CheckpointError
+from odi_assets.errors import CheckpointError, FencedError
 from odi_assets.streaming.query.progress_log import ProgressLog
 
 _STATE_FILE = re.compile(r"(\d+)(?:_[^/.]+)*\.(?:delta|snapshot|changelog|zip)")
@@ -53,6 +56,41 @@ class CheckpointFolder:
         place = self._beside(f"{name}{_COPY}{number}")
         self._copy(self.location, place)
         return place
+
+    def clear_unplanned(self) -> None:
+        """Remove what a process that was killed as it planned the first batch has left: Spark starts no query where a
+        file is in ``offsets`` that is no batch."""
+        log = ProgressLog(self.location)
+        if log.planned() or log.committed():
+            return
+        filesystem, root = self._store
+        for name in log.names("offsets"):
+            if name.startswith("."):
+                filesystem.rm(f"{root}/offsets/{name}")
+
+    def plan_next(self, batch: int, watermark_ms: int) -> None:
+        """Plan the batch after ``batch`` as Spark does where the watermark alone calls for one: it reads nothing new.
+
+        Spark itself does so only behind a batch that it has run: a query that starts again waits for new rows. The
+        checkpoint is on this machine.
+
+        Raises:
+            FencedError: another run has planned that batch.
+        """
+        folder = self.location.local_path / "offsets"
+        version, head, *lines = (folder / str(batch)).read_text(encoding="utf-8").split("\n")
+        times = {"batchWatermarkMs": watermark_ms, "batchTimestampMs": time.time_ns() // 10**6}
+        aside = folder / f".{batch + 1}.{uuid4()}.tmp"
+        aside.write_text("\n".join([version, json.dumps(json.loads(head) | times), *lines]), encoding="utf-8")
+        try:
+            os.link(aside, folder / str(batch + 1))
+        except FileExistsError as error:
+            raise FencedError(
+                f"another run of this node has planned batch {batch + 1} of {self.location.uri}",
+                fix="let the other run end, or stop it: a stream node runs once at a time",
+            ) from error
+        finally:
+            aside.unlink()
 
     def put_back(self, copy: Location) -> None:
         """Replace it by ``copy``. It need not be there."""
@@ -100,8 +138,9 @@ class CheckpointFolder:
         # The plan of the newest batch goes last: until then the checkpoint still says that it is ahead.
         doomed = sorted(self._after(filesystem, root, batch, found.offsets), key=_rank)
         for path in doomed:
-            filesystem.rm_file(path)
+            # Checksums that are left of a file say that somebody else removed it.
             self._forget_checksum(filesystem, path)
+            filesystem.rm_file(path)
 
     def _after(self, filesystem: Any, root: str, batch: int, offsets: Any) -> Iterator[str]:
         for path in filesystem.find(root):

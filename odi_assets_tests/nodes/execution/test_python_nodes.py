@@ -147,7 +147,7 @@ def test_mistakes_of_its_options_are_those_of_the_project_file(tmp_path: Path) -
 
 
 def test_a_module_that_is_not_there_and_a_function_that_is_no_node_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the module `no_such_module`, and there is none"):
+    with pytest.raises(ConfigError, match="`python`: there is no module `no_such_module`"):
         make_project(tmp_path, text=PROJECT_FILE + "python: [no_such_module]\n")
     plain = make_project(tmp_path / "plain").path
     with pytest.raises(ConfigError, match="is no node"):

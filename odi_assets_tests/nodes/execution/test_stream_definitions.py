@@ -97,6 +97,25 @@ def test_what_fails_is_an_error_and_what_changes_less_is_logged(
     assert any("spark.sql.shuffle.partitions: 1 in the checkpoint, 3 in the query (ignored)" in one for one in told)
 
 
+def test_a_definition_is_compared_with_that_of_the_last_batch(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(delay: str, definition: str) -> list[str]:
+        caplog.clear()
+        box = changed(tmp_path, spark, "DISTINCT id, at, n", delay)
+        box.land(f"events/{definition}.json", [event(definition, int(definition))])
+        with caplog.at_level(logging.WARNING):
+            run(box, definition)
+        return [one.getMessage() for one in caplog.records if "watermark delay" in one.getMessage()]
+
+    assert told("1h", "1") == []
+    assert "3600000 ms in the checkpoint, 7200000 ms in the query" in told("2h", "2")[0]
+    assert told("2h", "3") == []
+    assert "7200000 ms in the last batch, 10800000 ms in the query" in told("3h", "4")[0]
+    assert "10800000 ms in the last batch, 3600000 ms in the query" in told("1h", "5")[0]
+    assert told("1h", "6") == []
+
+
 def test_what_a_module_beside_the_project_defines_reaches_executors(tmp_path: Path, spark: SparkSession) -> None:
     """These are other processes, in another folder: they could not import it."""
     (tmp_path / "shouting.py").write_text(

@@ -40,7 +40,7 @@ from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
-from odi_assets.nodes.recovery.doctor import examine
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.rewind_stream import at_batch
 from odi_assets.nodes.result import RunInfo
@@ -232,13 +232,14 @@ def adopt(box: Sandbox, name: str) -> tuple[str, ...]:
 def kept(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
     """Kept rows, with moments in UTC and the row itself as an object."""
     rows = read_table(spark, TableHandle.open(Location(str(table))))
-    plain = rows.selectExpr("input", "batch", "unix_millis(watermark) AS ms", "row").collect()
+    columns = ("input", "batch", "unix_millis(watermark) AS ms", "to_json(row) AS row")
+    plain = rows.selectExpr(*columns).collect()
     return [
         {
             "input": row["input"],
             "batch": row["batch"],
             "watermark": datetime.fromtimestamp(row["ms"] / 1000, UTC),
-            "row": json.loads(row["row"]),
+            "row": next(iter(json.loads(row["row"]).values())),
         }
         for row in plain
     ]
@@ -293,6 +294,61 @@ def test_a_full_refresh_has_a_checkpoint_of_its_own_and_replaces_the_table(plain
     (plain.root / "landing" / "events" / "1.json").unlink()
     with pytest.raises(LossError, match="1 file of landing"):
         plain.plan("events", full_refresh=True)
+
+
+def test_a_run_that_was_killed_as_it_planned_its_first_batch_is_followed_by_one_that_works(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, PLAIN)
+    box.land("events/1.json", [event("a", 0)])
+    left = tmp_path / CHECKPOINT / "offsets" / ".0.42709836-0b79-42e6-97e0-122584e6413d.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"v2")
+    box.run("events")
+    assert ids(box, "events") == ["a"]
+
+
+WINDOWS = """
+- pipeline: p
+  nodes:
+  - name: windows
+    read: {connection: landing, format: json, path: events/*.json, schema: "id STRING, at TIMESTAMP, n INT"}
+    stream: {inputs: {df: {watermark: {column: at, delay: 0s}, max_files_per_batch: 1}}, state_partitions: 1}
+    transform: {sql: "SELECT window.start AS start, count(*) AS rows FROM df GROUP BY window(at, '10 minutes')"}
+    write: {connection: lake, path: windows, mode: append}
+"""
+
+
+def test_what_the_watermark_has_passed_is_written_after_a_run_that_ended_early(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Sandbox(tmp_path, spark, WINDOWS)
+    box.land("events/1.json", [event("a", 0), event("b", 11)])
+    commit_batch = BatchCommitter.__call__
+
+    def only_the_first(self: BatchCommitter, rows: DataFrame, number: int) -> None:
+        if number:
+            shutil.rmtree(tmp_path / "lake/windows/_odi_stream/offsets", ignore_errors=False)
+            shutil.copytree(tmp_path / "offsets", tmp_path / "lake/windows/_odi_stream/offsets")
+            raise RuntimeError("killed")
+        commit_batch(self, rows, number)
+        shutil.copytree(tmp_path / "lake/windows/_odi_stream/offsets", tmp_path / "offsets")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchCommitter, "__call__", only_the_first)
+        with pytest.raises(RuntimeError, match="killed"):
+            box.run("windows")
+    # Spark has committed batch 0, and not planned the one that its watermark calls for.
+    assert [facts.batch for facts in batches(box, "windows")] == [0]
+    plan = box.plan("windows")
+    assert not plan.nothing_new
+    assert plan.summary.endswith("what the watermark has passed leaves the state")
+    (found,) = [one for one in examine(box.project, box.state, [NodeKey("p", "windows")]) if "watermark" in one.message]
+    assert found.kind is Kind.BATCH_IN_FLIGHT
+    assert box.run("windows").rows_written == 1
+    assert box.plan("windows").nothing_new
+    kinds = {one.kind for one in examine(box.project, box.state, [NodeKey("p", "windows")])}
+    assert Kind.BATCH_IN_FLIGHT not in kinds
 
 
 def test_a_stream_takes_no_ranges(plain: Sandbox) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -157,7 +155,7 @@ def test_rows_of_windows_are_counted_pending_or_late(sandbox: Sandbox) -> None:
 def test_late_rows_are_those_whose_window_was_closed(sandbox: Sandbox) -> None:
     """And not all that came after the watermark: a window that is open counts them."""
     assert ask(sandbox, "windows", "fay")["fay"].rows[0].fate == "COUNTED"
-    assert [json.loads(row["row"])["customer"] for row in kept(sandbox, "windows_late")] == ["eve"]
+    assert [next(filter(None, row["row"]))["customer"] for row in kept(sandbox, "windows_late")] == ["eve"]
     # Groups without a window are in the state for ever: no row of them is late.
     assert ask(sandbox, "totals", "eve")["eve"].rows[0].fate == "COUNTED"
     assert kept(sandbox, "totals_late") == []

@@ -99,6 +99,7 @@ WRITE = "    write: {"
 WITH_OTHER_KEYS = (WRITE, f'    transform: {{sql: "SELECT id + 100 AS id, v FROM df"}}\n{WRITE}')
 WITH_A_COLUMN = (WRITE, f'    transform: {{sql: "SELECT *, upper(v) AS w FROM df -- why"}}\n{WRITE}')
 FILES = ("incremental: {mode: stateful, column: id}", "incremental: files")
+PARTITIONS = ("mode: append}", "mode: partition_overwrite, partition_by: [v]}")
 OVERWRITE = ("mode: append}", "mode: overwrite}")
 LENIENT = ("mode: append", "schema: ignore, mode: append")
 RESCUED = ('"true"}', '"true"}\n      rescued: rest')
@@ -123,6 +124,7 @@ CLOSED = ("column: id}", "column: id, boundary: closed}")
             "df.id + 1",
         ),
         ([KEYED, ("mode: append,", "mode: upsert,")], ("keys: [id]", "keys: [v]"), "`write.keys` were `id`"),
+        ([FILES, PARTITIONS], ('"true"}', '"true", nullValue: "b"}'), "`read.options.nullvalue` was not set"),
     ],
 )
 def test_an_edit_of_how_the_mark_is_read_stops_and_once_put_back_goes_on(
@@ -144,6 +146,7 @@ def test_an_edit_of_how_the_mark_is_read_stops_and_once_put_back_goes_on(
         ([], [("id BIGINT", "id INT")]),
         ([], [('"true"}', '"true", timestampFormat: "yyyy-MM-dd HH:mm:ss"}')]),
         ([], [('"true"}', '"true"}\n      strict: false')]),
+        ([], [('"true"}', '"true", encoding: "utf-8", delimiter: ","}')]),
         ([], [("schema: ignore", "schema: evolve")]),
         ([CLOSED], [("boundary: closed", "boundary: open")]),
         ([CLOSED], [("v STRING", "v STRING, w STRING")]),
@@ -263,3 +266,20 @@ def test_a_key_that_another_run_makes_otherwise_is_refused_before_anything_runs(
     text = NODE.replace("mode: append}", "mode: append_once, keys: [k]}").replace(WRITE, f"{sql}\n{WRITE}")
     with pytest.raises(ConfigError, match="another run makes another one"):
         Sandbox(tmp_path, spark, text)
+
+
+@pytest.mark.parametrize("way", ["full refresh", "adopt"])
+def test_a_node_that_follows_nothing_any_more_goes_on_after_each_way_that_its_stop_names(
+    way: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, FILES)
+    edit(box, ("      incremental: files\n", ""))
+    stops(box, "odi state adopt p.n")
+    if way == "adopt":
+        adopt(box)
+    else:
+        box.run("n", full_refresh=True)
+    assert ids(box) == [1, 2, 3]
+    assert box.hwm("n") is None
+    box.run("n")
+    assert ids(box) == [1, 1, 2, 2, 3, 3], "each run of such a node adds all of its source"

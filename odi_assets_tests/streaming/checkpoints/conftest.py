@@ -14,9 +14,8 @@ from odi_assets_tests.streaming.checkpoints.queries import (
     PROVIDER,
     STREAMING,
     land,
+    make_join,
     order,
-    orders_with_payments,
-    payment,
     run_to_the_end,
     sales_by_hour,
     settings,
@@ -26,16 +25,9 @@ from odi_assets_tests.streaming.checkpoints.queries import (
 
 @pytest.fixture(scope="package")
 def join_checkpoint(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four batches: 0 reads the morning, 1 sets the watermark; 2 reads the evening, 3 purges the morning."""
-    root = tmp_path_factory.mktemp("join")
+    """The checkpoint of the join."""
     with settings(spark, STREAMING):
-        land(root / "orders", "morning", order(1, "10:00"), order(2, "10:01"))
-        land(root / "payments", "morning", payment(1, "10:02"))
-        run_to_the_end(orders_with_payments(spark, root), root / "checkpoint")
-        land(root / "orders", "evening", order(7, "19:30"), order(8, "20:00"), order(9, "20:00"))
-        land(root / "payments", "evening", payment(8, "19:59"), payment(9, "20:01"))
-        run_to_the_end(orders_with_payments(spark, root), root / "checkpoint")
-    return root / "checkpoint"
+        return make_join(spark, tmp_path_factory.mktemp("join"))
 
 
 @pytest.fixture(scope="package")

@@ -73,6 +73,18 @@ def payment(number: int, time: str) -> dict[str, Any]:
     return {"order_id": number, "at": "x", "paid": f"2024-01-01T{time}:00Z"}
 
 
+def make_join(spark: SparkSession, root: Path) -> Path:
+    """The checkpoint of four batches of the join: 0 reads the morning, 1 sets the watermark; 2 reads the evening, 3
+    purges the morning."""
+    land(root / "orders", "morning", order(1, "10:00"), order(2, "10:01"))
+    land(root / "payments", "morning", payment(1, "10:02"))
+    run_to_the_end(orders_with_payments(spark, root), root / "checkpoint")
+    land(root / "orders", "evening", order(7, "19:30"), order(8, "20:00"), order(9, "20:00"))
+    land(root / "payments", "evening", payment(8, "19:59"), payment(9, "20:01"))
+    run_to_the_end(orders_with_payments(spark, root), root / "checkpoint")
+    return root / "checkpoint"
+
+
 def sales_by_hour(spark: SparkSession, root: Path) -> DataFrame:
     """Orders counted by hour."""
     orders = spark.readStream.schema("id INT, shop STRING, ordered TIMESTAMP").json(str(root / "orders"))

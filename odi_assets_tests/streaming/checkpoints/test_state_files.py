@@ -100,14 +100,20 @@ def test_lzf_repeats_what_came_before(tmp_path: Path) -> None:
 def test_a_changed_byte_is_found_by_hadoops_checksums(join_checkpoint: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
     file = copy / "state" / "0" / "0" / ROWS / "1.changelog"
-    whole = bytearray(file.read_bytes())
+    whole, contents = bytearray(file.read_bytes()), read_state_file(file)
     whole[-1] ^= 1
     file.write_bytes(whole)
     with pytest.raises(Damage, match="checksum"):
         read_state_file(file)
-    file.with_name(".1.changelog.crc").write_bytes(b"crc")
+    sums = file.with_name(".1.changelog.crc")
+    sums.write_bytes(sums.read_bytes()[:-1])
     with pytest.raises(Damage, match=r"checksums in \.1\.changelog\.crc are torn"):
         read_state_file(file)
+    # Without the beginning of its checksums, Hadoop reads a file as if there were none.
+    whole[-1] ^= 1
+    file.write_bytes(whole)
+    sums.write_bytes(b"crc")
+    assert read_state_file(file) == contents
 
 
 def test_a_sound_checkpoint_has_no_faults(join_checkpoint: Path, count_checkpoint: Path) -> None:

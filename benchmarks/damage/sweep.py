@@ -1,0 +1,238 @@
+"""The sweep: a file is damaged in one way, every command is given, and what doctor names is followed to right rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.damage.world import LOOKS, Answer, World, remove
+
+_BROKEN_DOWN = ("Traceback (most recent call last)", "this is a bug in odi_assets")
+_COMMAND = re.compile(r"odi ((?:run|state|tables|stream|system|store|doctor)\b[^,;:()\n]*)")
+_WAYS_ON = ("→", "permissions")
+_MOST_REMEDIES = 25
+
+
+def _halve(path: Path, draws: random.Random) -> None:
+    del draws
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+
+
+def _flip(path: Path, draws: random.Random) -> None:
+    """Change one byte of the metadata: anywhere in a text, in the last bytes of a Parquet file."""
+    raw = bytearray(path.read_bytes())
+    if raw:
+        raw[draws.randrange(max(0, len(raw) - 8) if path.suffix == ".parquet" else 0, len(raw))] ^= 0x80
+        path.write_bytes(bytes(raw))
+
+
+def _fold(path: Path, draws: random.Random) -> None:
+    del draws
+    remove(path)
+    path.mkdir()
+
+
+def _lock(path: Path, draws: random.Random) -> None:
+    """Make a file that cannot be opened: root may open any, and so gets a link that leads to itself."""
+    del draws
+    if os.geteuid():
+        path.chmod(0)
+        return
+    remove(path)
+    path.symlink_to(path.name)
+
+
+DAMAGES: Mapping[str, Callable[[Path, random.Random], None]] = {
+    "deleted": lambda path, _: remove(path),
+    "emptied": lambda path, _: path.write_bytes(b"") and None,
+    "cut to half": _halve,
+    "one byte flipped": _flip,
+    "replaced by a folder": _fold,
+    "unreadable": _lock,
+}
+
+
+@dataclass
+class Tally:
+    """Counts of one sweep.
+
+    Attributes:
+        commands: how many commands were given over damage.
+        harmless: damage that no command and no row ever met.
+        silent: doctor agreed, and a command stopped or rows were wrong.
+        breakdowns: tracebacks, and errors that are called a bug.
+        mute: stops that name no remedy.
+        dead_ends: remedies were followed, and rows are not right.
+    """
+
+    damages: int = 0
+    commands: int = 0
+    harmless: int = 0
+    remedies: int = 0
+    by_kind: Counter[str] = field(default_factory=Counter)
+    silent: list[str] = field(default_factory=list)
+    breakdowns: list[str] = field(default_factory=list)
+    mute: list[str] = field(default_factory=list)
+    dead_ends: list[str] = field(default_factory=list)
+
+    @property
+    def findings(self) -> list[str]:
+        return [*self.silent, *self.breakdowns, *self.mute, *self.dead_ends]
+
+
+def files_by_kind(root: Path) -> dict[str, list[str]]:
+    """Every file of the lake, by what it is."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((root / "lake").rglob("*")):
+        if path.is_file():
+            found[_kind(path.relative_to(root / "lake"))].append(path.relative_to(root).as_posix())
+    for files in list(found.values()):
+        commits = [file for file in files if re.search(r"_delta_log/\d+\.json$", file)]
+        by_table: dict[str, str] = {file.rpartition("/")[0]: file for file in commits}
+        if commits:
+            found["last commit"] += list(by_table.values())
+    return dict(found)
+
+
+def _kind(path: Path) -> str:
+    system = path.parts[1] if path.parts[0] == "system" else ""
+    where = f"{system} " if system else ""
+    if "_odi_stream" in path.parts:
+        below = path.parts[path.parts.index("_odi_stream") + 1]
+        return f"stream {below}{' checksum' if path.suffix == '.crc' else ''}"
+    if "_odi_files" in path.parts:
+        return "ledger"
+    if "_delta_log" in path.parts:
+        return where + ("checkpoint" if "checkpoint.parquet" in path.name else
+                        "_last_checkpoint" if path.name.startswith("_last") else "commit")  # fmt: skip
+    return where + ("data" if path.suffix == ".parquet" else "other")
+
+
+def drawn(root: Path, steps: int, seed: int) -> Iterator[tuple[int, str, str, str]]:
+    """Damages to make: number of the draw, kind of file, file, and what happens to it. Each kind comes in turn."""
+    kinds = files_by_kind(root)
+    pairs = [(kind, how) for kind in sorted(kinds) for how in DAMAGES]
+    random.Random(seed).shuffle(pairs)
+    for step in range(steps):
+        number = seed + step
+        kind, how = pairs[step % len(pairs)]
+        yield number, kind, random.Random(number).choice(kinds[kind]), how
+
+
+def sweep(world: World, steps: Iterable[tuple[int, str, str, str]], say: Callable[[str], None]) -> Tally:
+    """Make each damage in the world as it was, look at it with every command, and follow the remedies."""
+    tally = Tally()
+    for number, kind, file, how in steps:
+        world.put_back()
+        DAMAGES[how](world.root / file, random.Random(number))
+        what = f"seed {number}: {file} {how}"
+        say(f"{what} ({kind})")
+        tally.damages += 1
+        tally.by_kind[f"{kind}, {how}"] += 1
+        before = set(tally.findings)
+        try:
+            _judge(world, what, file, random.Random(number), tally)
+        except Exception as error:  # noqa: BLE001  a command that raises out of main is a breakdown, whatever it raised
+            tally.breakdowns.append(f"{what}: {type(error).__name__}: {error}")
+        for finding in set(tally.findings) - before:
+            say(f"  {finding}")
+    return tally
+
+
+def _judge(world: World, what: str, file: str, draws: random.Random, tally: Tally) -> None:
+    seen = [_given(world, command, what, tally) for command in ("doctor --json", "doctor --deep --json")]
+    agrees = not any(answer.code for answer in seen)
+    for command in LOOKS:
+        answer = _given(world, command, what, tally)
+        if answer.code and agrees and not command.startswith("state get"):
+            tally.silent.append(f"{what}: doctor agrees, and `odi {command}` says {_short(answer)}")
+            agrees = False
+    world.land()
+    last = _given(world, "run", what, tally)
+    if agrees:
+        wrong = [] if last.code else world.wrong()
+        if last.code or wrong:
+            tally.silent.append(
+                f"{what}: doctor agrees, and the next run {_short(last) if last.code else f'left {wrong} wrong'}"
+            )
+        else:
+            tally.harmless += 1
+            return
+    _follow(world, what, file, last, draws, tally)
+
+
+def _given(world: World, command: str, what: str, tally: Tally) -> Answer:
+    answer = world.odi(command)
+    tally.commands += 1
+    if any(text in answer.text for text in _BROKEN_DOWN):
+        tally.breakdowns.append(f"{what}: odi {command}: {_short(answer)}")
+    elif answer.code and not any(text in answer.text for text in _WAYS_ON) and not _COMMAND.search(answer.text):
+        tally.mute.append(f"{what}: odi {command}: {_short(answer)}")
+    return answer
+
+
+def _follow(world: World, what: str, file: str, last: Answer, draws: random.Random, tally: Tally) -> None:
+    """Do what doctor names until it is content, then what a run names until it succeeds."""
+    done: list[str] = []
+    texts: list[str] = []
+    for _ in range(_MOST_REMEDIES):
+        doctor = _given(world, "doctor --deep --json", what, tally)
+        found = [one for one in json.loads(doctor.out or "[]") if one["kind"] != "not looked at"]
+        # A row of history that is lost comes back a quarter of an hour after its commit.
+        texts = [one["remedy"] for one in found if "may yet write it" not in one["remedy"]]
+        if not found and doctor.code:
+            texts = [doctor.err]
+        if not texts:
+            last = _given(world, "run", what, tally)
+            if not last.code:
+                break
+            texts = [last.text]
+        if any(_obeyed(world, text, what, done, draws, tally) for text in texts):
+            continue
+        if file in done or not any("permissions" in text or "from a copy" in text for text in texts):
+            break
+        done.append(file)
+        world.put_back_file(file)
+    tally.remedies += len(done)
+    try:
+        wrong = world.wrong()
+    except Exception as error:  # noqa: BLE001  whatever keeps the rows from being read is the finding
+        wrong = [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
+    if wrong or last.code:
+        tally.dead_ends.append(f"{what}: after {done}: wrong: {wrong}; {_short(last)}; doctor: {texts}")
+
+
+def _obeyed(world: World, text: str, what: str, done: list[str], draws: random.Random, tally: Tally) -> bool:
+    """Whether one of the commands that a text names, and was not yet given twice, was given."""
+    commands = [found[1].split("`")[0].split(" (")[0].strip().rstrip(".") for found in _COMMAND.finditer(text)]
+    for command in dict.fromkeys(commands):
+        # What an acceptance gives up on purpose is not what is judged here; a listing repairs nothing.
+        if command.startswith(("state accept", "doctor")) or done.count(command) >= 2:
+            continue
+        if "--list" in command and not (command := _chosen(world, command, draws)):
+            continue
+        done.append(command)
+        asks = command.startswith(("tables", "state rewind", "state reset", "state accept"))
+        _given(world, f"{command} --yes" if asks and "--yes" not in command else command, what, tally)
+        return True
+    return False
+
+
+def _chosen(world: World, command: str, draws: random.Random) -> str | None:
+    """A rewind to the version before the last one."""
+    del draws
+    listed = world.odi(f"{command} --json")
+    versions = [one["version"] for one in json.loads(listed.out)] if not listed.code else []
+    return command.replace("--list", f"--to-version {versions[1]}") if len(versions) > 1 else None
+
+
+def _short(answer: Answer) -> str:
+    lines = [line for line in answer.text.splitlines() if line.strip()]
+    return f"exit {answer.code}: {' | '.join(lines[-3:])[:300]}"

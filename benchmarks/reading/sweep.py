@@ -1,0 +1,338 @@
+"""The sweep: a node loads rows, more rows land, the node is edited and runs again, and its table is judged.
+
+A stop has to say ways on, and each that can be taken is taken, from the same state: the edit is put back, the table is
+rebuilt, the edit is adopted. After it, rows land again and are loaded, and the table is judged like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.reading.edits import EDITS, Edit
+from benchmarks.reading.facts import Fact, increment_of, key_of, options_of, wanted_of
+from benchmarks.reading.world import World, more_facts
+from odi_assets.errors import ConfigError, OdiError
+
+EDITS_OF_A_BASE = 12
+"""How many edits are made of one node; each begins where its first runs left it."""
+
+
+@dataclass
+class Tally:
+    """What a sweep found; each finding says how to see it again."""
+
+    edits: int = 0
+    went_on: int = 0
+    refused: int = 0
+    stopped: int = 0
+    remedies: Counter[str] = field(default_factory=Counter)
+    by_key: Counter[str] = field(default_factory=Counter)
+    silent: list[str] = field(default_factory=list)
+    tracebacks: list[str] = field(default_factory=list)
+    dead_ends: list[str] = field(default_factory=list)
+    needless: list[str] = field(default_factory=list)
+
+
+def sweep(
+    spark: SparkSession,
+    count: int,
+    seed: int,
+    folder: Path,
+    say: Callable[[str], None],
+    server: Any = None,
+    edits: Sequence[Edit] = EDITS,
+) -> Tally:
+    """Make ``count`` edits, of nodes whose seeds begin at ``seed``."""
+    tally = Tally()
+    while tally.edits < count:
+        _of_base(World(folder / "world", spark, server), seed, count, tally, edits, say)
+        shutil.rmtree(folder / "world", ignore_errors=True)
+        seed += 1
+    return tally
+
+
+def _of_base(
+    world: World, seed: int, count: int, tally: Tally, edits: Sequence[Edit], say: Callable[[str], None]
+) -> None:
+    draw = random.Random(seed)
+    _born(world, draw)
+    again = _may_repeat_ids(world.node)
+    for number in range(2):
+        world.land(more_facts(draw, world.facts, 4, again=again and number > 0, tied=False))
+        world.run()
+    kept = world.keep()
+    order = draw.sample(range(len(edits)), len(edits))
+    for place in order[:EDITS_OF_A_BASE]:
+        if tally.edits >= count:
+            return
+        for finding in _edited(world, random.Random(seed * 1000 + place), [edits[place]], tally):
+            say(f"  --seed {seed} {finding}")
+        world.put_back(kept)
+
+
+def _born(world: World, draw: random.Random) -> None:
+    """A node of its own kind: source, increment, transform and write mode are drawn."""
+    kinds = ["csv", "csv", "csv", "json", "parquet", "delta", "node"] + (["sql"] * 2 if world.server else [])
+    kind = draw.choice(kinds)
+    mode = draw.choice(["append"] * 3 + ["append_once", "upsert", "overwrite", "partition_overwrite"])
+    transform = {"key": draw.choice(["id", "id + 1000"])} if draw.random() < 0.5 else None
+    increment = _increment(draw, kind, mode)
+    world.facts_have_x = kind in ("csv", "json") and draw.random() < 0.3
+    read: dict[str, Any] = {"connection": "landing", "format": kind, "path": "in/*"}
+    if kind in ("csv", "json", "parquet"):
+        read["schema"] = "uid BIGINT, id BIGINT, seq BIGINT, at TIMESTAMP, day STRING, v STRING"
+        read |= {"options": {"header": "true"}} if kind == "csv" else {}
+        read |= {"rescued": "rest"} if world.facts_have_x or draw.random() < 0.2 else {}
+    elif kind == "delta":
+        read |= {"connection": "lake", "path": "source"}
+    elif kind == "sql":
+        read = {"connection": "db", "format": "sql"}
+        read |= draw.choice([{"table": "facts"}, {"query": "SELECT * FROM facts"}])
+        world.server.begin()
+    write: dict[str, Any] = {"connection": "lake", "path": "n", "mode": mode}
+    again = increment.get("watermark_lag") or increment.get("on_null") == "include"
+    if mode in ("append_once", "upsert") or (mode == "append" and (again or draw.random() < 0.2)):
+        write["keys"] = ["k"] if transform and draw.random() < 0.7 else ["id"]
+        if mode == "append" and draw.random() < 0.5:
+            write["keys"].append("uid")
+    write |= {"only_if_newer": "seq"} if mode == "upsert" else {}
+    write |= {"partition_by": ["v"]} if mode == "partition_overwrite" else {}
+    world.node = {"name": "n", "write": write}
+    if kind == "node":
+        up = {"connection": "lake", "path": "source", "format": "delta"}
+        world.extra = [{"name": "up", "read": up | {"path": "none"}, "write": {"connection": "lake", "path": "source"}}]
+        world.node["inputs"] = {"up": {"node": "up", "incremental": increment}}
+    else:
+        world.node["read"] = read | {"incremental": increment}
+    if transform:
+        world.node["transform"] = transform
+    world.save()
+
+
+def _increment(draw: random.Random, kind: str, mode: str) -> dict[str, Any]:
+    if kind == "sql" and mode not in ("overwrite", "partition_overwrite") and draw.random() < 0.4:
+        return {"mode": "cursors", "columns": ["seq"]} | ({"watermark_lag": 2} if mode != "append" else {})
+    if draw.random() < 0.3 and kind != "sql":
+        return {"mode": "files" if kind in ("csv", "json", "parquet") else "version"}
+    column = draw.choice(["seq", "seq", "at", "day"]) if kind in ("csv", "json", "parquet") else "seq"
+    found: dict[str, Any] = {"mode": "stateful", "column": column}
+    if column == "day":
+        found |= draw.choice([{"date_format": "eu"}, {"date_format": "eu"}, {"date_format": "us"}, {}])
+    elif draw.random() < 0.4:
+        found["boundary"] = "closed"
+    elif column == "seq" and draw.random() < 0.4:
+        found["watermark_lag"] = 2
+    return found
+
+
+def _may_repeat_ids(node: dict[str, Any]) -> bool:
+    return node["write"]["mode"] in ("upsert", "append_once")
+
+
+# -- one edit ----------------------------------------------------------------------------------------------------------
+
+
+def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tally) -> Iterator[str]:
+    """Make edits and run; findings."""
+    before = json.dumps(world.node)
+    unread = draw.random() < 0.6
+    if unread:
+        world.land(_fresh(world, draw, tied=_is_closed(world.node) and draw.random() < 0.5))
+    said = [edit.make(world.node, draw, world) for edit in edits]
+    if None in said or (json.dumps(world.node) == before and not world.comment):
+        return
+    tally.edits += 1
+    tally.by_key.update(edit.key for edit in edits)
+    world.save()
+    base = f"{before}, {'rows unread' if unread else 'all read'}"
+    what = f"{'; '.join(f'{edit.key}: {text}' for edit, text in zip(edits, said, strict=True))} | {base}"
+    loaded = world.counts()
+    try:
+        if not unread:
+            _require_readable(world)
+            world.land(_fresh(world, draw, tied=False))
+        world.run()
+    except ConfigError as error:
+        tally.refused += 1
+        del error
+        return
+    except OdiError as error:
+        tally.stopped += 1
+        yield from _after_stop(world, draw, edits, tally, str(error), before, loaded, what)
+        return
+    except Exception as error:  # noqa: BLE001  any other error is a finding
+        tally.tracebacks.append(f"{what}: {type(error).__name__}: {str(error)[:300]}")
+        yield tally.tracebacks[-1]
+        return
+    tally.went_on += 1
+    yield from _judged(world, loaded, before, tally, what)
+
+
+def _require_readable(world: World) -> None:
+    """Raises what loading the project file raises."""
+    from odi_assets.nodes.project import Project
+
+    Project.load(world.root / "odibi.yaml")
+
+
+def _fresh(world: World, draw: random.Random, *, tied: bool) -> list[Fact]:
+    return more_facts(draw, world.facts, 3, again=_may_repeat_ids(world.node), tied=tied)
+
+
+def _is_closed(node: dict[str, Any]) -> bool:
+    return increment_of(node).get("boundary") == "closed"
+
+
+def _after_stop(
+    world: World,
+    draw: random.Random,
+    edits: Sequence[Edit],
+    tally: Tally,
+    message: str,
+    before: str,
+    loaded: Counter[int],
+    what: str,
+) -> Iterator[str]:
+    if all(edit.harmless for edit in edits):
+        tally.needless.append(f"{what}: {message}")
+        yield f"stops without need: {tally.needless[-1]}"
+    fix = message.partition("→")[2]
+    if not fix:
+        tally.dead_ends.append(f"{what}: no way on in {message}")
+        yield tally.dead_ends[-1]
+        return
+    there = world.keep("stopped")
+    remedies: list[tuple[str, Callable[[], None], bool]] = [("put back", lambda: _put_back(world, before), False)]
+    if "--full-refresh" in fix:
+        remedies.append(("full refresh", lambda: world.run(full=True), True))
+    everything_read = {fact.uid for fact in world.facts} <= loaded.keys()
+    if (
+        "odi state adopt" in fix
+        and _rows_are_same(before, world.node, world.facts)
+        and (everything_read or not _counts_all_as_loaded(before, world.node))
+    ):
+        remedies.append(("adopt", lambda: _adopt(world), False))
+    for name, take, full in remedies:
+        findings: list[str] = []
+        try:
+            take()
+            if not full:
+                world.run()
+            known, then = Counter() if full else loaded, json.dumps(world.node) if name == "put back" else before
+            findings += _judged(world, known, then, tally, f"{what} (after {name})", full=full)
+            there_now = world.counts()
+            world.land(_fresh(world, draw, tied=False))
+            world.run()
+            findings += _judged(world, there_now, json.dumps(world.node), tally, f"{what} (a run after {name})")
+        except ConfigError as error:
+            if name == "put back":
+                tally.dead_ends.append(f"{what}: {name} is refused: {error}; after {message}")
+                yield tally.dead_ends[-1]
+        except OdiError as error:
+            # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
+            if name == "put back" or (re.search(r"HWM", str(error)) and "has text that is no date" not in str(error)):
+                tally.dead_ends.append(f"{what}: after {name}: {error}; first {message}")
+                yield tally.dead_ends[-1]
+        except Exception as error:  # noqa: BLE001  any other error is a finding
+            tally.tracebacks.append(f"{what}: {name}: {type(error).__name__}: {str(error)[:300]}")
+            yield tally.tracebacks[-1]
+        else:
+            tally.remedies[name] += 1
+        yield from findings
+        world.put_back(there)
+
+
+def _put_back(world: World, before: str) -> None:
+    world.node, world.comment = json.loads(before), ""
+    world.save()
+
+
+def _adopt(world: World) -> None:
+    code, err = world.command("state", "adopt", "p.n", "--yes")
+    if code:
+        raise AssertionError(f"odi state adopt ended with {code}: {err}")
+
+
+def _counts_all_as_loaded(before: str, now: dict[str, Any]) -> bool:
+    """Whether an adoption of the edit counts rows as loaded that no run has read."""
+    then, increment = increment_of(json.loads(before)), increment_of(now)
+    return any(then.get(name) != increment.get(name) for name in ("date_format", "boundary"))
+
+
+def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> bool:
+    """Whether an edit leaves the rows, their cursors and their keys as they are: then it may be adopted."""
+    then = json.loads(before)
+    if increment_of(then) != increment_of(now) and increment_of(then).get("date_format") == increment_of(now).get(
+        "date_format"
+    ):
+        first, second = ({k: v for k, v in increment_of(one).items() if k != "boundary"} for one in (then, now))
+        if first != second:
+            return False
+    if options_of(then).get("timestampFormat") != options_of(now).get("timestampFormat"):
+        return False
+    if options_of(then).get("nullValue") != options_of(now).get("nullValue"):
+        return False
+    return then["write"] == now["write"] and all(key_of(one, then) == key_of(one, now) for one in facts)
+
+
+# -- the judge ---------------------------------------------------------------------------------------------------------
+
+
+def _judged(
+    world: World, loaded: Counter[int], before: str, tally: Tally, what: str, *, full: bool = False
+) -> Iterator[str]:
+    """Findings about the table after a run that says that all is well."""
+    found = _difference(world, loaded, json.loads(before), full=full)
+    if found is not None:
+        tally.silent.append(f"{what}: {found}")
+        yield f"silent: {tally.silent[-1]}"
+
+
+def _difference(world: World, loaded: Counter[int], then: dict[str, Any], *, full: bool) -> str | None:
+    node, counts, mode = world.node, world.counts(), world.node["write"]["mode"]
+    wanted = wanted_of(world.facts, set(loaded), node)
+    if mode == "append" and not increment_of(node):
+        # Each run adds all of its source: such a node is defined to.
+        return f"rows {sorted(wanted - counts.keys())} are missing" if wanted - counts.keys() else None
+    repeated = sorted(uid for uid, count in counts.items() if count > max(1, loaded[uid]))
+    if repeated:
+        return f"rows {repeated} are there more than once"
+    if mode in ("upsert", "append_once") and (full or then["write"]["mode"] == mode):
+        return _keyed_difference(world, set(counts), set(loaded), wanted)
+    if mode in ("upsert", "append_once"):
+        # What an append left stays; of the new rows, each key is there.
+        keys = {key_of(fact, node) for fact in world.facts if fact.uid in counts}
+        lost = [fact.uid for fact in world.facts if fact.uid in wanted and key_of(fact, node) not in keys]
+        return f"rows {lost} are missing" if lost else None
+    lost = sorted((wanted | (set(loaded) if mode != "overwrite" else set())) - counts.keys())
+    if mode in ("append", "partition_overwrite") and then["write"]["mode"] in ("upsert", "append_once"):
+        lost = sorted(set(lost) & wanted)
+    return f"rows {lost} are missing" if lost else None
+
+
+def _keyed_difference(world: World, there: set[int], loaded: set[int], wanted: set[int]) -> str | None:
+    by_uid = {fact.uid: fact for fact in world.facts}
+    keys: dict[tuple[str, ...], list[int]] = {}
+    for uid in sorted(there):
+        keys.setdefault(key_of(by_uid[uid], world.node), []).append(uid)
+    twice = {key: uids for key, uids in keys.items() if len(uids) > 1}
+    if twice:
+        return f"keys are there more than once: {twice}"
+    gone = [uid for uid in sorted(loaded | wanted) if key_of(by_uid[uid], world.node) not in keys]
+    if gone:
+        return f"no row has the keys of {gone}"
+    if world.node["write"]["mode"] != "upsert":
+        return None
+    newest = {key_of(by_uid[uid], world.node): uid for uid in sorted(wanted)}
+    old = [(uids[0], newest[key]) for key, uids in keys.items() if key in newest and uids[0] < newest[key]]
+    return f"older rows are there instead of newer ones: {old}" if old else None

@@ -1,0 +1,37 @@
+"""What ends the computation of a node, as errors of ours: what cannot be read, and where the user's Python failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.errors import TransformError
+from odi_assets.sources.errors import error_text, read_errors_named
+from odi_assets.util.user_code import error_with_place, worker_error_with_place
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.node import Node
+
+
+@contextmanager
+def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
+    """Within, an error of Spark raises a SourceError if it is about what one of ``reads`` reads, and a TransformError
+    that names the line if Python of the user's failed in one of Spark's workers."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        with read_errors_named(str(node), [read.snapshot.read_error for read in reads]):
+            yield
+    except (PySparkException, Py4JError) as error:
+        told = worker_error_with_place(error_text(error), node.project.root)
+        if told is None:
+            raise
+        raise TransformError(f"{node}: its Python failed in a worker of Spark: {told}", node=str(node)) from error
+
+
+def told_of(error: Exception, root: Path) -> str:
+    """What an error of the user's function says, and where: in a worker of Spark, if the function had rows computed."""
+    return worker_error_with_place(error_text(error), root) or error_with_place(error, root)

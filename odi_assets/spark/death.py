@@ -1,0 +1,108 @@
+"""The death of the JVM that Spark runs in: py4j says of it only that a connection was refused."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from odi_assets.errors import SparkDiedError
+from odi_assets.spark.gateway import said_no_memory
+
+_NO_MEMORY = "java.lang.OutOfMemoryError"
+_OUT_OF_MEMORY_EXIT = 52
+"""Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is that of the JVM's own
+``-XX:+ExitOnOutOfMemoryError``."""
+_SECONDS = 2.0
+"""How long a JVM that closed its connections may take to end."""
+
+_MEMORY = "`spark.driver.memory`"
+_GOES_ON = "what was committed stays, and the next run goes on from there"
+
+
+@contextmanager
+def death_named(what: str) -> Iterator[None]:
+    """A block in which the errors that the death of the JVM causes say that it died.
+
+    Raises:
+        SparkDiedError: it died, or had no memory left.
+    """
+    try:
+        yield
+    except Exception as error:
+        died = death_of_spark(error, what)
+        if died is None or isinstance(error, SparkDiedError):
+            raise
+        raise died from error
+
+
+def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | None:
+    """What ``error`` comes from, if that is the death of this process's JVM; None if it is something else.
+
+    Args:
+        what: what was going on, in words.
+    """
+    chain = list(_chain(error))
+    during = f" while {what}" if what else ""
+    if any(map(_is_of_connection, chain)) and (code := _exit_code()) is not None:
+        told, why = _in_words(code)
+        return SparkDiedError(
+            f"the JVM in which Spark runs died{during}: {told}",
+            fix=f"{_GOES_ON}; {why}",
+            exit_code=code,
+        )
+    said = any(_NO_MEMORY in str(one) for one in chain)
+    if said or (any(map(_is_of_connection, chain)) and said_no_memory()):
+        return SparkDiedError(
+            f"the JVM in which Spark runs had no memory left{during} ({_NO_MEMORY})",
+            fix=f"{_GOES_ON}; give Spark more: `spark: {{conf: {{spark.driver.memory: 4g}}}}` in the project file "
+            "(1g unless it says otherwise; of a cluster's executors spark.executor.memory)",
+            exit_code=None,
+        )
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += [one.__cause__, one.__context__]
+
+
+def _is_of_connection(error: BaseException) -> bool:
+    # What py4j raises where nobody answers; and Py4JError, its base, which it raises with no more than the call.
+    names = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, ConnectionError | EOFError) or "py4j" in names
+
+
+def _exit_code() -> int | None:
+    """How the JVM of this process ended: its exit code, or a signal as a negative number; None if it runs, or there
+    is none."""
+    context: Any = sys.modules.get("pyspark.core.context")
+    gateway = context.SparkContext._gateway if context is not None else None
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_SECONDS)
+    return process.returncode
+
+
+def _in_words(code: int) -> tuple[str, str]:
+    if code in (_OUT_OF_MEMORY_EXIT, 3) or said_no_memory():
+        return f"it had no memory left (exit code {code})", f"give it more by {_MEMORY} in `spark.conf`"
+    if code == -signal.SIGKILL:
+        return (
+            "SIGKILL: somebody killed it, or the system did because the machine had no memory left",
+            f"if it was the memory, give the machine more of it, or Spark less: {_MEMORY} in `spark.conf` (1g unless "
+            "it says otherwise), and the cores of `spark.master`",
+        )
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return how, f"the lines above are its own; if it had no memory left, {_MEMORY} in `spark.conf` gives it more"

@@ -1,0 +1,208 @@
+"""Every complete project of a page, and every one that ``odi init`` makes, is run by Dagster and from the shell.
+
+Each is delivered to twice. What has landed first is loaded by Dagster's own command, the rest by ``odi run``: so both
+start Spark, as the project file says, in processes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from moto.server import ThreadedMotoServer
+
+from odi_assets.sources.sql.dialects import Mysql
+from odi_assets_tests.as_shipped.installed import Installed
+from odi_assets_tests.as_shipped.maven import needs_maven
+from odi_assets_tests.as_shipped.shop_databases import of_mariadb, of_postgres, server_of
+from odi_assets_tests.pages import PAGES, blocks, project_of
+from odi_assets_tests.sources.sql.servers import Server
+
+MATERIALIZE = "dagster asset materialize -m odi_assets.definitions --select '*'"
+Deliver = Callable[[Path, int], None]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a project is given, and what has to become of it.
+
+    Attributes:
+        deliver: lands the part of a number, 0 or 1, in a folder.
+        written: the rows that each node writes when part 0, and when part 1 has landed.
+        first: the command that loads part 0.
+        reads_again: a run without anything new reads rows, for its project says so.
+    """
+
+    deliver: Deliver
+    written: tuple[Mapping[str, int], Mapping[str, int]]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    first: str = MATERIALIZE
+    reads_again: bool = False
+
+
+def run_twice(installed: Installed, folder: Path, case: Delivery) -> None:
+    """Deliver both parts to the project in ``folder``, load each, and look whether all agrees."""
+    installed.done("odi config check", folder, **case.variables)
+    case.deliver(folder, 0)
+    installed.done(case.first, folder, **case.variables)
+    runs = json.loads(installed.done("odi runs list --json", folder, **case.variables))
+    assert {run["node_name"]: (run["status"], run["rows_processed"]) for run in runs} == {
+        node: ("SUCCESS", rows) for node, rows in case.written[0].items()
+    }
+    case.deliver(folder, 1)
+    results = json.loads(installed.done("odi run --json", folder, **case.variables))
+    assert {one["node"]: one["rows_written"] for one in results if one["rows_written"]} == case.written[1]
+    if not case.reads_again:
+        results = json.loads(installed.done("odi run --json", folder, **case.variables))
+        assert {one["status"] for one in results} == {"NO_DATA"}
+    installed.done("odi doctor", folder, **case.variables)
+
+
+def csv_files(*parts: str) -> Deliver:
+    """Lands files of orders."""
+
+    def deliver(folder: Path, part: int) -> None:
+        landed = folder / "landing" / "orders"
+        landed.mkdir(parents=True, exist_ok=True)
+        (landed / f"{part}.csv").write_text(parts[part], encoding="utf-8")
+
+    return deliver
+
+
+def orders_and_payments(folder: Path, part: int) -> None:
+    """Lands an order and its payment."""
+    at = datetime(2024, 1, 1, 10 + part, tzinfo=UTC)
+    rows: dict[str, dict[str, Any]] = {
+        "orders": {"order_id": f"o{part}", "ordered": at.isoformat(), "amount": 2.5},
+        "payments": {"order_id": f"o{part}", "paid": (at + timedelta(minutes=1)).isoformat()},
+    }
+    for name, row in rows.items():
+        (folder / "landing" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "landing" / name / f"{part}.json").write_text(json.dumps(row) + "\n", encoding="utf-8")
+
+
+def olake(folder: Path, part: int) -> None:
+    """Writes what OLake writes: Parquet, and then its state."""
+    rows = [{"_olake_id": f"h{part}", "_op_type": "c", "_cdc_lsn": f"0/{part + 1:X}", "id": part, "amount": 2.5}]
+    place = folder / "olake" / "public" / "orders"
+    place.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), place / f"{part}.parquet")
+    state = {
+        "type": "GLOBAL",
+        "version": 7,
+        "global": {"state": {"lsn": f"0/{part + 1:X}"}, "streams": ["public.orders"]},
+        "streams": [{"stream": "orders", "namespace": "public", "sync_mode": "cdc", "state": {"chunks": []}}],
+    }
+    (folder / "olake" / "state.json").write_text(json.dumps(state), encoding="utf-8")
+
+
+DELIVERIES = {
+    "README.md": Delivery(
+        csv_files("id,amount\n1,2.5\n2,3.5\n", "id,amount\n3,4.5\n"), ({"raw_orders": 2}, {"raw_orders": 1})
+    ),
+    "project-file.md": Delivery(
+        csv_files(
+            "id,day,amount\n1,2024-01-01,2.50\n1,2024-01-01,2.75\n2,2024-01-02,3.00\n",
+            "id,day,amount\n3,2024-01-03,1\n",
+        ),
+        ({"raw_orders": 3, "orders": 2, "by_day": 2}, {"raw_orders": 1, "orders": 1, "by_day": 1}),
+        {"AZURE_STORAGE_KEY": "a2V5"},
+        "dagster job execute -m odi_assets.definitions -j sales",
+    ),
+    "state.md": Delivery(
+        csv_files("id,day,amount\n1,2024-01-01,2.50\n", "id,day,amount\n2,2024-01-02,3\n"),
+        ({"orders": 1}, {"orders": 1}),
+    ),
+    "streaming.md": Delivery(orders_and_payments, ({"matched": 1}, {"matched": 1})),
+    "cursors.md": Delivery(olake, ({"changes": 1, "orders": 1}, {"changes": 1, "orders": 1})),
+}
+DATABASES = {"sql.md": "the tests of databases below"}
+
+
+def test_every_page_with_a_complete_project_has_a_delivery() -> None:
+    complete = {page for page in PAGES if any(block.is_project for block in blocks(page))}
+    assert complete == DELIVERIES.keys() | DATABASES.keys()
+
+
+@pytest.mark.usefixtures("jvm")
+@pytest.mark.parametrize("page", DELIVERIES)
+def test_the_project_of_a_page_runs_in_dagster_and_in_the_shell(
+    page: str, installed: Installed, tmp_path: Path
+) -> None:
+    (tmp_path / "odibi.yaml").write_text(project_of(page), encoding="utf-8")
+    run_twice(installed, tmp_path, DELIVERIES[page])
+
+
+@pytest.mark.usefixtures("jvm")
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_the_project_of_a_database_fetches_its_driver_and_runs(
+    kind: str, databases: dict[str, Server | str], installed: Installed, tmp_path: Path
+) -> None:
+    needs_maven()
+    shop = (of_postgres if kind == "postgres" else of_mariadb)(server_of(databases, kind))
+    events, said = tmp_path / "events", SAID if kind == "mariadb" else {}
+    events.mkdir()
+    text = shop.project(project_of("sql.md"))
+    if said:
+        conf = {**said, "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(events), **_PLAIN_LOG}
+        text = text.replace("spark:\n", f"spark:\n  master: local[3]\n  conf: {json.dumps(conf)}\n")
+    (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
+    written = {"orders": 2, "customers": 2, "shipments": 3}
+    # The lag of orders reads those before the high-water mark once more.
+    later = {"orders": 3, "customers": 2, "shipments": 1}
+    deliveries = (written, later)
+    case = Delivery(lambda _, part: shop.deliver(part), deliveries, shop.variables, reads_again=True)
+    run_twice(installed, tmp_path, case)
+    if said:
+        wanted = said | {"spark.master": "local[3]", "spark.jars.packages": Mysql.package}
+        sessions = [*map(settings_of, events.iterdir())]
+        assert len(sessions) == 2, "one of Dagster, and one of the shell"
+        assert all(wanted.items() <= settings.items() for settings in sessions)
+
+
+SAID = {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false", "spark.of.nobody": "a b"}
+_PLAIN_LOG = {"spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false"}
+
+
+def settings_of(event_log: Path) -> dict[str, str]:
+    """The settings that a session had, by its own record."""
+    for line in event_log.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerEnvironmentUpdate":
+            return dict(event["Spark Properties"])
+    raise AssertionError(f"{event_log} does not say")
+
+
+@contextmanager
+def bucket(name: str) -> Iterator[str]:
+    """The address of an S3 server with a bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        secrets = {"aws_access_key_id": "a", "aws_secret_access_key": "s"}
+        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **secrets)
+        client.create_bucket(Bucket=name)
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_project_whose_state_is_in_a_bucket_runs(installed: Installed, tmp_path: Path) -> None:
+    with bucket("state") as address:
+        keys = "access_key_id: a, secret_access_key: s"
+        store = f"  store: {{type: s3, bucket: state, region: us-east-1, endpoint: '{address}', {keys}}}\n"
+        text = project_of("README.md").replace("system: {connection: lake", f"{store}system: {{connection: store")
+        (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
+        run_twice(installed, tmp_path, DELIVERIES["README.md"])
+    assert not (tmp_path / "lake" / "system").exists()

@@ -1,0 +1,54 @@
+"""``odi dev`` says what it needs before it starts anything; as_shipped/test_dev.py starts it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odi_assets.cli import dev
+from odi_assets_tests.cli.conftest import Odi
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What this process would become."""
+    found: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: found.append(arguments))
+    return found
+
+
+@pytest.mark.usefixtures("shop")
+def test_without_its_extra_it_names_the_extra(odi: Odi, monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
+    monkeypatch.setattr(dev, "find_spec", lambda _: None)
+    answer = odi("dev")
+    assert (answer.code, answer.out) == (1, "")
+    assert "-m pip install 'odi_assets[ui]'" in answer.err
+    assert not started
+
+
+def test_mistakes_of_the_project_file_are_said_before_dagster_starts(shop: Path, odi: Odi, started: list[Any]) -> None:
+    (shop / "odibi.yaml").write_text("project: 3\n", encoding="utf-8")
+    assert odi("dev").code == 2
+    assert not started
+    assert not (shop / ".dagster").exists()
+
+
+def test_dagster_gets_the_project_the_environment_and_the_place(
+    shop: Path, odi: Odi, started: list[Any], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (shop / "odibi.yaml").read_text(encoding="utf-8")
+    (shop / "odibi.yaml").write_text(f"{text}\nenvironments: {{prod: {{}}}}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    named = os.path.relpath(shop / "odibi.yaml")
+    answer = odi("dev", "-c", named, "--env", "prod", "-h", "0.0.0.0", "-p", "4000")
+    assert answer.code == 0
+    assert f"DAGSTER_HOME is {shop / '.dagster'}" in answer.err
+    ((_, command, environment),) = started
+    assert command[-7:] == ["dev", "-m", "odi_assets.definitions", "--host", "0.0.0.0", "--port", "4000"]
+    assert environment["ODI_PROJECT"] == str(shop / "odibi.yaml")
+    assert environment["ODI_ENV"] == "prod"
+    assert environment["DAGSTER_HOME"] == str(shop / ".dagster")
+    assert Path.cwd() == shop
