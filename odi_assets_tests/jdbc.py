@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from odi_assets.sources.sql.dialects import Mysql, Postgres
 from odi_assets_tests.jars import fetched
 from odi_assets_tests.sources.sql.servers import mariadbd, postgres_program
@@ -21,3 +23,9 @@ def jdbc_jars() -> list[Path]:
 def _jar(package: str) -> str:
     group, name, version = package.split(":")
     return f"{group}_{name}-{version}"
+
+
+def needs_drivers() -> None:
+    """Skip a test whose Spark fetches the drivers, where they cannot be had."""
+    if not jdbc_jars():
+        pytest.skip("the JDBC drivers cannot be fetched")

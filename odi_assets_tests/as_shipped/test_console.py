@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from odi_assets_tests.as_shipped.installed import Installed
-from odi_assets_tests.as_shipped.maven import needs_maven
 from odi_assets_tests.as_shipped.shop_databases import of_postgres, server_of
+from odi_assets_tests.jdbc import needs_drivers
 from odi_assets_tests.pages import PAGES, ROOT, blocks, is_as_printed, project_of
 from odi_assets_tests.sources.sql.servers import Server
 
@@ -178,7 +178,7 @@ def write_olakes_state(folder: Path) -> None:
 def test_the_commands_of_the_page_on_databases_print_what_it_shows(
     databases: dict[str, Server | str], session: Session
 ) -> None:
-    needs_maven()
+    needs_drivers()
     shop = of_postgres(server_of(databases, "postgres"))
     shop.deliver(0)
     (session.folder / "odibi.yaml").write_text(project_of("sql.md"), encoding="utf-8")

@@ -22,8 +22,8 @@ from moto.server import ThreadedMotoServer
 
 from odi_assets.sources.sql.dialects import Mysql
 from odi_assets_tests.as_shipped.installed import Installed
-from odi_assets_tests.as_shipped.maven import needs_maven
 from odi_assets_tests.as_shipped.shop_databases import of_mariadb, of_postgres, server_of
+from odi_assets_tests.jdbc import needs_drivers
 from odi_assets_tests.pages import PAGES, blocks, project_of
 from odi_assets_tests.sources.sql.servers import Server
 
@@ -147,7 +147,7 @@ def test_the_project_of_a_page_runs_in_dagster_and_in_the_shell(
 def test_the_project_of_a_database_fetches_its_driver_and_runs(
     kind: str, databases: dict[str, Server | str], installed: Installed, tmp_path: Path
 ) -> None:
-    needs_maven()
+    needs_drivers()
     shop = (of_postgres if kind == "postgres" else of_mariadb)(server_of(databases, kind))
     events, said = tmp_path / "events", SAID if kind == "mariadb" else {}
     events.mkdir()
