@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,7 +44,10 @@ _COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC$")
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """For a JVM of seconds: its optimizing compiler would cost more than it earns."""
 _POLL_SECONDS = 0.005
-_GATEWAY, _ARCHIVE_LOG = "gateway", "archive.log"
+_GATEWAY, _ARCHIVE_LOG, _SETTINGS_FILE = "gateway", "archive.log", "settings.properties"
+_SETTINGS = "--properties-file"
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+_ESCAPED = re.compile(r"[\\\s=:#!]")
 
 
 class DirectStartUnavailable(Exception):
@@ -59,16 +62,23 @@ class LaunchCommand:
         class_path: what ``-cp`` says.
         options: what comes between it and the main class.
         arguments: what comes after the main class, ``SparkSubmit``.
+        settings: of Spark. They reach it in a file: everybody on the machine may read a command line.
     """
 
     java: Java
     class_path: str
     options: tuple[str, ...]
     arguments: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def line(self, *more: str) -> list[str]:
-        """The command line. Options of ``more`` come before those of the project, which so win."""
-        return [str(self.java.executable), "-cp", self.class_path, *more, *self.options, _SUBMIT, *self.arguments]
+    def line(self, *more: str, settings_file: Path | None = None) -> list[str]:
+        """The command line. Options of ``more`` come before those of the project, which so win.
+
+        Args:
+            settings_file: where :attr:`settings` are; without one, Spark gets none.
+        """
+        begin = [str(self.java.executable), "-cp", self.class_path, *more, *self.options, _SUBMIT]
+        return [*begin, *([] if settings_file is None else [_SETTINGS, str(settings_file)]), *self.arguments]
 
 
 def spark_home() -> Path:
@@ -96,14 +106,15 @@ def launch_command(java: Java, conf: Mapping[str, str]) -> LaunchCommand:
         DirectStartUnavailable: the JVM has to be started in PySpark's own way.
     """
     home = spark_home()
-    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    arguments = (*settings, *shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
+    arguments = tuple(shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
+    if any(word.partition("=")[0] == _SETTINGS for word in arguments):
+        raise DirectStartUnavailable(f"{_ARGUMENTS} names a file of settings")
     asked = {key: conf[key] for key in _OF_THE_LAUNCHER if key in conf}
     answer = _kept_answer(java, home, asked)
     if not java.has_vector:
         answer = [part for part in answer if part != f"--add-modules={VECTOR_MODULE}"]
     class_path, options = answer[answer.index("-cp") + 1], answer[answer.index("-cp") + 2 : answer.index(_SUBMIT)]
-    return LaunchCommand(java, class_path, tuple(options), arguments)
+    return LaunchCommand(java, class_path, tuple(options), arguments, dict(conf))
 
 
 def _kept_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[str]:
@@ -219,8 +230,10 @@ def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *m
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _GATEWAY),
         "JAVA_HOME": str(home_for_scripts(command.java)),
     }
+    settings = folder / _SETTINGS_FILE
+    settings.write_text(_properties(command.settings), encoding="utf-8")
     process = subprocess.Popen(
-        command.line(*archive.options(folder / _ARCHIVE_LOG), *more),
+        command.line(*archive.options(folder / _ARCHIVE_LOG), *more, settings_file=settings),
         stdin=subprocess.PIPE,
         # Where both are one, what this process writes to can be closed while the JVM ends.
         stdout=stderr if _one_output() else None,
@@ -229,6 +242,15 @@ def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *m
         preexec_fn=_ignore_interrupts,
     )
     return JvmProcess(process, archive, _scratch=scratch)
+
+
+def _properties(settings: Mapping[str, str]) -> str:
+    """Settings as Java's properties, in which white space and a few signs have a meaning of their own."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda sign: _ESCAPES.get(sign[0], f"\\{sign[0]}"), text)
 
 
 def options_of_size(command: LaunchCommand, *, is_small: bool) -> list[str]:

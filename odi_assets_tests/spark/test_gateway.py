@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -83,3 +84,32 @@ def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_pat
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "said later\n")
+
+
+KEPT = """
+import json, sys
+from odi_assets.config.models import SparkConfig
+from odi_assets.spark.session import open_session
+import psutil
+conf = json.loads(sys.stdin.read())
+handle = open_session(SparkConfig(master="local[1]", conf=conf))
+lines = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+seen = dict(handle.spark.sparkContext._jvm.java.lang.System.getProperties())
+kept = {key: handle.spark.conf.get(key) for key in conf}
+print(json.dumps([lines, kept, {key: seen.get(key) for key in conf}]))
+handle.stop()
+"""
+
+
+@pytest.mark.usefixtures("jvm")
+def test_settings_reach_spark_whole_and_stand_on_no_command_line() -> None:
+    values = ["s3cr3t of a key", "a=b:c#d!e", "back\\slash", "line\nline\ttab", "größer €", "{'json': [1]}"]
+    conf = {f"spark.hadoop.odd.key{place}": value for place, value in enumerate(values)}
+    done = subprocess.run(
+        [sys.executable, "-c", KEPT], input=json.dumps(conf), capture_output=True, text=True, timeout=120, check=True
+    )
+    lines, kept, of_submit = json.loads(done.stdout.splitlines()[-1])
+    assert kept == conf
+    assert of_submit == conf
+    assert any("SparkSubmit" in line for line in lines)
+    assert not any("s3cr3t" in line for line in lines)
