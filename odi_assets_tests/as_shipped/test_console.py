@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from odi_assets_tests.as_shipped.installed import Installed
 from odi_assets_tests.as_shipped.shop_databases import of_postgres, server_of
@@ -139,6 +140,38 @@ def _checkpoint(session: Session) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
+_AUDITED = """
+project: audited
+connections:
+  landing: {type: local, base_path: landing}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: orders
+  nodes:
+  - name: raw_orders
+    read:
+      connection: landing
+      format: csv
+      path: "*.csv"
+      schema: "id BIGINT, at TIMESTAMP"
+      options: {header: "true"}
+      incremental: {mode: stateful, column: at}
+    write: {connection: lake, path: raw_orders, mode: upsert, keys: [id]}
+"""
+
+
+def _audited(session: Session) -> None:
+    """A table of which somebody deleted one of the eight rows of a day."""
+    (session.folder / "odibi.yaml").write_text(_AUDITED, encoding="utf-8")
+    (session.folder / "landing").mkdir()
+    days = ["2024-03-01", *["2024-03-02"] * 8, "2024-03-03"]
+    lines = "".join(f"{number},{day}T08:00:00Z\n" for number, day in enumerate(days))
+    (session.folder / "landing" / "1.csv").write_text(f"id,at\n{lines}", encoding="utf-8")
+    session.installed.done("odi run", session.folder)
+    DeltaTable(str(session.folder / "lake" / "raw_orders")).delete("id = 5")
+
+
 def _nothing(session: Session) -> None:
     """The page begins with an empty folder."""
 
@@ -147,6 +180,7 @@ FOLLOWED: dict[str, tuple[Callable[[Session], None], frozenset[str]]] = {
     "README.md": (_nothing, frozenset()),
     "cursors.md": (_nothing, frozenset()),
     "dagster.md": (_orders, frozenset()),
+    "exactly-once.md": (_audited, frozenset()),
     "how-it-works.md": (_nothing, frozenset()),
     "state.md": (_nothing, frozenset({"python", "yaml"})),
     "streaming.md": (_checkpoint, frozenset()),
