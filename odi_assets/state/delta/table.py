@@ -420,14 +420,14 @@ class SystemTable:
         """Put the commit that was made on ``handle`` on the disk, and clean the log where a checkpoint covers it."""
         if not is_synced(self.location):
             return
-        newest, made = handle.table.version(), False
-        if newest == handle.version:
-            # Its answer was an error, so the handle did not move on.
-            newest = TableHandle.open_once(self.location, owner=STATE).table.version()
-        for version in range((handle.version or 0) + 1, newest + 1):
+        first, made = (handle.version or 0) + 1, False
+        if handle.table.version() == handle.version:
+            # The answer to the commit was an error, so the handle did not move on.
+            handle = TableHandle.open_once(self.location, owner=STATE)
+        for version in range(first, handle.table.version() + 1):
             made |= sync_written(self.location, version)
         if made:
-            TableHandle.open_once(self.location, owner=STATE).clean_log()
+            handle.clean_log()
 
     def without_ours(self, rows: Table) -> Table:
         """Rows as they are written into a table that Odibi made: without columns of ours."""
