@@ -178,8 +178,10 @@ def require_no_remains(location: Location) -> None:
 
 def data_beside_empty_log(location: Location) -> str | None:
     """A data file of a local table whose log is there and holds no version; None if there is none such."""
+    if not location.is_local:
+        return None
     log = location.local_path / LOG
-    if not location.is_local or not log.is_dir() or any(_VERSIONED.fullmatch(path.name) for path in log.iterdir()):
+    if not log.is_dir() or any(_VERSIONED.fullmatch(path.name) for path in log.iterdir()):
         return None
     inside = (path.relative_to(location.local_path) for path in location.local_path.rglob("*.parquet"))
     found = (

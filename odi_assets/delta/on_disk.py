@@ -29,9 +29,10 @@ def sync_data(location: Location, paths: Iterable[str]) -> None:
     Raises:
         TableError: it cannot be done.
     """
-    if not is_synced(location):
+    files = [location.local_path / path for path in paths] if is_synced(location) else []
+    if not files:
+        # The table may not exist yet.
         return
-    files = [location.local_path / path for path in paths]
     with deltalake_calls("putting files on the disk", location):
         sync_files(files)
         for folder in _folders(location.local_path, files):

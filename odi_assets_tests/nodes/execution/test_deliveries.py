@@ -287,8 +287,11 @@ def test_a_text_cursor_that_nobody_named_is_refused_before_and_at_the_run(tmp_pa
     said = of(f"format: csv, {HEADER[:-2]}", ", type: text")
     said.land("in/a.csv", ["id", "9"])
     assert said.load() == [{"id": "9"}]
-    (tmp_path / "landing/in/a.csv").write_text('{"id": "9"}\n')
-    guessed = of("format: json")
+
+
+def test_a_text_cursor_that_json_files_have_is_refused_at_the_run(tmp_path: Path, spark: SparkSession) -> None:
+    guessed = Zone(tmp_path, spark, "format: json, incremental: {mode: stateful, column: id}", "mode: append")
+    guessed.land("in/a.json", ['{"id": "9"}'])
     with pytest.raises(IncrementError, match="`10` comes before `9`") as error:
         guessed.run("raw")
     assert "type: text" in str(error.value.fix)

@@ -88,6 +88,9 @@ def test_a_cursor_beyond_the_years_of_an_hwm_is_an_error_and_elsewhere_only_a_va
         ),
         file,
     )
+    with pytest.raises(IncrementError, match=r"1 row of landing:source has a `at` after .*; id 1, at \+1\d{4}-"):
+        box.run("events")
+    box = make("incremental: {mode: stateful, column: at, max_ahead: none}", kind="parquet")
     with pytest.raises(IncrementError, match=r"the greatest `at` of landing:source is \+1\d{4}-"):
         box.run("events")
     box = make("incremental: {mode: files}", "mode: upsert, keys: [id]", kind="parquet")
