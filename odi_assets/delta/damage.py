@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.errors import STATE, DamagedTableError, Owner, deltalake_calls, store_options
+from odi_assets.delta.errors import DamagedTableError, Owner, deltalake_calls, store_options
 
 if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
@@ -86,13 +86,13 @@ class Log:
 
 def repair_command(location: Location, owner: Owner | None = None) -> str:
     """The command that leads on from damage of a table's log, as it is typed."""
-    return "odi tables repair " + ("--system" if owner is STATE else shlex.quote(location.uri))
+    return "odi tables repair " + ("--system" if owner is not None and owner.is_system else shlex.quote(location.uri))
 
 
 def damaged(location: Location, faults: Sequence[LogFault], owner: Owner | None = None) -> DamagedTableError:
     """The error over a table whose log has ``faults``, at least one."""
     more = f" (and {len(faults) - 1:,} more)" if len(faults) > 1 else ""
-    table = "the system table" if owner is STATE else "the Delta table"
+    table = "the system table" if owner is not None and owner.is_system else "the Delta table"
     return DamagedTableError(
         f"{table} at {location.uri} is damaged: {faults[0]}{more}",
         fix=f"`{repair_command(location, owner)}` sets aside what is torn, so that the next run goes on from the last "

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from deltalake import __version__ as VERSION
@@ -68,12 +68,14 @@ class Owner:
         error: raised where neither waiting nor repairing the connection helps.
         conflict: raised when a concurrent commit came first; nothing was written.
         without_feature: what to do about features that deltalake lacks.
+        is_system: `odi tables repair --system` repairs it; others are repaired by their path.
     """
 
     noun: str
     error: type[OdiError]
     conflict: type[OdiError]
     without_feature: str
+    is_system: bool = False
 
 
 NODE = Owner(
@@ -87,7 +89,9 @@ STATE = Owner(
     StateError,
     CommitConflict,
     "give the backend a `spark_session` with Delta's connector, or copy the state to new tables (`odi state migrate`)",
+    is_system=True,
 )
+STORE = replace(STATE, is_system=False)
 
 Answer = Literal["silence", "denied", "no bucket", "no object", "refused", "unusable", "unknown"]
 """What a store answered, by what can be done about it.

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from arro3.core import Array, DataType, Field, RecordBatchReader, Table
 from arro3.core import Schema as ArrowSchema
@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import cleaning, looked_for
 from odi_assets.delta.damage import repair_command
-from odi_assets.delta.errors import STATE, CommitConflict, DamagedTableError, cannot_look, store_options
+from odi_assets.delta.errors import STATE, CommitConflict, DamagedTableError, Owner, cannot_look, store_options
 from odi_assets.delta.on_disk import is_synced, sync_commit, sync_written
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -137,12 +137,14 @@ class SystemTable:
         largest_file: files with at least so many rows are not compacted; None: every file is.
         note: the file beside the project file that tells on which disk the table was made, if it is a local one.
         takes_odibis: whether a table that Odibi made will do.
+        owner: whose table it is, for messages.
     """
 
     compacts = True
     largest_file: int | None = None
     note: Path | None = None
     takes_odibis = True
+    owner: ClassVar[Owner] = STATE
 
     def __init__(self, location: Location, columns: Columns, indexed: Sequence[str]) -> None:
         self.location = location
@@ -173,7 +175,7 @@ class SystemTable:
             OtherLayout: Odibi made it, and such a table will not do.
             StateError: there is something, and it cannot be opened.
         """
-        handle = TableHandle.open_once(self.location, owner=STATE)
+        handle = TableHandle.open_once(self.location, owner=self.owner)
         if not handle.exists:
             if self.note is not None and is_there(self.note):
                 with handle.calls("looking for the disk of a system table"):
@@ -204,7 +206,7 @@ class SystemTable:
         return handle
 
     def _create(self) -> TableHandle:
-        place = TableHandle(self.location, None, STATE)
+        place = TableHandle(self.location, None, self.owner)
         refused: StateError | None = None
         try:
             with place.calls("making a system table"):
@@ -286,7 +288,9 @@ class SystemTable:
         try:
             return raced(attempt, lost=lambda error: isinstance(error, StateError) and self._moved(handle))
         except StateError as error:
-            if type(error) is StateError and handle is not None and not cannot_look(error):
+            # An error that names a file of its own says what to do about it.
+            is_own = type(error) is not StateError or "path" in error.fields
+            if not is_own and handle is not None and not cannot_look(error):
                 self._require_whole(handle, error)
             raise
 
@@ -298,7 +302,7 @@ class SystemTable:
         if lost:
             raise DamagedTableError(
                 f"{error.message}: {len(lost):,} of its files are gone or damaged, {lost[0]} among them",
-                fix=f"`{repair_command(self.location, STATE)}` takes them out and sets aside what is left of "
+                fix=f"`{repair_command(self.location, self.owner)}` takes them out and sets aside what is left of "
                 "them; `odi state recover` then takes from the tables' logs what they told",
                 uri=self.uri,
             ) from error
@@ -423,7 +427,7 @@ class SystemTable:
         first, made = (handle.version or 0) + 1, False
         if handle.table.version() == handle.version:
             # The answer to the commit was an error, so the handle did not move on.
-            handle = TableHandle.open_once(self.location, owner=STATE)
+            handle = TableHandle.open_once(self.location, owner=self.owner)
         for version in range(first, handle.table.version() + 1):
             made |= sync_written(self.location, version)
         if made:

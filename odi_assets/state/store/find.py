@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.errors import STATE
+from odi_assets.delta.errors import STORE
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.state.store.log import VersionLog
@@ -38,7 +38,7 @@ class StoreSummary:
 
 def require_store(location: Location) -> None:
     """Raises ConfigError if there is no state store at ``location``, StateError if that cannot be found out."""
-    handle = TableHandle.open_once(location, owner=STATE)
+    handle = TableHandle.open_once(location, owner=STORE)
     if handle.exists and set(handle.columns) >= REQUIRED:
         return
     what = "the Delta table there is another's" if handle.exists else "there is no Delta table"
@@ -80,7 +80,7 @@ def _tables(folder: Location) -> Iterator[str]:
 
     from odi_assets.delta.damage import file_system
 
-    with TableHandle(folder, None, STATE).calls("listing state stores"):
+    with TableHandle(folder, None, STORE).calls("listing state stores"):
         listed = file_system(folder).get_file_info(pa_fs.FileSelector("", recursive=True, allow_not_found=True))
     logs = {info.path.partition(f"{_LOG}/")[0].rstrip("/") for info in listed if f"{_LOG}/" in info.path}
     yield from (f"{folder.uri.rstrip('/')}/{path}".rstrip("/") for path in logs)
@@ -91,7 +91,7 @@ def _raise(error: OSError) -> None:
 
 
 def _summary(location: Location) -> StoreSummary | None:
-    handle = TableHandle.open_once(location, owner=STATE)
+    handle = TableHandle.open_once(location, owner=STORE)
     if not handle.exists or not set(handle.columns) >= REQUIRED:
         return None
     latest = VersionLog(location, 1).latest(handle)

@@ -21,7 +21,7 @@ from deltalake import Transaction
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import replace_files
-from odi_assets.delta.errors import cannot_look
+from odi_assets.delta.errors import STORE, cannot_look
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
 from odi_assets.state.delta.table import SystemTable
@@ -89,6 +89,7 @@ class VersionLog(SystemTable):
     """The versions of the store at ``location``; a snapshot every ``snapshot_every`` versions."""
 
     compacts = False
+    owner = STORE
 
     def __init__(self, location: Location, snapshot_every: int) -> None:
         super().__init__(location, COLUMNS, _INDEXED)

@@ -603,7 +603,8 @@ def test_a_damaged_log_is_told_and_not_taken_for_an_empty_store(tmp_path: Path) 
     provider = grown(tmp_path, 1)
     for file in (tmp_path / "store" / "_delta_log").glob("*.json"):
         file.write_text('{"add": {')
-    with pytest.raises(StateError, match="opening a system table failed"):
+    with pytest.raises(StateError, match=r"_delta_log/0+\.json is torn") as told:
         provider.latest_version()
+    assert f"`odi tables repair {tmp_path / 'store'}`" in str(told.value.fix)
     with pytest.raises(StateError):
         commit(provider, 0, a="1")
