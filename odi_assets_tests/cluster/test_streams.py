@@ -110,7 +110,7 @@ def test_rows_of_open_sessions_are_not_late_and_a_changed_query_is_compared(tmp_
     ran = odi("run", cwd=tmp_path, env=environment)
     assert ran.returncode == 0, ran.stderr
     late = DeltaTable(str(tmp_path / "lake" / "late")).to_pyarrow_table().to_pylist()
-    assert [next(filter(None, row["row"]))["customer"] for row in late] == ["eve"]
+    assert [next(filter(None, row["row"].values()))["customer"] for row in late] == ["eve"]
 
     changed = WINDOWS.format(remote=address).replace("      late_rows: late\n", "")
     (tmp_path / "odibi.yaml").write_text(changed, encoding="utf-8")
