@@ -123,6 +123,11 @@ def _on_day(node: Node) -> dict[str, Any] | None:
     return found if found is not None and found["column"] == "day" else None
 
 
+def _untyped(node: Node) -> dict[str, Any] | None:
+    found = _stateful(node)
+    return found if found is not None and "type" not in found else None
+
+
 def _option(name: str, *values: str | None, kinds: tuple[str, ...] = ("csv", "json")) -> Make:
     def options(node: Node) -> dict[str, Any] | None:
         return _read(node).setdefault("options", {}) if _read(node).get("format") in kinds else None
@@ -399,11 +404,15 @@ EDITS: tuple[Edit, ...] = (
     Edit("StatefulIncrement.state_key", _set(_stateful, "state_key", "another", None)),
     Edit("StatefulIncrement.watermark_lag", _set(_stateful, "watermark_lag", 2, 5, None)),
     Edit("StatefulIncrement.on_change", _set(_stateful, "on_change", "ignore", "raise", None), harmless=True),
+    Edit("StatefulIncrement.max_ahead", _set(_stateful, "max_ahead", "7d", "2d", None), harmless=True),
+    Edit("StatefulIncrement.on_ahead", _set(_untyped, "on_ahead", "hold", "raise", None), harmless=True),
     Edit("CursorsIncrement.mode", _other_increment),
     Edit("CursorsIncrement.columns", _set(_cursors, "columns", ["seq"], ["seq", "at"], ["at"])),
     Edit("CursorsIncrement.on_null", _set(_cursors, "on_null", "snapshot", "exclude", "raise"), harmless=True),
     Edit("CursorsIncrement.watermark_lag", _set(_cursors, "watermark_lag", 2, None)),
     Edit("CursorsIncrement.snapshot", _set(_cursors, "snapshot", {"rows": 5}, {"pieces": 1}), harmless=True),
+    Edit("CursorsIncrement.max_ahead", _set(_cursors, "max_ahead", "7d", "2d", None), harmless=True),
+    Edit("CursorsIncrement.on_ahead", _set(_cursors, "on_ahead", "hold", "raise", None), harmless=True),
     Edit("CursorsIncrement.state_key", _set(_cursors, "state_key", "another", None)),
     Edit("FilesIncrement.mode", _other_increment),
     Edit("FilesIncrement.settle", _set(_files, "settle", "1s", None), harmless=True),
