@@ -25,7 +25,7 @@ from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
 from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Snapshot
 from odi_assets.util.words import counted
 
@@ -160,9 +160,9 @@ class CursorWindow(Read):
         window = replace(self.window, lower=self.start, lower_inclusive=True, ties={})
         return replace(self, window=window, only=wanted)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]
@@ -242,9 +242,9 @@ class UnresolvedWindow(UnresolvedRead):
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return replace(self, from_start=True, only=wanted)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
     def resolve(self, spark: SparkSession) -> Read:
         kind = self.kind or cursor_type(self.increment, _types(self.snapshot.rows(spark)), self.label)

@@ -24,7 +24,7 @@ from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
 from odi_assets.tables.reader import read_files, read_table
@@ -302,7 +302,7 @@ class NewVersions(Read):
         # The step itself says why the table has to be read whole.
         return replace(whole, summary=self.summary) if self.step.extent == "table" else whole
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         handle, gained = self.snapshot.handle, self.step.changes
         if column not in handle.columns:
             raise ConfigError(
@@ -313,14 +313,14 @@ class NewVersions(Read):
                 column=column,
             )
         if self.step.extent == "table" or gained is None:
-            return Affected(everything=True)
+            return AffectedPartitions(everything=True)
         if column in handle.partition_columns:
-            return Affected(frozenset(p[column] for commit in gained.commits for p in commit.partitions))
+            return AffectedPartitions(frozenset(p[column] for commit in gained.commits for p in commit.partitions))
         # A replaced row may have been in another partition, and the log has no statistics of removed files.
         if any(commit.updated or commit.deleted or commit.kind == "partitions" for commit in gained.commits):
-            return Affected(by_rows=True)
+            return AffectedPartitions(by_rows=True)
         found = values_of(handle, column, gained.files)
-        return Affected(by_rows=True) if found is None else Affected(frozenset(found))
+        return AffectedPartitions(by_rows=True) if found is None else AffectedPartitions(frozenset(found))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         from odi_assets.sources.delta.changed_rows import affected_rows

@@ -17,7 +17,7 @@ from odi_assets.errors import IncrementError
 from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, Snapshot
 from odi_assets.sources.source import Source
 
@@ -302,7 +302,7 @@ class DrivenUnresolved(UnresolvedRead):
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return self._again(self.rows.in_partitions(wanted))
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         return self.rows.affected(column, node)
 
     def _again(self, rows: PlannedRead) -> PlannedRead:

@@ -19,7 +19,7 @@ from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
 from odi_assets.sources.marks import UNRESOLVED, hwm_text
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, storage_of
@@ -267,9 +267,9 @@ class _OfCursorTable(PlannedRead):
             fix="write it with append, append_once or upsert",
         )
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
 
 @dataclass(frozen=True, kw_only=True)
