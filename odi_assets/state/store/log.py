@@ -52,7 +52,7 @@ _INDEXED = ("version", "part")
 
 
 @dataclass(frozen=True)
-class Batch:
+class PendingVersion:
     """Changes to the version ``base`` (None: version 0, which is empty), to be committed by ``writer``.
 
     Attributes:
@@ -184,7 +184,7 @@ class VersionLog(SystemTable):
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch) -> tuple[TableHandle, Commit]:
+    def append(self, batch: PendingVersion) -> tuple[TableHandle, Commit]:
         """Commit a batch, unless it is committed already; one attempt.
 
         Raises:
@@ -202,7 +202,7 @@ class VersionLog(SystemTable):
 
         return self.write(attempt)
 
-    def _has_other_changes(self, handle: TableHandle, batch: Batch) -> bool:
+    def _has_other_changes(self, handle: TableHandle, batch: PendingVersion) -> bool:
         """Whether the newest version is one that the batch's writer made on the same base with other changes."""
         found = self.commits(handle, batch.version - 1)
         made = [commit for commit in found if commit.version >= batch.version]
@@ -211,7 +211,7 @@ class VersionLog(SystemTable):
             return False
         return made[0].writer == batch.writer and not batch.is_in(made[0])
 
-    def settled(self, handle: TableHandle, batch: Batch) -> Commit | None:
+    def settled(self, handle: TableHandle, batch: PendingVersion) -> Commit | None:
         """The batch's commit if it has been made; None if it may be made now.
 
         Raises:
@@ -228,7 +228,7 @@ class VersionLog(SystemTable):
             return found[0]
         raise self._fenced(found[0] if found else None, latest, batch)
 
-    def _append(self, handle: TableHandle, batch: Batch) -> tuple[TableHandle, Commit]:
+    def _append(self, handle: TableHandle, batch: PendingVersion) -> tuple[TableHandle, Commit]:
         entries = batch.draft.changes
         commit = Commit(
             version=batch.version,
@@ -292,7 +292,7 @@ class VersionLog(SystemTable):
 
     # -- staging ------------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: Batch) -> None:
+    def stage(self, batch: PendingVersion) -> None:
         """Write changes that are no version until a batch with this ``commit_id`` is committed with them.
 
         Raises:
@@ -382,7 +382,7 @@ class VersionLog(SystemTable):
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def _require_base(self, latest: Commit | None, batch: Batch) -> None:
+    def _require_base(self, latest: Commit | None, batch: PendingVersion) -> None:
         if (latest and latest.commit_id) == (batch.base and batch.base.commit_id):
             return
         raise StateError(
@@ -394,7 +394,7 @@ class VersionLog(SystemTable):
             version=batch.version - 1,
         )
 
-    def _fenced(self, taken: Commit | None, latest: Commit, batch: Batch) -> FencedError:
+    def _fenced(self, taken: Commit | None, latest: Commit, batch: PendingVersion) -> FencedError:
         name = f"version {batch.version} of the state store at {self.uri}"
         fix = f"get version {latest.version} and base the changes on it"
         if taken is None:

@@ -20,7 +20,7 @@ from odi_assets.errors import FencedError, StateError
 from odi_assets.state.store import Change, StateStore
 from odi_assets.state.store.contents import Contents, Draft
 from odi_assets.state.store.files import files_before, remove_before
-from odi_assets.state.store.log import Batch, VersionLog
+from odi_assets.state.store.log import PendingVersion, VersionLog
 from odi_assets.state.store.parts import Commit, Part
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class StateStoreProvider:
         base, contents = self._retry.call(lambda: self._load(version), f"get_store({version})")
 
         def commit(draft: Draft, replaces: bool) -> int:
-            return self.commit(Batch(base, draft, self.writer, replaces=replaces))
+            return self.commit(PendingVersion(base, draft, self.writer, replaces=replaces))
 
         return StateStore(self.uri, version, contents, None if read_only else commit, lambda: self.counted)
 
@@ -124,7 +124,7 @@ class StateStoreProvider:
         )
         return next((commit for commit in found or () if commit.commit_id == commit_id), None)
 
-    def stage(self, batch: Batch) -> None:
+    def stage(self, batch: PendingVersion) -> None:
         """Write changes that are no version yet (see ``staged``).
 
         Raises:
@@ -305,7 +305,7 @@ class StateStoreProvider:
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def commit(self, batch: Batch) -> int:
+    def commit(self, batch: PendingVersion) -> int:
         """Commit a batch, and return its version; what stores that :meth:`get_store` made call.
 
         Raises:
@@ -326,7 +326,7 @@ class StateStoreProvider:
             self._maintain_after(handle, commit, batch.contents)
         return commit.version
 
-    def _attempt(self, batch: Batch) -> tuple[TableHandle, Commit]:
+    def _attempt(self, batch: PendingVersion) -> tuple[TableHandle, Commit]:
         try:
             return self._versions.append(batch)
         except CommitConflict:
