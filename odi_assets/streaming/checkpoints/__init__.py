@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.streaming.checkpoints.inspect import Batch, Checkpoint, Operator, StateVariable, StoreInfo, inspect
+from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, StateVariable, StoreInfo, inspect
 
 if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.compare import Difference, Effect, check_against
@@ -34,7 +34,6 @@ _PLACES = {
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
-    "Batch",
     "BatchHealth",
     "Checkpoint",
     "CheckpointFiles",
@@ -47,6 +46,7 @@ __all__ = [
     "KeyFate",
     "KeyReport",
     "KeyVerdict",
+    "MicroBatch",
     "Operator",
     "SideOfKey",
     "StateSchema",
