@@ -32,7 +32,7 @@ from odi_assets.delta.errors import CommitConflict, UnsupportedFeatureError
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.backend import Change
+from odi_assets.state.backend import KeyChange
 from odi_assets.state.delta.hwms import (
     Foreign,
     HwmLog,
@@ -207,7 +207,7 @@ class OdibiHwmLog(HwmLog):
     def environments(self) -> set[str | None]:
         return super().environments() | self.odibi.environments()
 
-    def check(self, changes: Sequence[Change]) -> None:
+    def check(self, changes: Sequence[KeyChange]) -> None:
         found = self._now([change.key for change in changes])
         self._next(found, changes)
 
@@ -249,14 +249,14 @@ class OdibiHwmLog(HwmLog):
             _log.warning("the row of `%s` in Odibi's table is older than its high-water mark: %s", key, error.message)
 
     def _entries(
-        self, handle: TableHandle, changes: Sequence[Change]
+        self, handle: TableHandle, changes: Sequence[KeyChange]
     ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
         keys = [change.key for change in changes]
         found = self._decided(handle, self.odibi.look(keys), keys)
         before = {key: one.foreign for key, one in found.items()}
         return self._next(found, changes), before
 
-    def _next(self, found: Mapping[str, Found], changes: Sequence[Change]) -> list[HwmEntry]:
+    def _next(self, found: Mapping[str, Found], changes: Sequence[KeyChange]) -> list[HwmEntry]:
         now = datetime.now(UTC)
         return [
             change.entry_after(found.get(change.key, Found(None)).entry, self.environment, now) for change in changes
