@@ -68,7 +68,7 @@ class StoreMetrics:
 
 
 @dataclass(frozen=True)
-class Change:
+class StoreChange:
     """What a version did to a key; ``value`` is None if it removed the key."""
 
     version: int

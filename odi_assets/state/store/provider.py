@@ -17,7 +17,7 @@ from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, StateError
-from odi_assets.state.store import Change, StateStore
+from odi_assets.state.store import StateStore, StoreChange
 from odi_assets.state.store.contents import Contents, Draft
 from odi_assets.state.store.files import files_before, remove_before
 from odi_assets.state.store.log import PendingVersion, VersionLog
@@ -178,7 +178,7 @@ class StateStoreProvider:
 
         return self._retry.call(look, f"checking {self.uri}")
 
-    def changes(self, after: int, until: int | None = None) -> Iterator[Change]:
+    def changes(self, after: int, until: int | None = None) -> Iterator[StoreChange]:
         """What the versions after ``after`` changed, up to ``until`` (the latest if None), by versions and keys.
 
         Raises:
@@ -193,7 +193,7 @@ class StateStoreProvider:
         for version in range(after + 1, until + 1):
             now = self.contents(version)
             for key, value in sorted(before.changes_to(now).items()):
-                yield Change(version, key, value)
+                yield StoreChange(version, key, value)
             before = now
 
     def rewind(self, version: int) -> int:
