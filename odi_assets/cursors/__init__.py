@@ -16,7 +16,7 @@ from odi_assets.cursors.editing import with_cursors, with_shared_position, with_
 from odi_assets.cursors.files import save
 from odi_assets.cursors.findings import Finding, Severity
 from odi_assets.cursors.model import (
-    Chunk,
+    CursorChunk,
     CursorDocument,
     CursorStream,
     SharedPosition,
@@ -40,8 +40,8 @@ from odi_assets.cursors.reading import Inspection, inspect, inspect_bytes, inspe
 
 __all__ = [
     "BinlogPosition",
-    "Chunk",
     "ConsumerGroup",
+    "CursorChunk",
     "CursorDocument",
     "CursorStream",
     "Finding",

@@ -42,7 +42,7 @@ class SnapshotStatus(StrEnum):
     FINISHED = "finished"
 
 
-class Chunk(NamedTuple):
+class CursorChunk(NamedTuple):
     """A range of a snapshot still to be read, ``min <= key < max``; each bound as canonical JSON, ``null`` is open."""
 
     min: str
@@ -58,7 +58,7 @@ class Snapshot:
     """
 
     status: SnapshotStatus
-    chunks: frozenset[Chunk] = frozenset()
+    chunks: frozenset[CursorChunk] = frozenset()
     reached: str = ""
     """Where a snapshot that is read in order of a key stands, as canonical JSON; empty for one in chunks."""
 
