@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import is_other_history
-from odi_assets.delta.history import Commit, replaces_rows
+from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
@@ -26,7 +26,7 @@ _FROM_LOG = "the table's log"
 class ForeignChange:
     """A commit of somebody else that removed a table's rows, and how, as a participle: ``overwritten``."""
 
-    commit: Commit
+    commit: TableCommit
     how: str
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
-from odi_assets.delta.history import Commit, replaces_rows
+from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
@@ -215,7 +215,7 @@ class DeltaTableSource(Source):
         )
 
 
-def _rewriting(commit: Commit) -> str | None:
+def _rewriting(commit: TableCommit) -> str | None:
     """How a commit put other rows in the place of those that were there, as a participle; None if it did not.
 
     What others merge, update or delete row by row is the way of tables that are followed by a column.
