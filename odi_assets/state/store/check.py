@@ -9,7 +9,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.state.store.contents import Contents, digest
 from odi_assets.state.store.files import FileParts, StoreFile
 from odi_assets.state.store.log import VersionLog
-from odi_assets.state.store.parts import Commit, Kind, NoPart, Part, Parts, rebuild, versions_in
+from odi_assets.state.store.parts import Kind, NoPart, Part, Parts, VersionHeader, rebuild, versions_in
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class StoreCheck:
         repaired: the files that a repair replaced.
     """
 
-    readable: tuple[Commit, ...]
+    readable: tuple[VersionHeader, ...]
     unreadable: dict[int, int]
     damaged: tuple[DamagedFile, ...]
     repaired: tuple[DamagedFile, ...] = ()
@@ -140,7 +140,8 @@ def _snapshot(parts: FileParts, version: int) -> Part | None:
         return None
     header = own.header
     return Part(
-        Commit(**{**vars(header), "snapshot": version, "content": digest(contents.items.items())}), contents.items
+        VersionHeader(**{**vars(header), "snapshot": version, "content": digest(contents.items.items())}),
+        contents.items,
     )
 
 
@@ -149,7 +150,7 @@ def _changes(parts: FileParts, version: int) -> Part | None:
     if own is None or own.header is None or before is None or after is None:
         return None
     changes = before.changes_to(after)
-    header = Commit(**{**vars(own.header), "snapshot": 0, "content": digest(changes.items())})
+    header = VersionHeader(**{**vars(own.header), "snapshot": 0, "content": digest(changes.items())})
     return Part(header, changes)
 
 

@@ -42,7 +42,7 @@ HEADER = [name for name in COLUMNS.kinds if name not in ("key", "value")]
 
 
 @dataclass(frozen=True)
-class Commit:
+class VersionHeader:
     """The header of a version.
 
     Attributes:
@@ -68,7 +68,7 @@ class Commit:
 class Part:
     """The rows of one part of a version; ``header`` is None if it was not found."""
 
-    header: Commit | None
+    header: VersionHeader | None
     entries: Mapping[bytes, bytes | None]
 
     @cached_property
@@ -104,7 +104,7 @@ class NoPart(Exception):
         self.version = version
 
 
-def rows_of(commit: Commit, kind: Kind, entries: Mapping[bytes, bytes | None]) -> dict[str, list[Any]]:
+def rows_of(commit: VersionHeader, kind: Kind, entries: Mapping[bytes, bytes | None]) -> dict[str, list[Any]]:
     """A part as columns of the table: its header first, then its entries in order of their keys."""
     ordered = sorted(entries.items())
     header = {**asdict(commit), "key": None, "value": None}
@@ -114,12 +114,12 @@ def rows_of(commit: Commit, kind: Kind, entries: Mapping[bytes, bytes | None]) -
     return {name: [header.get(name), *rest[name]] for name in COLUMNS.kinds} | {"part": [kind] * (len(ordered) + 1)}
 
 
-def headers_in(lists: Mapping[str, Sequence[Any]]) -> dict[tuple[int, Kind], Commit]:
+def headers_in(lists: Mapping[str, Sequence[Any]]) -> dict[tuple[int, Kind], VersionHeader]:
     """The headers among rows, which may be rows of several files."""
     found = {}
     for row in range(len(lists["version"])):
         if lists["commit_id"][row] is not None:
-            commit = Commit(**{name: lists[name][row] for name in HEADER if name != "part"})
+            commit = VersionHeader(**{name: lists[name][row] for name in HEADER if name != "part"})
             found[commit.version, _kind(lists["part"][row], commit)] = commit
     return found
 
@@ -136,9 +136,9 @@ def parts_in(lists: Mapping[str, Sequence[Any]]) -> Parts:
     return {place: Part(headers.get(place), found) for place, found in entries.items()}
 
 
-def versions_in(headers: Mapping[tuple[int, Kind], Commit]) -> list[Commit]:
+def versions_in(headers: Mapping[tuple[int, Kind], VersionHeader]) -> list[VersionHeader]:
     """One header for each version, in order; its ``snapshot`` is the version itself where it has one."""
-    found: dict[int, Commit] = {}
+    found: dict[int, VersionHeader] = {}
     for kind in ("snapshot", "changes"):
         for (version, its_kind), commit in headers.items():
             if its_kind == kind:
@@ -171,5 +171,5 @@ def rebuild(find: Find, version: int) -> Rebuilt:
     return Rebuilt(Contents(items), at)
 
 
-def _kind(part: Kind | None, commit: Commit) -> Kind:
+def _kind(part: Kind | None, commit: VersionHeader) -> Kind:
     return part or ("snapshot" if commit.snapshot == commit.version else "changes")

@@ -21,7 +21,7 @@ from odi_assets.state.store import StateStore, StoreChange
 from odi_assets.state.store.contents import Contents, Draft
 from odi_assets.state.store.files import files_before, remove_before
 from odi_assets.state.store.log import PendingVersion, VersionLog
-from odi_assets.state.store.parts import Commit, Part
+from odi_assets.state.store.parts import Part, VersionHeader
 
 if TYPE_CHECKING:
     from odi_assets.state.store.check import StoreCheck
@@ -109,7 +109,7 @@ class StateStoreProvider:
         """The custom metrics so far."""
         return self._counted
 
-    def latest(self) -> tuple[Commit | None, Contents]:
+    def latest(self) -> tuple[VersionHeader | None, Contents]:
         """The commit of the newest version and what it holds; None and nothing before the first.
 
         Raises:
@@ -117,7 +117,7 @@ class StateStoreProvider:
         """
         return self._retry.call(lambda: self._load(self.latest_version()), "latest")
 
-    def committed_as(self, commit_id: str, low: int = 0) -> Commit | None:
+    def committed_as(self, commit_id: str, low: int = 0) -> VersionHeader | None:
         """The version from ``low`` on that was committed with this id; None if there is none."""
         found = self._retry.call(
             lambda: self._versions.read(lambda handle: self._versions.commits(handle, low)), "committed_as"
@@ -251,12 +251,12 @@ class StateStoreProvider:
         _check_version(version)
         return self._retry.call(lambda: self._load(version), f"version {version}")[1]
 
-    def _load(self, version: int) -> tuple[Commit | None, Contents]:
+    def _load(self, version: int) -> tuple[VersionHeader | None, Contents]:
         if version == 0:
             return None, Contents({})
         return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version)
 
-    def _load_from(self, handle: TableHandle, version: int) -> tuple[Commit, Contents]:
+    def _load_from(self, handle: TableHandle, version: int) -> tuple[VersionHeader, Contents]:
         found = self._versions.commits(handle, version, version)
         if not found:
             self._missing(version)
@@ -268,7 +268,7 @@ class StateStoreProvider:
             self._cache(commit, contents)
         return commit, contents
 
-    def _read(self, handle: TableHandle, commit: Commit) -> Contents:
+    def _read(self, handle: TableHandle, commit: VersionHeader) -> Contents:
         started = time.monotonic()
         rebuilt = self._versions.rebuilt(handle, commit)
         self._count("loads")
@@ -292,11 +292,11 @@ class StateStoreProvider:
             version=version,
         )
 
-    def _cached(self, commit: Commit) -> Contents | None:
+    def _cached(self, commit: VersionHeader) -> Contents | None:
         with self._lock:
             return self._loaded.get(commit.commit_id)
 
-    def _cache(self, commit: Commit, contents: Contents) -> None:
+    def _cache(self, commit: VersionHeader, contents: Contents) -> None:
         with self._lock:
             self._loaded[commit.commit_id] = contents
             self._loaded.move_to_end(commit.commit_id)
@@ -326,7 +326,7 @@ class StateStoreProvider:
             self._maintain_after(handle, commit, batch.contents)
         return commit.version
 
-    def _attempt(self, batch: PendingVersion) -> tuple[TableHandle, Commit]:
+    def _attempt(self, batch: PendingVersion) -> tuple[TableHandle, VersionHeader]:
         try:
             return self._versions.append(batch)
         except CommitConflict:
@@ -336,7 +336,7 @@ class StateStoreProvider:
                 raise
             return done[0], done[1]
 
-    def _maintain_after(self, handle: TableHandle, commit: Commit, contents: Contents) -> None:
+    def _maintain_after(self, handle: TableHandle, commit: VersionHeader, contents: Contents) -> None:
         """Write a snapshot, then clean. Never fails: the version is committed."""
         try:
             handle, commit = self._versions.add_snapshot(commit, contents)

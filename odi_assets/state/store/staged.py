@@ -18,7 +18,7 @@ from odi_assets.errors import FencedError, IllegalStateError, StateError
 from odi_assets.state.store import StateStore
 from odi_assets.state.store.contents import Contents, Draft
 from odi_assets.state.store.log import PendingVersion
-from odi_assets.state.store.parts import Commit
+from odi_assets.state.store.parts import VersionHeader
 from odi_assets.state.store.provider import StateStoreProvider
 
 
@@ -120,7 +120,9 @@ def _publish(provider: StateStoreProvider, named: Named) -> None:
             raise
 
 
-def _batch(base: Commit | None, latest: Contents, final: Contents, writer: str, **options: Any) -> PendingVersion:
+def _batch(
+    base: VersionHeader | None, latest: Contents, final: Contents, writer: str, **options: Any
+) -> PendingVersion:
     """The changes that make ``final`` of the latest version, whose commit is ``base``."""
     draft = Draft(latest)
     for key, value in latest.changes_to(final).items():
