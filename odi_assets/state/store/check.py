@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from odi_assets.delta.table import TableHandle
-from odi_assets.state.store.contents import Contents, digest
+from odi_assets.state.store.contents import VersionContents, digest
 from odi_assets.state.store.files import FileParts, StoreFile
 from odi_assets.state.store.log import VersionLog
 from odi_assets.state.store.parts import Kind, NoPart, Part, Parts, VersionHeader, rebuild, versions_in
@@ -154,7 +154,7 @@ def _changes(parts: FileParts, version: int) -> Part | None:
     return Part(header, changes)
 
 
-def _contents(parts: FileParts, version: int) -> Contents | None:
+def _contents(parts: FileParts, version: int) -> VersionContents | None:
     try:
         return rebuild(parts.find, version).contents
     except NoPart:

@@ -25,7 +25,7 @@ from odi_assets.delta.errors import STORE, cannot_look
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
 from odi_assets.state.delta.table import SystemTable
-from odi_assets.state.store.contents import Contents, Draft, digest
+from odi_assets.state.store.contents import Draft, VersionContents, digest
 from odi_assets.state.store.files import CLEANING, LAST, FileParts, all_files, store_files
 from odi_assets.state.store.parts import (
     COLUMNS,
@@ -75,7 +75,7 @@ class PendingVersion:
         return commit.writer == self.writer and commit.batch == self.digest
 
     @cached_property
-    def contents(self) -> Contents:
+    def contents(self) -> VersionContents:
         """What the version will hold."""
         return self.draft.contents()
 
@@ -148,7 +148,7 @@ class VersionLog(SystemTable):
                 raise self._damaged(parts, file.low) from error
         return found
 
-    def load(self, handle: TableHandle, commit: VersionHeader) -> Contents:
+    def load(self, handle: TableHandle, commit: VersionHeader) -> VersionContents:
         """What a version holds: a damaged snapshot is rebuilt from changes, damaged changes are not needed where there
         is a snapshot.
 
@@ -254,7 +254,7 @@ class VersionLog(SystemTable):
         """Whether it is time for a snapshot of a version."""
         return commit.version - commit.snapshot >= self._snapshot_every
 
-    def add_snapshot(self, commit: VersionHeader, contents: Contents) -> tuple[TableHandle, VersionHeader]:
+    def add_snapshot(self, commit: VersionHeader, contents: VersionContents) -> tuple[TableHandle, VersionHeader]:
         """Write the snapshot of a version, unless there is one; the version's header, which knows of it.
 
         Raises:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from odi_assets.state.delta.table import Columns
-from odi_assets.state.store.contents import Contents, apply, digest
+from odi_assets.state.store.contents import VersionContents, apply, digest
 
 Kind = Literal["changes", "snapshot", "staged"]
 """What a part holds: a version's changes, all of its entries, or changes that may become a version."""
@@ -91,7 +91,7 @@ class Rebuilt:
         past: how many newer snapshots are damaged, so that changes stood for them.
     """
 
-    contents: Contents
+    contents: VersionContents
     base: int
     past: int = 0
 
@@ -168,7 +168,7 @@ def rebuild(find: Find, version: int) -> Rebuilt:
         at -= 1
     for changes in reversed(later):
         apply(changes.entries, items)
-    return Rebuilt(Contents(items), at)
+    return Rebuilt(VersionContents(items), at)
 
 
 def _kind(part: Kind | None, commit: VersionHeader) -> Kind:

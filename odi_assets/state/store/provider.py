@@ -18,7 +18,7 @@ from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, StateError
 from odi_assets.state.store import StateStore, StoreChange
-from odi_assets.state.store.contents import Contents, Draft
+from odi_assets.state.store.contents import Draft, VersionContents
 from odi_assets.state.store.files import files_before, remove_before
 from odi_assets.state.store.log import PendingVersion, VersionLog
 from odi_assets.state.store.parts import Part, VersionHeader
@@ -83,7 +83,7 @@ class StateStoreProvider:
         self._versions = VersionLog(Location(self.uri, dict(storage_options or {})), snapshot_every)
         self._retry = retry or Retry()
         self._keep_in_memory = keep_in_memory
-        self._loaded: OrderedDict[str, Contents] = OrderedDict()
+        self._loaded: OrderedDict[str, VersionContents] = OrderedDict()
         self._counted = Counter(dict.fromkeys(_COUNTED, 0))
         self._lock = Lock()
 
@@ -109,7 +109,7 @@ class StateStoreProvider:
         """The custom metrics so far."""
         return self._counted
 
-    def latest(self) -> tuple[VersionHeader | None, Contents]:
+    def latest(self) -> tuple[VersionHeader | None, VersionContents]:
         """The commit of the newest version and what it holds; None and nothing before the first.
 
         Raises:
@@ -242,7 +242,7 @@ class StateStoreProvider:
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def contents(self, version: int) -> Contents:
+    def contents(self, version: int) -> VersionContents:
         """What a version holds.
 
         Raises:
@@ -251,12 +251,12 @@ class StateStoreProvider:
         _check_version(version)
         return self._retry.call(lambda: self._load(version), f"version {version}")[1]
 
-    def _load(self, version: int) -> tuple[VersionHeader | None, Contents]:
+    def _load(self, version: int) -> tuple[VersionHeader | None, VersionContents]:
         if version == 0:
-            return None, Contents({})
+            return None, VersionContents({})
         return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version)
 
-    def _load_from(self, handle: TableHandle, version: int) -> tuple[VersionHeader, Contents]:
+    def _load_from(self, handle: TableHandle, version: int) -> tuple[VersionHeader, VersionContents]:
         found = self._versions.commits(handle, version, version)
         if not found:
             self._missing(version)
@@ -268,7 +268,7 @@ class StateStoreProvider:
             self._cache(commit, contents)
         return commit, contents
 
-    def _read(self, handle: TableHandle, commit: VersionHeader) -> Contents:
+    def _read(self, handle: TableHandle, commit: VersionHeader) -> VersionContents:
         started = time.monotonic()
         rebuilt = self._versions.rebuilt(handle, commit)
         self._count("loads")
@@ -292,11 +292,11 @@ class StateStoreProvider:
             version=version,
         )
 
-    def _cached(self, commit: VersionHeader) -> Contents | None:
+    def _cached(self, commit: VersionHeader) -> VersionContents | None:
         with self._lock:
             return self._loaded.get(commit.commit_id)
 
-    def _cache(self, commit: VersionHeader, contents: Contents) -> None:
+    def _cache(self, commit: VersionHeader, contents: VersionContents) -> None:
         with self._lock:
             self._loaded[commit.commit_id] = contents
             self._loaded.move_to_end(commit.commit_id)
@@ -336,7 +336,7 @@ class StateStoreProvider:
                 raise
             return done[0], done[1]
 
-    def _maintain_after(self, handle: TableHandle, commit: VersionHeader, contents: Contents) -> None:
+    def _maintain_after(self, handle: TableHandle, commit: VersionHeader, contents: VersionContents) -> None:
         """Write a snapshot, then clean. Never fails: the version is committed."""
         try:
             handle, commit = self._versions.add_snapshot(commit, contents)

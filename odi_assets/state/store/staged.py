@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from odi_assets.errors import FencedError, IllegalStateError, StateError
 from odi_assets.state.store import StateStore
-from odi_assets.state.store.contents import Contents, Draft
+from odi_assets.state.store.contents import Draft, VersionContents
 from odi_assets.state.store.log import PendingVersion
 from odi_assets.state.store.parts import VersionHeader
 from odi_assets.state.store.provider import StateStoreProvider
@@ -89,14 +89,14 @@ class StagedStore:
         )
 
 
-def settle(provider: StateStoreProvider, named: Named) -> tuple[int, Contents]:
+def settle(provider: StateStoreProvider, named: Named) -> tuple[int, VersionContents]:
     """The version with the commit that was named and what it holds; published now, if it was only staged.
 
     Raises:
         StateError: it is neither there nor staged.
     """
     if named == NOTHING:
-        return 0, Contents({})
+        return 0, VersionContents({})
     found = provider.committed_as(named.commit_id, named.version)
     if found is None:
         _publish(provider, named)
@@ -121,7 +121,7 @@ def _publish(provider: StateStoreProvider, named: Named) -> None:
 
 
 def _batch(
-    base: VersionHeader | None, latest: Contents, final: Contents, writer: str, **options: Any
+    base: VersionHeader | None, latest: VersionContents, final: VersionContents, writer: str, **options: Any
 ) -> PendingVersion:
     """The changes that make ``final`` of the latest version, whose commit is ``base``."""
     draft = Draft(latest)
