@@ -24,7 +24,7 @@ from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows,
 from odi_assets.streaming.explain.evidence import Lost, Watermarks
 from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
 from odi_assets.streaming.explain.fates import row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streaming.explain.rows_text import row_fate
 from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
 from odi_assets.streaming.explain.words import capital
@@ -57,7 +57,7 @@ class StreamExplainer:
 
     spark: SparkSession
     node: Node
-    definition: Definition
+    definition: QueryDefinition
     inputs: Mapping[str, StreamedInput]
     log: ProgressLog
     target: TableHandle

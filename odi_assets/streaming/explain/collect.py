@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows, objects
-from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Definition, Input
+from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
 
@@ -63,7 +63,7 @@ class Found:
 
 
 def collect_rows(
-    spark: SparkSession, definition: Definition, given: Input, source: SourceRows, keys: Sequence[str]
+    spark: SparkSession, definition: QueryDefinition, given: Input, source: SourceRows, keys: Sequence[str]
 ) -> Found:
     """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
     with."""
@@ -90,7 +90,7 @@ def collect_rows(
     return Found(_of_files(exact, source), _similar(near, source), exact)
 
 
-def _computed(definition: Definition, given: Input) -> dict[str, str]:
+def _computed(definition: QueryDefinition, given: Input) -> dict[str, str]:
     """SQL of what is computed of each row of an input."""
     once, nothing = given.once, "CAST(NULL AS BIGINT)"
     return {
@@ -124,7 +124,7 @@ class PairsOn:
     file: Sequence[str]
 
 
-def pass_on(definition: Definition, found: Sequence[Found], pairs: Pairs, joined: Booleans) -> PairsOn:
+def pass_on(definition: QueryDefinition, found: Sequence[Found], pairs: Pairs, joined: Booleans) -> PairsOn:
     """The pairs of a join that it joined, as rows of the operator behind it."""
     import pyarrow as pa
 
@@ -146,7 +146,7 @@ def pass_on(definition: Definition, found: Sequence[Found], pairs: Pairs, joined
     )
 
 
-def collect_passed_on(spark: SparkSession, definition: Definition, given: Input, pairs: PairsOn) -> Found:
+def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: Input, pairs: PairsOn) -> Found:
     """The pairs that come to the operator behind a join, as rows of its input. They keep the order."""
     import pyarrow as pa
 
@@ -194,7 +194,7 @@ def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> Da
     return frame.join(broadcast(asked), col(column) == col("_odi_asked"), "left_semi")
 
 
-def collect_pairs(spark: SparkSession, definition: Definition, left: Found, right: Found) -> Pairs:
+def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: Found, right: Found) -> Pairs:
     """The pairs of rows with one key, and which conditions of the join each meets."""
     import pyarrow as pa
 
@@ -233,7 +233,7 @@ def _quoted(names: set[str]) -> list[str]:
     return [f"`{name}`" for name in sorted(names)]
 
 
-def failing_groups(spark: SparkSession, definition: Definition, found: Found, accepted: Booleans) -> Integers:
+def failing_groups(spark: SparkSession, definition: QueryDefinition, found: Found, accepted: Booleans) -> Integers:
     """For each row, the place of the first condition behind an aggregation that its group does not meet, else -1.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from odi_assets.streaming.explain.evidence import Evidence
-from odi_assets.streaming.explain.query.definition import Definition
+from odi_assets.streaming.explain.query.definition import QueryDefinition
 from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
 
 _ORDER = (
@@ -21,7 +21,7 @@ _PASSED_ON = _WRITTEN | {Verdict.REACHED}
 
 
 def followed(
-    definition: Definition,
+    definition: QueryDefinition,
     evidence: Evidence,
     answers: Iterable[KeyExplanation],
     behind: Sequence[Mapping[str, KeyExplanation]],
@@ -56,7 +56,7 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
     )
 
 
-def _compared(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _compared(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against the node's table."""
     if evidence.written is None or definition.last.withheld:
         return found
@@ -69,7 +69,7 @@ def _compared(definition: Definition, evidence: Evidence, found: KeyExplanation)
 
 
 def not_followed(
-    definition: Definition, evidence: Evidence, answers: Iterable[KeyExplanation]
+    definition: QueryDefinition, evidence: Evidence, answers: Iterable[KeyExplanation]
 ) -> Iterator[KeyExplanation]:
     """The answers of a query with something behind that is not followed."""
     for one in answers:
@@ -81,7 +81,7 @@ def not_followed(
         yield replace(one, verdict=Verdict.REACHED, sentence=sentence, table_version=None)
 
 
-def _in_table(definition: Definition, evidence: Evidence, one: KeyExplanation) -> str:
+def _in_table(definition: QueryDefinition, evidence: Evidence, one: KeyExplanation) -> str:
     if evidence.written is None:
         return ""
     rows = evidence.written.get(one.text, 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Lost, Pairs, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.query.definition import SEPARATOR, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts
@@ -54,7 +54,7 @@ class _Sides:
     fates: tuple[RowFates, RowFates]
 
 
-def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     sides = _sides(definition, evidence)
     left, right = sides.rows
@@ -75,14 +75,14 @@ def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExpl
         yield _checked(definition, evidence, found)
 
 
-def joined_pairs(definition: Definition, evidence: Evidence) -> tuple[Booleans, Booleans]:
+def joined_pairs(definition: QueryDefinition, evidence: Evidence) -> tuple[Booleans, Booleans]:
     """Which pairs were joined, and of which that cannot be told."""
     assert evidence.pairs is not None
     ends = _ends(_sides(definition, evidence), evidence.pairs)
     return np.asarray(ends == _Pair.MATCHED), np.asarray(ends == _Pair.UNKNOWN)
 
 
-def _sides(definition: Definition, evidence: Evidence) -> _Sides:
+def _sides(definition: QueryDefinition, evidence: Evidence) -> _Sides:
     left, right = evidence.rows
     fates = (
         row_fates(given, rows, evidence.watermarks)
@@ -134,7 +134,7 @@ def _places(rows: Rows) -> dict[str, list[int]]:
 
 
 def _fates_of(
-    definition: Definition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
 ) -> tuple[RowFate, ...]:
     given = definition.inputs[side]
     if places:
@@ -149,7 +149,7 @@ def _fates_of(
 
 
 def _without_pair(
-    definition: Definition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
+    definition: QueryDefinition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
 ) -> KeyExplanation:
     """There is no pair, because one side has no row with the key, or neither has."""
     absent = [side for side in (0, 1) if rows[side][0].file is None]
@@ -173,7 +173,7 @@ def _without_pair(
 
 
 def _with_pair(
-    definition: Definition,
+    definition: QueryDefinition,
     evidence: Evidence,
     sides: _Sides,
     key: str,
@@ -203,7 +203,7 @@ def _with_pair(
 
 
 def _matched(
-    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
     left, right = (sides.rows[side] for side in (0, 1))
     ranges = [(int(one.first[place]), int(one.last[place])) for one, place in zip((left, right), places, strict=True)]
@@ -217,7 +217,7 @@ def _matched(
 
 
 def _out_of_window(
-    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
 ) -> tuple[str, dict[str, object]]:
     pairs = evidence.pairs
     assert pairs is not None
@@ -232,7 +232,7 @@ def _out_of_window(
     return sentence, {"condition": condition.text, "misses_by": by}
 
 
-def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
+def _told(definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
     told = [row.text for row in found if row.fate in fates]
     others = [row.input for row in found if row.fate not in fates]
@@ -240,7 +240,7 @@ def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates:
 
 
 def _unknown(
-    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
     not_known = capital(", and ".join(row.text for row in found if row.fate is Fate.UNDECIDABLE))
@@ -250,7 +250,7 @@ def _unknown(
     return sentence, {"lost": (str(lost),) if lost else ()}
 
 
-def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
     lost = tuple(one for one in evidence.lost_rows if one is not None)
     if lost and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):

@@ -11,7 +11,7 @@ import numpy as np
 from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Rows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, duplicate_of, read_in, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts, moment
@@ -46,7 +46,7 @@ class _Decided:
         duplicates: of a deduplication.
     """
 
-    definition: Definition
+    definition: QueryDefinition
     given: Input
     evidence: Evidence
     rows: Rows
@@ -64,7 +64,7 @@ class _Session:
         return self.start <= other.end and other.start <= self.end
 
 
-def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     inputs = [
         (_decided(definition, given, evidence, rows), _places(rows))
@@ -81,7 +81,7 @@ def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyEx
         yield _checked(definition, evidence, answer)
 
 
-def _decided(definition: Definition, given: Input, evidence: Evidence, rows: Rows) -> _Decided:
+def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows: Rows) -> _Decided:
     fates = row_fates(given, rows, evidence.watermarks)
     duplicates = None
     if definition.kind == "deduplication" and rows.identity is not None:
@@ -121,7 +121,7 @@ def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
     return KeyExplanation(key_parts(key), Verdict(best.fate.value), f"{sentence}.", tuple(rows), batch)
 
 
-def _absent(definition: Definition, evidence: Evidence, key: str) -> KeyExplanation:
+def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExplanation:
     views = [given.view for given in definition.inputs]
     similar = tuple(
         text
@@ -134,7 +134,7 @@ def _absent(definition: Definition, evidence: Evidence, key: str) -> KeyExplanat
     return KeyExplanation(key_parts(key), Verdict.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
 
 
-def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     lost = tuple(one for one in evidence.lost_rows if one is not None)
     if lost and found.verdict is Verdict.NEVER_ARRIVED:
         sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."

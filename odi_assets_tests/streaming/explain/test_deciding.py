@@ -11,7 +11,7 @@ import pytest
 
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Lost, Pairs, Rows, Watermarks
 from odi_assets.streaming.explain.explain import decide
-from odi_assets.streaming.explain.query.definition import Condition, Definition, Input
+from odi_assets.streaming.explain.query.definition import Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.query.sql_text import readable_sql
 from odi_assets.streaming.explain.similar import normalized
 from odi_assets.streaming.explain.verdicts import KeyExplanation
@@ -33,7 +33,7 @@ def side(view: str) -> Input:
     return Input(view, view, ("k", "t"), ("k",), (no_test, no_null), "t", RANGE + 1, "t")
 
 
-JOIN = Definition(
+JOIN = QueryDefinition(
     "join",
     (side("l"), side("r")),
     (
