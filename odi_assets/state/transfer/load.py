@@ -31,7 +31,7 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class TransferredKey:
     """One key of a transfer: what is there (None: it was never set), what comes, and what becomes of it."""
 
     environment: str | None
@@ -53,18 +53,18 @@ class Transfer:
     """
 
     backend: StateBackend
-    differences: tuple[Difference, ...]
+    differences: tuple[TransferredKey, ...]
     runs: Mapping[str | None, tuple[RunRecord, ...]]
     runs_there: int
     forced: bool
 
     @property
-    def moves(self) -> list[Difference]:
+    def moves(self) -> list[TransferredKey]:
         """The keys that :meth:`apply` writes."""
         return [d for d in self.differences if d.move is not None and (self.forced or d.effect is not Effect.BACK)]
 
     @property
-    def kept(self) -> list[Difference]:
+    def kept(self) -> list[TransferredKey]:
         """The keys that stay because they would move back."""
         return [] if self.forced else [d for d in self.differences if d.effect is Effect.BACK]
 
@@ -129,7 +129,7 @@ def decide(
         StateError: two keys would get one name, or a key to rename is not there.
     """
     renames = dict(renames or {})
-    differences: list[Difference] = []
+    differences: list[TransferredKey] = []
     runs: dict[str | None, tuple[RunRecord, ...]] = {}
     there = 0
     _check_renames(snapshot, renames)
@@ -165,10 +165,10 @@ def _renamed(key: KeyState, name: str) -> KeyState:
     return KeyState(key.entry._replace(key=name), tuple(entry._replace(key=name) for entry in key.older))
 
 
-def _difference(key: KeyState, before: HwmEntry | None, target: StateBackend, same_tables: bool) -> Difference:
+def _difference(key: KeyState, before: HwmEntry | None, target: StateBackend, same_tables: bool) -> TransferredKey:
     effect = _effect(before, key.entry, target.text_order)
     move = None if effect is Effect.UNCHANGED else _move(key, before, same_tables)
-    return Difference(target.environment, before, key.entry, effect, move)
+    return TransferredKey(target.environment, before, key.entry, effect, move)
 
 
 def _effect(before: HwmEntry | None, after: HwmEntry, text_order: TextOrder) -> Effect:
