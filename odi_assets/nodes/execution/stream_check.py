@@ -14,7 +14,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
-from odi_assets.streaming.checkpoints.compare import Difference, Effect
+from odi_assets.streaming.checkpoints.compare import CheckpointDifference, Effect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
 
@@ -65,7 +65,7 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     return {one.what: (one.stored, one.wanted) for one in found if one.effect is Effect.FROM_NOW_ON}
 
 
-def _since_last_batch(found: Iterable[Difference], before: Changed) -> Iterator[Difference]:
+def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
     """What changed since the last batch, of what is not as in the first one, or is so again."""
     now = {}
     for one in found:
@@ -77,7 +77,7 @@ def _since_last_batch(found: Iterable[Difference], before: Changed) -> Iterator[
             yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)
     for what, (first, last) in before.items():
         if what not in now and first != last:
-            yield Difference(Effect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
+            yield CheckpointDifference(Effect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
 
 
 def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any]] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, StateVariable, StoreInfo, inspect
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints.compare import Difference, Effect, check_against
+    from odi_assets.streaming.checkpoints.compare import CheckpointDifference, Effect, check_against
     from odi_assets.streaming.checkpoints.copies import copy_of_remote, local_copy
     from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
     from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.verdict import Verdict, judge
 
 _PLACES = {
-    "compare": ("Difference", "Effect", "check_against"),
+    "compare": ("CheckpointDifference", "Effect", "check_against"),
     "copies": ("copy_of_remote", "local_copy"),
     "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
     "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
@@ -36,9 +36,9 @@ _MODULE_OF = {name: module for module, names in _PLACES.items() for name in name
 __all__ = [
     "BatchHealth",
     "Checkpoint",
+    "CheckpointDifference",
     "CheckpointFiles",
     "CheckpointReader",
-    "Difference",
     "Effect",
     "Excess",
     "FileFault",
