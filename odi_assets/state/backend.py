@@ -32,7 +32,7 @@ MOST_RUN_IDS = 20
 """How many ids :meth:`StateBackend.find_run_ids` gives at most."""
 
 
-Check = Callable[["Change", HwmEntry | None], None]
+Check = Callable[["KeyChange", HwmEntry | None], None]
 """Sees a change and its key's present revision (None: not set), and raises if the change may not be made."""
 
 
