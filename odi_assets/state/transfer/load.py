@@ -20,7 +20,7 @@ from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snaps
 from odi_assets.state.values import encode
 
 
-class Effect(StrEnum):
+class TransferEffect(StrEnum):
     """What a transfer does to one key. BACK: the key is further, or was written later, and so is not touched
     unless the transfer is forced."""
 
@@ -37,7 +37,7 @@ class TransferredKey:
     environment: str | None
     before: HwmEntry | None
     after: HwmEntry
-    effect: Effect
+    effect: TransferEffect
     move: Move | None
 
 
@@ -61,12 +61,14 @@ class Transfer:
     @property
     def moves(self) -> list[TransferredKey]:
         """The keys that :meth:`apply` writes."""
-        return [d for d in self.differences if d.move is not None and (self.forced or d.effect is not Effect.BACK)]
+        return [
+            d for d in self.differences if d.move is not None and (self.forced or d.effect is not TransferEffect.BACK)
+        ]
 
     @property
     def kept(self) -> list[TransferredKey]:
         """The keys that stay because they would move back."""
-        return [] if self.forced else [d for d in self.differences if d.effect is Effect.BACK]
+        return [] if self.forced else [d for d in self.differences if d.effect is TransferEffect.BACK]
 
     @property
     def runs_added(self) -> int:
@@ -167,17 +169,17 @@ def _renamed(key: KeyState, name: str) -> KeyState:
 
 def _difference(key: KeyState, before: HwmEntry | None, target: StateBackend, same_tables: bool) -> TransferredKey:
     effect = _effect(before, key.entry, target.text_order)
-    move = None if effect is Effect.UNCHANGED else _move(key, before, same_tables)
+    move = None if effect is TransferEffect.UNCHANGED else _move(key, before, same_tables)
     return TransferredKey(target.environment, before, key.entry, effect, move)
 
 
-def _effect(before: HwmEntry | None, after: HwmEntry, text_order: TextOrder) -> Effect:
+def _effect(before: HwmEntry | None, after: HwmEntry, text_order: TextOrder) -> TransferEffect:
     if before is None:
-        return Effect.ADDED
+        return TransferEffect.ADDED
     if _content(before) == _content(after):
-        return Effect.UNCHANGED
+        return TransferEffect.UNCHANGED
     back = after.updated_at <= before.updated_at or _lies_before(before, after, text_order)
-    return Effect.BACK if back else Effect.CHANGED
+    return TransferEffect.BACK if back else TransferEffect.CHANGED
 
 
 def _content(entry: HwmEntry) -> tuple[Any, ...]:
