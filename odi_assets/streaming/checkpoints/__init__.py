@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, StateVariable, StoreInfo, inspect
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints.compare import CheckpointDifference, Effect, check_against
+    from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect, check_against
     from odi_assets.streaming.checkpoints.copies import copy_of_remote, local_copy
     from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
     from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.verdict import Verdict, judge
 
 _PLACES = {
-    "compare": ("CheckpointDifference", "Effect", "check_against"),
+    "compare": ("CheckpointDifference", "DifferenceEffect", "check_against"),
     "copies": ("copy_of_remote", "local_copy"),
     "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
     "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
@@ -39,7 +39,7 @@ __all__ = [
     "CheckpointDifference",
     "CheckpointFiles",
     "CheckpointReader",
-    "Effect",
+    "DifferenceEffect",
     "Excess",
     "FileFault",
     "Health",
