@@ -9,7 +9,7 @@ from typing import Any
 
 from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, render_path
 from odi_assets.config.models.nodes import view_name
-from odi_assets.config.yaml.document import Document, Place
+from odi_assets.config.yaml.document import Place, YamlDocument
 from odi_assets.config.yaml.variables import substitute
 
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -47,7 +47,7 @@ class Location:
 class Locations:
     """Finds the values of one document by the paths that models and checks give."""
 
-    def __init__(self, file: str, document: Document) -> None:
+    def __init__(self, file: str, document: YamlDocument) -> None:
         self._file = file
         self._document = document
 

@@ -76,7 +76,7 @@ class Origin:
 
 
 @dataclass
-class Document:
+class YamlDocument:
     """What a file holds.
 
     Attributes:
@@ -101,9 +101,9 @@ class Document:
         self.places = {other: place for other, place in self.places.items() if other[: len(path)] != path}
 
 
-def read_document(text: str) -> Document:
+def read_document(text: str) -> YamlDocument:
     """Read a YAML document."""
-    document = Document()
+    document = YamlDocument()
     builder = _Builder(text, document)
     depth = 0
     try:
@@ -130,7 +130,7 @@ class _Builder:
     Braces of ``${…}`` are hidden from YAML behind as many letters of a private use area, so that columns stay.
     """
 
-    def __init__(self, text: str, document: Document) -> None:
+    def __init__(self, text: str, document: YamlDocument) -> None:
         first = 0xE000
         while any(chr(first + i) in text for i in range(3)):
             first += 3
