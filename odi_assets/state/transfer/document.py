@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from odi_assets.errors import ConfigError
 from odi_assets.state.records import HwmEntry, RunRecord, plain
-from odi_assets.state.transfer.document_models import FORMAT, VERSION, Document
+from odi_assets.state.transfer.document_models import FORMAT, VERSION, StateDocument
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
 from odi_assets.state.values import is_utf8, to_json
 from odi_assets.util import exact_json as json_text
@@ -55,7 +55,7 @@ def parse(text: str, source: str) -> Snapshot:
     document = None
     if not found:
         try:
-            document = Document.model_validate(json.loads(text))
+            document = StateDocument.model_validate(json.loads(text))
         except ValidationError as error:
             found = [(tuple(e["loc"]), _message(e)) for e in error.errors(include_url=False, include_input=False)]
     if document is None:
@@ -91,7 +91,7 @@ def _run(record: RunRecord) -> dict[str, Any]:
     return {name: to_json(plain(value))[0] for name, value in {**found, **moments}.items()}
 
 
-def _snapshot(document: Document) -> Snapshot:
+def _snapshot(document: StateDocument) -> Snapshot:
     return Snapshot(document.project, tuple(_state(item) for item in document.environments))
 
 

@@ -136,7 +136,7 @@ class Environment(Part):
         return keys
 
 
-class Document(Part):
+class StateDocument(Part):
     """The whole document."""
 
     format: Literal["odi-state"]
