@@ -14,7 +14,7 @@ from odi_assets.cursors.canonical import canonical, dump, fingerprint
 from odi_assets.cursors.compare import Part, StreamMove, compare, compare_streams
 from odi_assets.cursors.editing import with_cursors, with_shared_position, with_stream, without_streams
 from odi_assets.cursors.files import save
-from odi_assets.cursors.findings import Finding, Severity
+from odi_assets.cursors.findings import DocumentFinding, Severity
 from odi_assets.cursors.model import (
     CursorChunk,
     CursorDocument,
@@ -44,7 +44,7 @@ __all__ = [
     "CursorChunk",
     "CursorDocument",
     "CursorStream",
-    "Finding",
+    "DocumentFinding",
     "Inspection",
     "LogPosition",
     "Move",

@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from odi_assets.cursors.findings import Finding
+from odi_assets.cursors.findings import DocumentFinding
 from odi_assets.cursors.positions import LogPosition
 from odi_assets.cursors.values import Scalar
 
@@ -118,7 +118,7 @@ class CursorDocument:
     form: str = "state"
     text: str = field(default="", repr=False, compare=False)
     many: bool = field(default=False, compare=False)
-    warnings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
+    warnings: tuple[DocumentFinding, ...] = field(default=(), repr=False, compare=False)
     path: str | None = field(default=None, compare=False)
 
     @cached_property
