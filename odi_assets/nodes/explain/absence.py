@@ -12,7 +12,7 @@ from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.transform import transformed
-from odi_assets.nodes.explain.places import Finding, Place, Trace, some_names
+from odi_assets.nodes.explain.places import KeyFinding, Place, Trace, some_names
 from odi_assets.nodes.explain.spans import Stay
 from odi_assets.nodes.explain.way import Followed, rows_of, upstream
 from odi_assets.nodes.node import Node, app_id
@@ -64,7 +64,9 @@ class Absence:
         if self.node.config.stream is not None:
             for key in waiting:
                 fix = f"odi stream explain {self.node} tells why"
-                self.found.add(key, Place(str(self.node), Finding.UNEXPLAINED, f"{self.node} has no row of it: {fix}"))
+                self.found.add(
+                    key, Place(str(self.node), KeyFinding.UNEXPLAINED, f"{self.node} has no row of it: {fix}")
+                )
             return
         for key, place in self._reasons(waiting):
             self.found.add(key, _with_reason(gone[key], place) if key in gone else place)
@@ -87,7 +89,7 @@ class Absence:
         columns = ", ".join(f"`{column}`" for column in self.followed.columns)
         text = f"{self.node} has no row of it; {columns} is computed there, so the key cannot be followed to what it "
         text += "reads: ask by a column that it takes unchanged, with --key COLUMN=VALUE, or ask the nodes above it"
-        return Place(str(self.node), Finding.UNEXPLAINED, text)
+        return Place(str(self.node), KeyFinding.UNEXPLAINED, text)
 
     def _gone(self, key: str, stay: Stay) -> Place:
         keys = self.node.config.write.keys
@@ -97,10 +99,10 @@ class Absence:
         if replaced:
             text = f"{self.node} had it {since}until version {stay.gone}{run} put a newer row with the same "
             text += f"{', '.join(keys)} in its place"
-            return Place(str(self.node), Finding.REPLACED, text, 0, stay.gone, stay.gone_run)
+            return Place(str(self.node), KeyFinding.REPLACED, text, 0, stay.gone, stay.gone_run)
         did = "replaced rows" if stay.gone_mode in ("overwrite", "partition_overwrite") else "took it out"
         text = f"{self.node} had it {since}until version {stay.gone}{run} {did}, and has no row of it now"
-        return Place(str(self.node), Finding.DELETED, text, 0, stay.gone, stay.gone_run)
+        return Place(str(self.node), KeyFinding.DELETED, text, 0, stay.gone, stay.gone_run)
 
     def _kept_keys(self, key: str, stay: Stay) -> bool:
         """Whether a row with the keys of the row that is gone is in the table now."""
@@ -129,29 +131,29 @@ class Absence:
     def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> Place:
         node = self.node
         if unread:
-            return Place(str(node), Finding.NOT_READ, f"{node} has not read it yet: {unread}")
+            return Place(str(node), KeyFinding.NOT_READ, f"{node} has not read it yet: {unread}")
         if failing:
             text = f"{node} leaves it out: its rows do not meet `{failing}`"
-            return Place(str(node), Finding.FILTERED, text)
+            return Place(str(node), KeyFinding.FILTERED, text)
         if lacking:
-            return Place(str(node), Finding.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
+            return Place(str(node), KeyFinding.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
         if given is None:
             choices = self.followed.outline.choices if self.followed.outline else ()
             why = f": `{'`, `'.join(choices)}`" if choices else ""
-            return Place(str(node), Finding.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
+            return Place(str(node), KeyFinding.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
         if given == "replaced":
             text = f"a newer row with the same {', '.join(node.config.write.keys)} is in {node} instead"
-            return Place(str(node), Finding.REPLACED, text)
+            return Place(str(node), KeyFinding.REPLACED, text)
         stateful = [s for s in node.sources if isinstance(s.increment, StatefulIncrement)]
         if stateful:
-            return Place(str(node), Finding.LATE, self._late(stateful[0]))
+            return Place(str(node), KeyFinding.LATE, self._late(stateful[0]))
         changed = self._changed()
         if changed:
             text = f"{node} has not read it yet: {changed}. To read it: odi run {node.command}"
-            return Place(str(node), Finding.NOT_READ, text)
+            return Place(str(node), KeyFinding.NOT_READ, text)
         text = f"{node} would have it if it was computed now, and has not: what it reads changed since it was read, or "
         text += f"the node did. To compute it anew: odi run {node.command} --full-refresh"
-        return Place(str(node), Finding.UNEXPLAINED, text)
+        return Place(str(node), KeyFinding.UNEXPLAINED, text)
 
     def _changed(self) -> str | None:
         """How a source that is read whole has changed since the node's last run, in words."""
@@ -300,6 +302,6 @@ def _failed_sql(conditions: Sequence[Condition]) -> str:
 
 def _with_reason(gone: Place, reason: Place) -> Place:
     """What became of a key that a table had until it was computed anew, and why it was not computed again."""
-    if reason.finding in (Finding.UNEXPLAINED, Finding.LATE, Finding.REPLACED):
+    if reason.finding in (KeyFinding.UNEXPLAINED, KeyFinding.LATE, KeyFinding.REPLACED):
         return gone
     return replace(gone, finding=reason.finding, text=f"{gone.text}: {reason.text}")

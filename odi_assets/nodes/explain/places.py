@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FILES_SHOWN = 3
 
 
-class Finding(StrEnum):
+class KeyFinding(StrEnum):
     """Where a key is, or why it is not there."""
 
     PRESENT = "PRESENT"
@@ -47,7 +47,7 @@ class Place:
     """
 
     name: str
-    finding: Finding
+    finding: KeyFinding
     text: str
     rows: int = 0
     version: int | None = None
@@ -70,7 +70,7 @@ class KeyTrace:
     """
 
     key: tuple[str, ...]
-    finding: Finding
+    finding: KeyFinding
     sentence: str
     absent_since: str | None
     places: tuple[Place, ...]
