@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.streaming.explain.collect import (
-    Found,
+    FoundRows,
     PairsOn,
     SourceRows,
     collect_pairs,
@@ -76,7 +76,7 @@ def _evidence(
     spark: SparkSession,
     definition: QueryDefinition,
     keys: Sequence[str],
-    found: Sequence[Found],
+    found: Sequence[FoundRows],
     sources: Mapping[str, SourceRows],
     past: Past,
 ) -> Evidence:
