@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 @dataclass(frozen=True)
-class Location:
+class ValueLocation:
     """A value in the file.
 
     Attributes:
@@ -51,7 +51,7 @@ class Locations:
         self._file = file
         self._document = document
 
-    def find(self, path: Path) -> Location:
+    def find(self, path: Path) -> ValueLocation:
         """Return the value of a path, or of the deepest part of it that is in the file."""
         here: Path = ()
         value = self._document.data
@@ -59,11 +59,11 @@ class Locations:
             steps = _steps(value, part)
             if not steps:
                 rest = () if _is_unfolded(value, path[index:]) else path[index:]
-                return Location(here, value, self._document.places[here], rest)
+                return ValueLocation(here, value, self._document.places[here], rest)
             for step in steps:
                 value = value[step]
                 here = (*here, step)
-        return Location(here, value, self._document.places[here])
+        return ValueLocation(here, value, self._document.places[here])
 
     def key(self, path: Path) -> str:
         """Return a path as messages write it."""
