@@ -32,7 +32,7 @@ STRICT_CDC, FULL_REFRESH = "strict_cdc", "full_refresh"
 
 
 @dataclass(frozen=True)
-class Look:
+class DocumentLook:
     """What the document says of the stream now.
 
     Attributes:
@@ -57,7 +57,7 @@ class Verdict:
     warns: bool = False
 
 
-def look(cursor: DrivingCursor, document: Location, catalog: Location | None, table: Location) -> Look:
+def look(cursor: DrivingCursor, document: Location, catalog: Location | None, table: Location) -> DocumentLook:
     """The stream as the document has it now.
 
     Raises:
@@ -65,7 +65,7 @@ def look(cursor: DrivingCursor, document: Location, catalog: Location | None, ta
     """
     found = _inspected(document)
     if found is None:
-        return Look(None, "", cursor.snapshot != "none", None)
+        return DocumentLook(None, "", cursor.snapshot != "none", None)
     if found.torn:
         raise _lost(found, table)
     read = found.require()
@@ -74,10 +74,10 @@ def look(cursor: DrivingCursor, document: Location, catalog: Location | None, ta
     if stream is not None:
         stream = stream._replace(cursors=_typed(stream.cursors, types))
     has_snapshot = cursor.snapshot != "none" and STRICT_CDC not in (mode, stream.sync_mode if stream else None)
-    return Look(stream, read.text, has_snapshot, tuple(sorted(read.by_id)))
+    return DocumentLook(stream, read.text, has_snapshot, tuple(sorted(read.by_id)))
 
 
-def judge(cursor: DrivingCursor, before: CursorStream | None, now: Look, document: str) -> Verdict:
+def judge(cursor: DrivingCursor, before: CursorStream | None, now: DocumentLook, document: str) -> Verdict:
     """Whether the stream moved forward from ``before`` and is complete there; None is a stream of which nothing was
     read yet."""
     name, stream = cursor.stream, now.stream

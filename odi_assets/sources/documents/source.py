@@ -14,7 +14,7 @@ from odi_assets.config.models import DrivingCursor, Increment
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.errors import IncrementError
-from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
+from odi_assets.sources.documents.look import DocumentLook, Verdict, judge, keep, look
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
@@ -206,7 +206,7 @@ class DrivenSource(Source):
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Look:
+    def _look(self) -> DocumentLook:
         return look(self.by, self.document, self.catalog, self.target.location)
 
     def _stream_of(self, mark: DrivenMark) -> CursorStream | None:
@@ -239,12 +239,12 @@ class DrivenSource(Source):
             f"odi run {pipeline} --node {node} --full-refresh"
         )
 
-    def _after(self, rows: Mark | Unresolved | None, now: Look) -> DrivenMark | Unresolved:
+    def _after(self, rows: Mark | Unresolved | None, now: DocumentLook) -> DrivenMark | Unresolved:
         if isinstance(rows, Unresolved):
             return rows
         return DrivenMark(None if now.stream is None else to_value(now.stream), rows, measures=self.identity)
 
-    def _driven(self, rows: PlannedRead, before: Mark | None, now: Look, verdict: Verdict) -> PlannedRead:
+    def _driven(self, rows: PlannedRead, before: Mark | None, now: DocumentLook, verdict: Verdict) -> PlannedRead:
         """A read of the rows that moves both marks, and that its commit tells the position of."""
 
         def wrapped(read: R) -> R:
