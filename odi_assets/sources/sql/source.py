@@ -60,7 +60,7 @@ def _in_brackets(query: str) -> str:
 
 
 @dataclass(frozen=True)
-class Look:
+class _DatabaseLook:
     """What one look at a database told, without Spark.
 
     Attributes:
@@ -168,25 +168,25 @@ class SqlSource(Source):
         follows = isinstance(increment, StatefulIncrement) and increment.date_format is None
         return plain.driver_of(self.dialect) if follows else None
 
-    def _look(self) -> Look | None:
+    def _look(self) -> _DatabaseLook | None:
         increment, driver = self.increment, self._driver
         if driver is None or not isinstance(increment, StatefulIncrement):
             return None
 
-        def question(session: plain.Session) -> Look:
+        def question(session: plain.Session) -> _DatabaseLook:
             types = session.columns(self.relation.sql)
             window = Window(increment.column, increment.fallback_column)
             if any(types.get(name, "") is None for name in window.columns):
                 # Spark knows more types.
-                return Look(types, None)
+                return _DatabaseLook(types, None)
             shown = {name: kind or "of another type" for name, kind in types.items()}
             kind = cursor_type(increment, shown, self.label)
             now = self.relation.now(session.rows) if is_guarded(increment, kind) else None
             window = replace(window, upper=limit_of(increment, kind, now or datetime.now(UTC)))
             (row,) = session.rows(self.relation.bound(window, types))
-            return Look(types, self.relation.found(row, window, types), now)
+            return _DatabaseLook(types, self.relation.found(row, window, types), now)
 
-        found: Look = plain.ask(self.dialect, driver, self.label, question)
+        found: _DatabaseLook = plain.ask(self.dialect, driver, self.label, question)
         return found
 
 
@@ -313,7 +313,7 @@ class SqlSnapshot(Snapshot):
     """
 
     relation: Relation
-    look: Look | None = None
+    look: _DatabaseLook | None = None
     partition_column: str | None = None
     pieces: int = 1
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
