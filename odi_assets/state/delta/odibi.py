@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class OdibiRows:
     """Odibi's table at one version.
 
     Attributes:
@@ -104,19 +104,19 @@ class OdibiTable(SystemTable):
     def __init__(self, location: Location) -> None:
         super().__init__(location, COLUMNS, ())
 
-    def look(self, keys: Collection[str] | None) -> Look:
+    def look(self, keys: Collection[str] | None) -> OdibiRows:
         """The rows of ``keys``, or of all.
 
         Raises:
             OtherLayout: Odibi's table is not there any more.
             StateError: it cannot be read, or is no table of Odibi's.
         """
-        look = self.read(lambda handle: Look(handle, self._rows_of(handle, keys)))
+        look = self.read(lambda handle: OdibiRows(handle, self._rows_of(handle, keys)))
         if look is None:
             raise OtherLayout(f"Odibi's table at {self.uri} is gone", uri=self.uri)
         return look
 
-    def put(self, look: Look, entries: Sequence[HwmEntry], rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, look: OdibiRows, entries: Sequence[HwmEntry], rows: Sequence[Mapping[str, Any]]) -> None:
         """Make ``rows`` the only ones of the entries' keys, unless the table was changed since the look.
 
         Raises:
@@ -268,13 +268,13 @@ class OdibiHwmLog(HwmLog):
     def _now(self, keys: Collection[str] | None) -> dict[str, _KeyInBothTables]:
         return self._beside(self.odibi.look(keys), keys)
 
-    def _beside(self, look: Look, keys: Collection[str] | None) -> dict[str, _KeyInBothTables]:
+    def _beside(self, look: OdibiRows, keys: Collection[str] | None) -> dict[str, _KeyInBothTables]:
         # Odibi's table was looked at before our log is: whatever its rows were written from, the log has it.
         found = self.read(lambda handle: self._decided(handle, look, keys))
         return self._decided(None, look, keys) if found is None else found
 
     def _decided(
-        self, handle: TableHandle | None, look: Look, keys: Collection[str] | None
+        self, handle: TableHandle | None, look: OdibiRows, keys: Collection[str] | None
     ) -> dict[str, _KeyInBothTables]:
         lists = {} if handle is None else self._newest_rows(handle, None if keys is None else list(keys))
         own = newest_of_each(lists)
@@ -285,7 +285,7 @@ class OdibiHwmLog(HwmLog):
         decided = ((key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted)
         return {key: found for key, found in decided if found.entry is not None}
 
-    def _is_told(self, look: Look, entry: HwmEntry, text: str | None) -> bool:
+    def _is_told(self, look: OdibiRows, entry: HwmEntry, text: str | None) -> bool:
         rows = look.of(entry.key, self.environment)
         return bool(rows) and not entry.deleted and _is(rows[-1], text, entry.updated_at)
 
@@ -298,7 +298,7 @@ class OdibiHwmLog(HwmLog):
 
     def _found(
         self,
-        look: Look,
+        look: OdibiRows,
         key: str,
         own: HwmEntry | None,
         text: str | None,
