@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from odi_assets.config.checks import CHECKS
 from odi_assets.config.checks.view import ProjectView
-from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
+from odi_assets.config.diagnostics.mistakes import ConfigErrors, FilePosition, Mistake, Problem, render_path
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig, Strict
 from odi_assets.config.yaml.document import YamlDocument, read_document
 
@@ -154,7 +154,7 @@ def _errors(
 def _not_a_mapping(document: YamlDocument) -> Mistake:
     if document.data is None:
         message = "the file is empty: a project file has `project`, `connections` and `pipelines`"
-        return Mistake(message, mark=Mark(1, 1))
+        return Mistake(message, mark=FilePosition(1, 1))
     message = "the file is not a mapping of keys and values: it starts with `project: …`"
     return Mistake(message, mark=document.places[()].mark)
 

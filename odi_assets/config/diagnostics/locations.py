@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, render_path
+from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake, Path, Problem, render_path
 from odi_assets.config.models.nodes import view_name
 from odi_assets.config.yaml.document import Place, YamlDocument
 from odi_assets.config.yaml.variables import substitute
@@ -32,12 +32,12 @@ class ValueLocation:
     missing: Path = field(default=())
 
     @property
-    def key(self) -> Mark:
+    def key(self) -> FilePosition:
         """Where to point for the key; at the value, where it has none."""
         return self.place.key or self.mark
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> FilePosition:
         """Where to point for the value: at a value on the key's line, else at the key."""
         place = self.place
         is_below = place.key is not None and place.text is None and place.mark.line != place.key.line
@@ -112,7 +112,7 @@ class Locations:
                 return origin.file, (origin.function, *option[option[:2] == ("transform", "params") :])
         return self._file, whole
 
-    def _mark(self, mistake: Mistake) -> Mark:
+    def _mark(self, mistake: Mistake) -> FilePosition:
         found = self.find(mistake.at)
         if mistake.where == "value":
             return found.mark

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path
+from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake, Path
 from odi_assets.config.yaml.syntax_errors import MAX_DEPTH, TOO_DEEP, explain
 
 TAG = "tag:yaml.org,2002:"
@@ -56,8 +56,8 @@ class Place:
         text: the value as it is written; None for lists and mappings.
     """
 
-    mark: Mark
-    key: Mark | None
+    mark: FilePosition
+    key: FilePosition | None
     text: str | None = None
 
 
@@ -87,7 +87,7 @@ class YamlDocument:
     """
 
     data: Any = None
-    places: dict[Path, Place] = field(default_factory=lambda: {(): Place(Mark(1, 1), None, "")})
+    places: dict[Path, Place] = field(default_factory=lambda: {(): Place(FilePosition(1, 1), None, "")})
     mistakes: list[Mistake] = field(default_factory=list)
     origins: dict[Path, Origin] = field(default_factory=dict)
 
@@ -141,7 +141,7 @@ class _Builder:
         self._open: set[int] = set()
         self._count = 0
 
-    def build(self, node: Any, path: Path, key: Mark | None = None) -> Any:
+    def build(self, node: Any, path: Path, key: FilePosition | None = None) -> Any:
         mark = _mark(node)
         self._document.places[path] = Place(mark, key, "")
         if not self._enters(node, path):
@@ -176,10 +176,10 @@ class _Builder:
         self._open.add(id(node))
         return True
 
-    def _note(self, mark: Mark, path: Path, message: str) -> None:
+    def _note(self, mark: FilePosition, path: Path, message: str) -> None:
         self._document.mistakes.append(Mistake(message, at=path, mark=mark))
 
-    def _scalar(self, kind: str, text: str, mark: Mark, path: Path) -> str | int | float | bool | None:
+    def _scalar(self, kind: str, text: str, mark: FilePosition, path: Path) -> str | int | float | bool | None:
         if kind not in _VALUES:
             self._note(mark, path, _NO_TAGS)
             return text
@@ -190,9 +190,9 @@ class _Builder:
             return text
         return value
 
-    def _entries(self, node: Any, path: Path) -> dict[str, tuple[Mark, Any]]:
+    def _entries(self, node: Any, path: Path) -> dict[str, tuple[FilePosition, Any]]:
         """Return the values of a mapping by key, with the places of the keys; those that ``<<`` merges come last."""
-        found: dict[str, tuple[Mark, Any]] = {}
+        found: dict[str, tuple[FilePosition, Any]] = {}
         merged: list[Any] = []
         for key, value in node.value:
             mark = _mark(key)
@@ -214,8 +214,8 @@ class _Builder:
         return found
 
 
-def _mark(node: Any) -> Mark:
-    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+def _mark(node: Any) -> FilePosition:
+    return FilePosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 _VALUES: dict[str, Any] = {
