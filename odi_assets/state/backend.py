@@ -16,7 +16,7 @@ from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state.monotonic import TextOrder, check_monotonic, undeclared
 from odi_assets.state.records import (
     HwmEntry,
-    Move,
+    KeyRestore,
     RunRecord,
     check_environment,
     check_key,
@@ -60,7 +60,7 @@ class KeyChange:
     run_id: str | None = None
     deleted: bool = False
     check: Check = any_change
-    move: Move | None = None
+    move: KeyRestore | None = None
     origin: str | None = None
     encoded: Encoded = field(init=False)
 
@@ -93,7 +93,7 @@ class KeyChange:
         )
 
 
-def _moved(move: Move, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
+def _moved(move: KeyRestore, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
     found = None if latest is None else latest.revision
     if found != move.expected:
         raise _changed(move.entry.key, found, move.expected)
@@ -244,7 +244,7 @@ class StateBackend(ABC):
         self._write([KeyChange(key, deleted=True)])
         return True
 
-    def restore(self, moves: Sequence[Move]) -> list[HwmEntry]:
+    def restore(self, moves: Sequence[KeyRestore]) -> list[HwmEntry]:
         """Add revisions of many keys as they are, with their numbers and times, all or none.
 
         Raises:

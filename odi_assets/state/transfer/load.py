@@ -15,7 +15,7 @@ from typing import Any
 from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.monotonic import TextOrder, check_monotonic
-from odi_assets.state.records import HwmEntry, Move, RunRecord
+from odi_assets.state.records import HwmEntry, KeyRestore, RunRecord
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
 from odi_assets.state.values import encode
 
@@ -38,7 +38,7 @@ class TransferredKey:
     before: HwmEntry | None
     after: HwmEntry
     effect: TransferEffect
-    move: Move | None
+    move: KeyRestore | None
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _lies_before(before: HwmEntry, after: HwmEntry, text_order: TextOrder) -> bo
     return False
 
 
-def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> Move:
+def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> KeyRestore:
     entry = key.entry
     least = 1 if before is None else before.revision + 1
     now = datetime.now(UTC)
@@ -206,11 +206,11 @@ def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> Move:
         now = before.updated_at + timedelta(microseconds=1)
     if not same_tables:
         fresh = entry._replace(revision=least, updated_at=now, target_commit=None, origin=None)
-        return Move(fresh, before.revision if before else None)
+        return KeyRestore(fresh, before.revision if before else None)
     later = before is None or entry.updated_at > before.updated_at
     fresh = entry._replace(revision=max(entry.revision, least), updated_at=entry.updated_at if later else now)
     older = tuple(e for e in key.older if later and least <= e.revision < fresh.revision)
-    return Move(fresh, before.revision if before else None, older)
+    return KeyRestore(fresh, before.revision if before else None, older)
 
 
 def _new_runs(state: EnvironmentState, target: StateBackend) -> tuple[RunRecord, ...]:
