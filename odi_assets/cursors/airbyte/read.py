@@ -29,7 +29,7 @@ _EXPORT_TYPES = {
 _TYPES = frozenset({StateType.STREAM, StateType.GLOBAL, StateType.LEGACY})
 
 
-class Names(NamedTuple):
+class AirbyteSpelling(NamedTuple):
     """The keys of a stream's state and of the shared one: the protocol's spelling or the platform's."""
 
     descriptor: str
@@ -38,8 +38,8 @@ class Names(NamedTuple):
     streams: str
 
 
-PROTOCOL = Names("stream_descriptor", "stream_state", "shared_state", "stream_states")
-PLATFORM = Names("streamDescriptor", "streamState", "sharedState", "streamStates")
+PROTOCOL = AirbyteSpelling("stream_descriptor", "stream_state", "shared_state", "stream_states")
+PLATFORM = AirbyteSpelling("streamDescriptor", "streamState", "sharedState", "streamStates")
 
 
 class Place(NamedTuple):
@@ -202,7 +202,7 @@ def _kind_of_state(state: Mapping[str, Any]) -> Any:
     return given
 
 
-def names_of(item: Mapping[str, Any]) -> Names:
+def names_of(item: Mapping[str, Any]) -> AirbyteSpelling:
     """The names that an object uses."""
     return PLATFORM if item.keys() & set(PLATFORM) else PROTOCOL
 
