@@ -17,7 +17,7 @@ from odi_assets.orchestration.automation.attempts import Verdict, due_tags, verd
 from odi_assets.orchestration.automation.jobs import Job
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.in_flight import increments_in_flight, project_tags
 from odi_assets.orchestration.runs.reconcile import repair_history
 
@@ -88,7 +88,7 @@ def evaluate(
     context.log.info("Due: %s. %s", _list({key: positions.ahead[key] for key in due}), notes)
     # No run key: Dagster would not request a run with the key of one that failed.
     return dg.RunRequest(
-        asset_selection=[Names.of(project).asset(key) for key in wanted],
+        asset_selection=[DagsterNames.of(project).asset(key) for key in wanted],
         tags={
             **_own_tags(project, pipeline),
             POSITION_TAG: positions.fingerprint,
@@ -180,7 +180,7 @@ def _report_check(
 ) -> None:
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
-            asset_key=Names.of(project).asset(NodeKey.parse(name)),
+            asset_key=DagsterNames.of(project).asset(NodeKey.parse(name)),
             check_name=UP_TO_DATE,
             passed=trouble is None,
             metadata={"trouble": trouble or "over: the source answers, or has moved"},

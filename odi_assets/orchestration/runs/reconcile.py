@@ -23,7 +23,7 @@ from odi_assets.nodes.history.attempts import NodeAttempt, end, only_one, open_a
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
 from odi_assets.orchestration.runs.in_flight import (
     PROCESS_TAG,
@@ -109,7 +109,7 @@ def reconcile(
 
 def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     """The last runs with nodes of this project that failed or were cancelled, and whose rows may be missing."""
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     ours = {names.asset(key) for key in project.graph.nodes}
     found = {
         run.run_id: run
@@ -159,7 +159,7 @@ def _may_live(attempt: NodeAttempt, instance: dg.DagsterInstance) -> bool:
 def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance) -> list[NodeAttempt]:
     """The attempts of a run that Dagster saw start, with the errors it recorded; of one that was cancelled, also the
     nodes that never began."""
-    step = Names.of(project).step
+    step = DagsterNames.of(project).step
     names = {step(key, of_ranges=ranges): key for key in project.graph.nodes for ranges in (False, True)}
     first = 1 + int(run.tags.get("dagster/retry_number", 0))
     found: dict[tuple[NodeKey, int], NodeAttempt] = {}
