@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from odi_assets.config.diagnostics.mistakes import FilePosition, Path
-from odi_assets.config.yaml.document import Origin, Place, YamlDocument
+from odi_assets.config.yaml.document import Place, PythonOrigin, YamlDocument
 from odi_assets.errors import ConfigError, TransformError
 from odi_assets.util.user_code import error_with_place, named_from
 
@@ -123,7 +123,7 @@ def add_nodes(document: YamlDocument, functions: Iterable[Callable[..., Any]], r
         return
     document.data["pipelines"] = pipelines
     for made in [*nodes_of_modules(modules, root), *nodes_among(functions)]:
-        origin = Origin(named_from(root, made.file), made.line, made.function.rpartition(":")[2])
+        origin = PythonOrigin(named_from(root, made.file), made.line, made.function.rpartition(":")[2])
         place = _pipeline(document, pipelines, made.pipeline, origin)
         nodes = pipelines[place].setdefault("nodes", [])
         if isinstance(nodes, list):
@@ -131,7 +131,7 @@ def add_nodes(document: YamlDocument, functions: Iterable[Callable[..., Any]], r
             _place(document, ("pipelines", place, "nodes", len(nodes) - 1), nodes[-1], origin)
 
 
-def _pipeline(document: YamlDocument, pipelines: list[Any], name: str, origin: Origin) -> int:
+def _pipeline(document: YamlDocument, pipelines: list[Any], name: str, origin: PythonOrigin) -> int:
     for place, pipeline in enumerate(pipelines):
         if isinstance(pipeline, dict) and pipeline.get("pipeline") == name:
             return place
@@ -140,7 +140,7 @@ def _pipeline(document: YamlDocument, pipelines: list[Any], name: str, origin: O
     return len(pipelines) - 1
 
 
-def _place(document: YamlDocument, path: Path, value: Any, origin: Origin) -> None:
+def _place(document: YamlDocument, path: Path, value: Any, origin: PythonOrigin) -> None:
     """Say of what Python made where it was made."""
     document.origins[path] = origin
     for inner, text in _texts(path, value):

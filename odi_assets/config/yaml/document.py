@@ -62,7 +62,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PythonOrigin:
     """Where Python says what no project file does.
 
     Attributes:
@@ -89,7 +89,7 @@ class YamlDocument:
     data: Any = None
     places: dict[Path, Place] = field(default_factory=lambda: {(): Place(FilePosition(1, 1), None, "")})
     mistakes: list[Mistake] = field(default_factory=list)
-    origins: dict[Path, Origin] = field(default_factory=dict)
+    origins: dict[Path, PythonOrigin] = field(default_factory=dict)
 
     def section(self, path: Path) -> Any:
         """Return the list or mapping that holds the value of a path."""
