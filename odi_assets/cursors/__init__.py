@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from odi_assets.cursors.canonical import canonical, dump, fingerprint
-from odi_assets.cursors.compare import Part, StreamMove, compare, compare_streams
+from odi_assets.cursors.compare import PartMove, StreamMove, compare, compare_streams
 from odi_assets.cursors.editing import with_cursors, with_shared_position, with_stream, without_streams
 from odi_assets.cursors.files import save
 from odi_assets.cursors.findings import DocumentFinding, Severity
@@ -48,7 +48,7 @@ __all__ = [
     "Inspection",
     "LogPosition",
     "Move",
-    "Part",
+    "PartMove",
     "PostgresLsn",
     "ResumeToken",
     "Severity",

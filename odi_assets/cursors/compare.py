@@ -21,7 +21,7 @@ _GONE = Verdict(Move.GONE, "it is not in the new document")
 
 
 @dataclass(frozen=True)
-class Part:
+class PartMove:
     """How one part of a stream moved: its snapshot, its log position or a cursor column.
 
     Attributes:
@@ -57,7 +57,7 @@ class StreamMove(NamedTuple):
         return self.verdict.reason
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PartMove, ...]:
         """The parts that moved."""
         if self.old is None or self.new is None:
             return ()
@@ -125,17 +125,17 @@ def compare_streams(name: str, old: CursorStream | None, new: CursorStream | Non
     return StreamMove(name, verdict, old, new)
 
 
-def _parts(old: CursorStream, new: CursorStream) -> Iterator[Part]:
+def _parts(old: CursorStream, new: CursorStream) -> Iterator[PartMove]:
     before, after = old.snapshot, new.snapshot
     done = len(before.chunks - after.chunks)
-    yield Part(
+    yield PartMove(
         "snapshot",
         _compare_snapshots(before, after).move,
         _snapshot_text(before),
         _snapshot_text(after),
         counted(done, "chunk") if done and after.status is not SnapshotStatus.ABSENT else None,
     )
-    yield Part(
+    yield PartMove(
         "log position",
         compare_positions(old.position, new.position).move,
         _text(old.position),
@@ -145,7 +145,7 @@ def _parts(old: CursorStream, new: CursorStream) -> Iterator[Part]:
     for name in sorted(old.cursors.keys() | new.cursors.keys()):
         values = old.cursors.get(name), new.cursors.get(name)
         move = compare_values(name, *values).move
-        yield Part(name, move, _text(values[0]), _text(values[1]), distance(*values))
+        yield PartMove(name, move, _text(values[0]), _text(values[1]), distance(*values))
 
 
 def _snapshot_text(snapshot: Snapshot) -> str:
