@@ -33,10 +33,10 @@ from odi_assets.state.store.parts import (
     REQUIRED,
     Kind,
     NoPart,
-    Part,
     Parts,
     Rebuilt,
     VersionHeader,
+    VersionPart,
     headers_in,
     parts_in,
     rebuild,
@@ -314,7 +314,7 @@ class VersionLog(SystemTable):
 
         self.write(lambda handle: self.append_rows(handle, rows, [], landed, result=None))
 
-    def staged(self, handle: TableHandle, version: int, commit_id: str) -> Part | None:
+    def staged(self, handle: TableHandle, version: int, commit_id: str) -> VersionPart | None:
         """Changes that were staged; None if they are no longer there.
 
         Raises:

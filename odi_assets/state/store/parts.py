@@ -65,7 +65,7 @@ class VersionHeader:
 
 
 @dataclass(frozen=True)
-class Part:
+class VersionPart:
     """The rows of one part of a version; ``header`` is None if it was not found."""
 
     header: VersionHeader | None
@@ -77,8 +77,8 @@ class Part:
         return self.header is not None and digest(self.entries.items()) == self.header.content
 
 
-Parts = dict[tuple[int, Kind], Part]
-Find = Callable[[int, Kind], Part | None]
+Parts = dict[tuple[int, Kind], VersionPart]
+Find = Callable[[int, Kind], VersionPart | None]
 """Gives a part of a version; None if it is not there or cannot be read."""
 
 
@@ -133,7 +133,7 @@ def parts_in(lists: Mapping[str, Sequence[Any]]) -> Parts:
             if kind is None:
                 kind = "snapshot" if (version, "snapshot") in headers else "changes"
             entries.setdefault((version, kind), {})[key] = value
-    return {place: Part(headers.get(place), found) for place, found in entries.items()}
+    return {place: VersionPart(headers.get(place), found) for place, found in entries.items()}
 
 
 def versions_in(headers: Mapping[tuple[int, Kind], VersionHeader]) -> list[VersionHeader]:
@@ -153,7 +153,7 @@ def rebuild(find: Find, version: int) -> Rebuilt:
     Raises:
         NoPart: some version on the way has neither.
     """
-    later: list[Part] = []
+    later: list[VersionPart] = []
     items: dict[bytes, bytes] = {}
     at = version
     while at > 0:

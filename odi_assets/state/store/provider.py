@@ -21,7 +21,7 @@ from odi_assets.state.store import StateStore, StoreChange
 from odi_assets.state.store.contents import Draft, VersionContents
 from odi_assets.state.store.files import files_before, remove_before
 from odi_assets.state.store.log import PendingVersion, VersionLog
-from odi_assets.state.store.parts import Part, VersionHeader
+from odi_assets.state.store.parts import VersionHeader, VersionPart
 
 if TYPE_CHECKING:
     from odi_assets.state.store.check import StoreCheck
@@ -132,7 +132,7 @@ class StateStoreProvider:
         """
         self._retry.call(lambda: self._versions.stage(batch), f"staging version {batch.version} of {self.uri}")
 
-    def staged(self, version: int, commit_id: str) -> Part | None:
+    def staged(self, version: int, commit_id: str) -> VersionPart | None:
         """Changes that were staged; None if they are not there.
 
         Raises:
