@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from odi_assets.config.diagnostics.mistakes import FilePosition, Path
-from odi_assets.config.yaml.document import Place, PythonOrigin, YamlDocument
+from odi_assets.config.yaml.document import PythonOrigin, ValuePlace, YamlDocument
 from odi_assets.errors import ConfigError, TransformError
 from odi_assets.util.user_code import error_with_place, named_from
 
@@ -144,7 +144,7 @@ def _place(document: YamlDocument, path: Path, value: Any, origin: PythonOrigin)
     """Say of what Python made where it was made."""
     document.origins[path] = origin
     for inner, text in _texts(path, value):
-        document.places[inner] = Place(FilePosition(origin.line, 1), None, text)
+        document.places[inner] = ValuePlace(FilePosition(origin.line, 1), None, text)
 
 
 def _texts(path: Path, value: Any) -> Iterator[tuple[Path, str | None]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake, Path, Problem, render_path
 from odi_assets.config.models.nodes import view_name
-from odi_assets.config.yaml.document import Place, YamlDocument
+from odi_assets.config.yaml.document import ValuePlace, YamlDocument
 from odi_assets.config.yaml.variables import substitute
 
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -28,7 +28,7 @@ class ValueLocation:
 
     path: Path
     value: Any
-    place: Place
+    place: ValuePlace
     missing: Path = field(default=())
 
     @property

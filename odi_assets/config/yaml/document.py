@@ -47,7 +47,7 @@ MAX_NODES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValuePlace:
     """Where a value is in the file.
 
     Attributes:
@@ -87,7 +87,7 @@ class YamlDocument:
     """
 
     data: Any = None
-    places: dict[Path, Place] = field(default_factory=lambda: {(): Place(FilePosition(1, 1), None, "")})
+    places: dict[Path, ValuePlace] = field(default_factory=lambda: {(): ValuePlace(FilePosition(1, 1), None, "")})
     mistakes: list[Mistake] = field(default_factory=list)
     origins: dict[Path, PythonOrigin] = field(default_factory=dict)
 
@@ -143,16 +143,16 @@ class _Builder:
 
     def build(self, node: Any, path: Path, key: FilePosition | None = None) -> Any:
         mark = _mark(node)
-        self._document.places[path] = Place(mark, key, "")
+        self._document.places[path] = ValuePlace(mark, key, "")
         if not self._enters(node, path):
             return None
         built: Any
         if isinstance(node, yaml.ScalarNode):
             text = node.value.translate(self._letters)
-            self._document.places[path] = Place(mark, key, text)
+            self._document.places[path] = ValuePlace(mark, key, text)
             built = self._scalar(node.tag.removeprefix(TAG), text, mark, path)
         else:
-            self._document.places[path] = Place(mark, key)
+            self._document.places[path] = ValuePlace(mark, key)
             if node.tag not in {f"{TAG}seq", f"{TAG}map"}:
                 self._note(mark, path, _NO_TAGS)
             if isinstance(node, yaml.SequenceNode):
