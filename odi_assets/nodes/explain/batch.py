@@ -10,7 +10,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.explain.absence import Absence
-from odi_assets.nodes.explain.places import KeyFinding, KeyTrace, Place, Trace, some_names
+from odi_assets.nodes.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
 from odi_assets.nodes.explain.spans import Stay, stays
 from odi_assets.nodes.explain.way import Followed, followed_nodes, rows_of
 from odi_assets.nodes.node import Node
@@ -86,11 +86,11 @@ def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[
     return stays(found.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), found.keys)
 
 
-def _present(node: Node, stay: Stay) -> Place:
+def _present(node: Node, stay: Stay) -> SearchedPlace:
     run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
     since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
     text = f"{node} has {counted(stay.rows, 'row')} of it, {since}"
-    return Place(str(node), KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
+    return SearchedPlace(str(node), KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
 
 
 def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:
@@ -102,10 +102,10 @@ def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) ->
             total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
             where = f" in {some_names(names)}" if names else ""
             text = f"{source.label} has {counted(total, 'row')} of it{where}"
-            found.add(key, Place(source.label, KeyFinding.PRESENT, text, total, files=names, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyFinding.PRESENT, text, total, files=names, is_source=True))
         else:
             text = f"{source.label} has no row of it"
-            found.add(key, Place(source.label, KeyFinding.NOT_LANDED, text, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyFinding.NOT_LANDED, text, is_source=True))
 
 
 def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
