@@ -35,7 +35,7 @@ _READER_OPTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Reader:
+class RelationReader:
     """What Spark reads of a relation.
 
     Attributes:

@@ -33,7 +33,7 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.reader import RelationReader
 
 _Answer = TypeVar("_Answer")
 
@@ -151,7 +151,7 @@ class CursorTable(SqlSnapshot):
         answer: _Answer = plain.ask(self.relation.dialect, driver, self.label, lambda session: question(session.rows))
         return answer
 
-    def key_columns(self, by: Sequence[str], reader: Reader) -> Sequence[KeyColumn]:
+    def key_columns(self, by: Sequence[str], reader: RelationReader) -> Sequence[KeyColumn]:
         """The columns that chunks are ranges of.
 
         Raises:

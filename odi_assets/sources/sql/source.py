@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.snapshot import Partitions
-    from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.reader import RelationReader
     from odi_assets.sources.sql.snapshots import CursorTable
 
 _UNKNOWN = "what it holds is not known without reading it"
@@ -363,8 +363,8 @@ class SqlSnapshot(Snapshot):
     def read_error(self, text: str) -> SourceError | None:
         return self.relation.read_error(text)
 
-    def reader(self, spark: SparkSession) -> Reader:
+    def reader(self, spark: SparkSession) -> RelationReader:
         """What Spark reads of it."""
-        from odi_assets.sources.sql.reader import Reader
+        from odi_assets.sources.sql.reader import RelationReader
 
-        return Reader(spark, self.relation, self.partition_column, self.pieces, self.options)
+        return RelationReader(spark, self.relation, self.partition_column, self.pieces, self.options)
