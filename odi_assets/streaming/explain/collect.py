@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows, objects
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, EvidenceRows, Integers, Pairs, objects
 from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
@@ -57,7 +57,7 @@ class FoundRows:
             have the names of its inputs.
     """
 
-    rows: Rows
+    rows: EvidenceRows
     similar: Mapping[str, tuple[tuple[str, str], ...]]
     table: pa.Table
 
@@ -272,7 +272,7 @@ def _apart(sides: tuple[str, str] | None) -> str:
     return "CAST(NULL AS DOUBLE)" if sides is None else f"CAST({sides[0]} - {sides[1]} AS DOUBLE)"
 
 
-def _of_files(table: pa.Table, source: SourceRows) -> Rows:
+def _of_files(table: pa.Table, source: SourceRows) -> EvidenceRows:
     files = table["file"].combine_chunks().dictionary_encode()
     names = files.dictionary.to_pylist()
     ranges = np.array([source.batches.get(file_uri_key(name), (NOT_READ, NOT_READ)) for name in names], dtype=np.int64)
@@ -282,9 +282,9 @@ def _of_files(table: pa.Table, source: SourceRows) -> Rows:
     return _rows(table, ranges, shown[of_row] if len(names) else np.array([], dtype=object))
 
 
-def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> Rows:
+def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> EvidenceRows:
     windows = [one for one in table["windows_us"].to_pylist() if one is not None]
-    return Rows(
+    return EvidenceRows(
         key=_texts(table["key"]),
         time_us=_times(table["time_us"]),
         late_us=_times(table["late_us"]),

@@ -87,7 +87,7 @@ class Watermarks:
 
 
 @dataclass(frozen=True)
-class Rows:
+class EvidenceRows:
     """Rows of one input.
 
     Attributes:
@@ -185,7 +185,7 @@ class Evidence:
     """
 
     keys: tuple[str, ...]
-    rows: tuple[Rows, ...]
+    rows: tuple[EvidenceRows, ...]
     watermarks: Watermarks
     pairs: Pairs | None = None
     versions: Mapping[int, int] = field(default_factory=dict)

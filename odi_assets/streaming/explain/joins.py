@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Lost, Pairs, Rows
+from odi_assets.streaming.explain.evidence import Booleans, Evidence, EvidenceRows, Integers, Lost, Pairs
 from odi_assets.streaming.explain.fates import RowFates, row_fates
 from odi_assets.streaming.explain.query.definition import SEPARATOR, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, row_fate
@@ -50,7 +50,7 @@ _NOT_WRITTEN = Lost(
 
 @dataclass(frozen=True)
 class _Sides:
-    rows: tuple[Rows, Rows]
+    rows: tuple[EvidenceRows, EvidenceRows]
     fates: tuple[RowFates, RowFates]
 
 
@@ -123,7 +123,7 @@ def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[
     return {keys[place]: int(place) for place in order}
 
 
-def _places(rows: Rows) -> dict[str, list[int]]:
+def _places(rows: EvidenceRows) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for place, key in enumerate(rows.key):
         found[key].append(place)

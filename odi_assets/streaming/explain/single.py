@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Rows
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, EvidenceRows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
 from odi_assets.streaming.explain.query.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, duplicate_of, read_in, row_fate
@@ -49,7 +49,7 @@ class _Decided:
     definition: QueryDefinition
     given: Input
     evidence: Evidence
-    rows: Rows
+    rows: EvidenceRows
     fates: RowFates
     duplicates: Duplicates | None
 
@@ -81,7 +81,7 @@ def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[
         yield _checked(definition, evidence, answer)
 
 
-def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows: Rows) -> _Decided:
+def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows: EvidenceRows) -> _Decided:
     fates = row_fates(given, rows, evidence.watermarks)
     duplicates = None
     if definition.kind == "deduplication" and rows.identity is not None:
@@ -90,7 +90,7 @@ def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows
     return _Decided(definition, given, evidence, rows, fates, duplicates)
 
 
-def _places(rows: Rows) -> dict[str, list[int]]:
+def _places(rows: EvidenceRows) -> dict[str, list[int]]:
     places: dict[str, list[int]] = defaultdict(list)
     for place, key in enumerate(rows.key):
         places[key].append(place)
