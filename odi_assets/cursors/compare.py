@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from odi_assets.cursors.model import CursorDocument, CursorStream, Snapshot, SnapshotStatus
+from odi_assets.cursors.model import CursorDocument, CursorSnapshot, CursorStream, SnapshotStatus
 from odi_assets.cursors.moves import UNMOVED, Move, Verdict, joined, ordered
 from odi_assets.cursors.positions import LogPosition, compare_positions, log_distance
 from odi_assets.cursors.values import Scalar, compare_values, distance, is_same
@@ -148,7 +148,7 @@ def _parts(old: CursorStream, new: CursorStream) -> Iterator[PartMove]:
         yield PartMove(name, move, _text(values[0]), _text(values[1]), distance(*values))
 
 
-def _snapshot_text(snapshot: Snapshot) -> str:
+def _snapshot_text(snapshot: CursorSnapshot) -> str:
     left = f", {counted(len(snapshot.chunks), 'chunk')} left" if snapshot.chunks else ""
     return f"{snapshot.status}{left}" + (f", at {snapshot.reached}" if snapshot.reached else "")
 
@@ -157,7 +157,7 @@ def _text(value: LogPosition | Scalar) -> str | None:
     return None if value is None else str(value)
 
 
-def _compare_snapshots(old: Snapshot, new: Snapshot) -> Verdict:
+def _compare_snapshots(old: CursorSnapshot, new: CursorSnapshot) -> Verdict:
     if old is new or old == new:
         return UNMOVED
     if old.status is not new.status:

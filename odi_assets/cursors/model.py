@@ -50,7 +50,7 @@ class CursorChunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CursorSnapshot:
     """The first full read of a stream.
 
     ABSENT: not begun, or its plan is lost; the tool would begin anew. PENDING: ``chunks`` are still to be read, or the
@@ -63,7 +63,7 @@ class Snapshot:
     """Where a snapshot that is read in order of a key stands, as canonical JSON; empty for one in chunks."""
 
 
-ABSENT, FINISHED = Snapshot(SnapshotStatus.ABSENT), Snapshot(SnapshotStatus.FINISHED)
+ABSENT, FINISHED = CursorSnapshot(SnapshotStatus.ABSENT), CursorSnapshot(SnapshotStatus.FINISHED)
 
 
 class CursorStream(NamedTuple):
@@ -80,7 +80,7 @@ class CursorStream(NamedTuple):
     namespace: str
     name: str
     sync_mode: str
-    snapshot: Snapshot
+    snapshot: CursorSnapshot
     position: LogPosition | None = None
     cursors: Mapping[str, Scalar] = NO_CURSORS
     other: Mapping[str, str] = NO_CURSORS

@@ -9,8 +9,8 @@ from odi_assets.config.models import ServerConnection
 from odi_assets.cursors import (
     CursorChunk,
     CursorDocument,
+    CursorSnapshot,
     CursorStream,
-    Snapshot,
     SnapshotStatus,
     Tool,
     olake_text,
@@ -140,7 +140,7 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     namespace, _, name = stream_of(node).rpartition(".")
     status = SnapshotStatus.PENDING if chunks else SnapshotStatus.FINISHED
     exact: dict[str, Any] = {column: read_strict(write(value)) for column, value in written.items()}
-    return CursorStream(f"{namespace}.{name}", namespace, name, "", Snapshot(status, chunks), cursors=exact)
+    return CursorStream(f"{namespace}.{name}", namespace, name, "", CursorSnapshot(status, chunks), cursors=exact)
 
 
 def _read(node: Node) -> Source:
