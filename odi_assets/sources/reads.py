@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, hwm_text
-from odi_assets.sources.snapshot import Partitions, Snapshot
+from odi_assets.sources.snapshot import Partitions, SourceSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +64,7 @@ class PlannedRead(ABC):
         keep: writes to storage what goes with ``under``, before the commit.
     """
 
-    snapshot: Snapshot
+    snapshot: SourceSnapshot
     summary: str
     before: Mark | None = None
     after: Mark | Unresolved | None = None

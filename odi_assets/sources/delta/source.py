@@ -25,7 +25,7 @@ from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.tables.reader import read_files, read_table
 from odi_assets.util.words import counted
@@ -227,7 +227,7 @@ def _rewriting(commit: TableCommit) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSnapshot(Snapshot):
+class TableSnapshot(SourceSnapshot):
     """A Delta table at one version."""
 
     handle: TableHandle

@@ -18,7 +18,7 @@ from odi_assets.sources.documents.look import DocumentLook, Verdict, judge, keep
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class DrivenSource(Source):
     def follows(self) -> bool:
         return True
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SourceSnapshot:
         return self.rows.snapshot()
 
     def position(self) -> Position:

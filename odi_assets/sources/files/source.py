@@ -22,7 +22,7 @@ from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.spark.ddl import struct_of
 from odi_assets.util.words import counted
@@ -246,7 +246,7 @@ def _other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesSnapshot(Snapshot):
+class FilesSnapshot(SourceSnapshot):
     """Files of a landing folder.
 
     Attributes:

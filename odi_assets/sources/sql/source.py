@@ -18,7 +18,7 @@ from odi_assets.sources.cursor_reads import reads_again
 from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
 from odi_assets.sources.reading import Reading, Settings, options_of
 from odi_assets.sources.reads import PlannedRead
-from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.snapshot import Position, SourceSnapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
@@ -305,7 +305,7 @@ class CursorTableSource(SqlSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SqlSnapshot(Snapshot):
+class SqlSnapshot(SourceSnapshot):
     """A table or a query of a database, and what was known of it when the run was planned.
 
     A database changes while it is read. What lies in a window whose upper bound is fixed stays there, as long as rows
