@@ -16,7 +16,7 @@ from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.monotonic import TextOrder, check_monotonic
 from odi_assets.state.records import HwmEntry, KeyRestore, RunRecord
-from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, StateSnapshot
 from odi_assets.state.values import encode
 
 
@@ -109,7 +109,7 @@ class Transfer:
 
 
 def decide(
-    snapshot: Snapshot,
+    snapshot: StateSnapshot,
     backend: StateBackend,
     *,
     same_tables: bool,
@@ -146,7 +146,7 @@ def decide(
     return Transfer(backend, tuple(differences), runs, there, force)
 
 
-def _check_renames(snapshot: Snapshot, renames: Mapping[str, str]) -> None:
+def _check_renames(snapshot: StateSnapshot, renames: Mapping[str, str]) -> None:
     known = {key.entry.key for state in snapshot.environments for key in state.keys}
     for old in renames:
         if old not in known:

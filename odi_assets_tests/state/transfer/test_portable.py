@@ -13,7 +13,7 @@ from odi_assets.errors import ConfigError, StateConflictError, StateError
 from odi_assets.state import StateBackend, StateManager
 from odi_assets.state.transfer.document import parse, to_document, to_text
 from odi_assets.state.transfer.load import Transfer, TransferEffect, decide
-from odi_assets.state.transfer.snapshot import Snapshot, into, take
+from odi_assets.state.transfer.snapshot import StateSnapshot, into, take
 from odi_assets_tests.state.conftest import Reopen
 from odi_assets_tests.state.test_runs_contract import run
 from odi_assets_tests.state.values.test_values import EXAMPLES, same
@@ -133,13 +133,13 @@ def test_a_key_that_changed_since_the_decision_stops_all_of_its_environment(back
     assert backend.get_hwm("a") is None
 
 
-def document_of(**values: Any) -> Snapshot:
+def document_of(**values: Any) -> StateSnapshot:
     from odi_assets.state.records import HwmEntry
     from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState
 
     at = datetime(2013, 1, 31, tzinfo=UTC)
     keys = tuple(KeyState(HwmEntry(key, value, None, at, 1, value_type="int")) for key, value in values.items())
-    return Snapshot("shop", (EnvironmentState(None, keys),))
+    return StateSnapshot("shop", (EnvironmentState(None, keys),))
 
 
 KEY = {
