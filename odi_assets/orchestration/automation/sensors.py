@@ -13,7 +13,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.position import table_position
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.automation.attempts import Verdict, due_tags, verdict
+from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
 from odi_assets.orchestration.automation.jobs import Job
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
@@ -103,7 +103,7 @@ def _own_tags(project: Project, pipeline: str) -> dict[str, str]:
 
 def _verdicts(
     instance: dg.DagsterInstance, project: Project, positions: Positions, now: float
-) -> dict[NodeKey, Verdict]:
+) -> dict[NodeKey, RequestDecision]:
     if not positions.ahead:
         return {}
     state, automation = project.open_state(), project.config.automation
@@ -155,7 +155,7 @@ def _tell(
     context: dg.SensorEvaluationContext,
     project: Project,
     positions: Positions,
-    verdicts: Mapping[NodeKey, Verdict],
+    verdicts: Mapping[NodeKey, RequestDecision],
     told: Mapping[str, str],
 ) -> dict[str, str]:
     """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
@@ -190,7 +190,9 @@ def _report_check(
     )
 
 
-def _notes(positions: Positions, verdicts: Mapping[NodeKey, Verdict], running: Mapping[NodeKey, dg.DagsterRun]) -> str:
+def _notes(
+    positions: Positions, verdicts: Mapping[NodeKey, RequestDecision], running: Mapping[NodeKey, dg.DagsterRun]
+) -> str:
     parts = [
         f"{key.node}: {positions.ahead[key]}. {found.reason[:1].upper()}{found.reason[1:]}."
         for key, found in verdicts.items()
