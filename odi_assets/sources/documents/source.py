@@ -14,7 +14,7 @@ from odi_assets.config.models import DrivingCursor, Increment
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.errors import IncrementError
-from odi_assets.sources.documents.look import DocumentLook, Verdict, judge, keep, look
+from odi_assets.sources.documents.look import DocumentLook, ReadDecision, judge, keep, look
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
@@ -230,7 +230,7 @@ class DrivenSource(Source):
     def _shown(self, stream: CursorStream | None) -> str | None:
         return None if stream is None else text_of(stream)
 
-    def _warning(self, verdict: Verdict) -> str | None:
+    def _warning(self, verdict: ReadDecision) -> str | None:
         if not verdict.warns:
             return None
         pipeline, _, node = self.target.node.partition(".")
@@ -244,7 +244,7 @@ class DrivenSource(Source):
             return rows
         return DrivenMark(None if now.stream is None else to_value(now.stream), rows, measures=self.identity)
 
-    def _driven(self, rows: PlannedRead, before: Mark | None, now: DocumentLook, verdict: Verdict) -> PlannedRead:
+    def _driven(self, rows: PlannedRead, before: Mark | None, now: DocumentLook, verdict: ReadDecision) -> PlannedRead:
         """A read of the rows that moves both marks, and that its commit tells the position of."""
 
         def wrapped(read: R) -> R:
