@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
     from odi_assets.streaming.checkpoints.reader import CheckpointReader
     from odi_assets.streaming.checkpoints.schemas import StateSchema, read_schemas
-    from odi_assets.streaming.checkpoints.verdict import Verdict, judge
+    from odi_assets.streaming.checkpoints.verdict import CheckpointVerdict, judge
 
 _PLACES = {
     "compare": ("CheckpointDifference", "DifferenceEffect", "check_against"),
@@ -29,7 +29,7 @@ _PLACES = {
     "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
     "reader": ("CheckpointReader",),
     "schemas": ("StateSchema", "read_schemas"),
-    "verdict": ("Verdict", "judge"),
+    "verdict": ("CheckpointVerdict", "judge"),
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
@@ -39,6 +39,7 @@ __all__ = [
     "CheckpointDifference",
     "CheckpointFiles",
     "CheckpointReader",
+    "CheckpointVerdict",
     "DifferenceEffect",
     "Excess",
     "FileFault",
@@ -54,7 +55,6 @@ __all__ = [
     "StoreHealth",
     "StoreInfo",
     "StoreVersions",
-    "Verdict",
     "check_against",
     "check_files",
     "copy_of_remote",

@@ -70,7 +70,7 @@ class _Survey:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointVerdict:
     """What a checkpoint is good for.
 
     Attributes:
@@ -90,7 +90,7 @@ class Verdict:
     files: CheckpointFiles
 
 
-def judge(path: str | Path) -> Verdict:
+def judge(path: str | Path) -> CheckpointVerdict:
     """Read every file of a checkpoint on this machine. The query should not run meanwhile.
 
     Raises:
@@ -127,7 +127,7 @@ def judge(path: str | Path) -> Verdict:
     ]
     faults = [*survey.faults, *(_of_state(one, files) for one in files.faults), *filter(None, missing)]
     by_path = {one.path: one for one in reversed(faults)}
-    return Verdict(
+    return CheckpointVerdict(
         not survey.stops,
         f"{survey.stops[0].path} {survey.stops[0].fault}" if survey.stops else "",
         readable,
