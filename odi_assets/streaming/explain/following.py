@@ -7,17 +7,30 @@ from dataclasses import replace
 
 from odi_assets.streaming.explain.evidence import Evidence
 from odi_assets.streaming.explain.query.definition import QueryDefinition
-from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
+from odi_assets.streaming.explain.verdicts import KeyExplanation, KeyOutcome
 
 _ORDER = (
-    *(Verdict.MATCHED, Verdict.COUNTED, Verdict.KEPT, Verdict.REACHED, Verdict.PENDING, Verdict.UNDECIDABLE),
-    *(Verdict.COUNTERPART_NOT_READ, Verdict.DUPLICATE_OF, Verdict.COUNTERPART_LATE, Verdict.DROPPED_LATE),
-    *(Verdict.COUNTERPART_FILTERED, Verdict.FILTERED, Verdict.NULL_KEY, Verdict.OUT_OF_WINDOW, Verdict.NO_COUNTERPART),
+    *(
+        KeyOutcome.MATCHED,
+        KeyOutcome.COUNTED,
+        KeyOutcome.KEPT,
+        KeyOutcome.REACHED,
+        KeyOutcome.PENDING,
+        KeyOutcome.UNDECIDABLE,
+    ),
+    *(KeyOutcome.COUNTERPART_NOT_READ, KeyOutcome.DUPLICATE_OF, KeyOutcome.COUNTERPART_LATE, KeyOutcome.DROPPED_LATE),
+    *(
+        KeyOutcome.COUNTERPART_FILTERED,
+        KeyOutcome.FILTERED,
+        KeyOutcome.NULL_KEY,
+        KeyOutcome.OUT_OF_WINDOW,
+        KeyOutcome.NO_COUNTERPART,
+    ),
 )
 """Of several pairs with one key, the verdict that comes first is the answer."""
 
-_WRITTEN = frozenset({Verdict.MATCHED, Verdict.COUNTED, Verdict.KEPT, Verdict.WRITTEN})
-_PASSED_ON = _WRITTEN | {Verdict.REACHED}
+_WRITTEN = frozenset({KeyOutcome.MATCHED, KeyOutcome.COUNTED, KeyOutcome.KEPT, KeyOutcome.WRITTEN})
+_PASSED_ON = _WRITTEN | {KeyOutcome.REACHED}
 
 
 def followed(
@@ -28,7 +41,7 @@ def followed(
 ) -> Iterator[KeyExplanation]:
     """The answers of a join, with those of the operator behind it for what was joined."""
     for one in answers:
-        if one.verdict is not Verdict.MATCHED:
+        if one.verdict is not KeyOutcome.MATCHED:
             yield one
             continue
         found = [behind[turn][key] for turn, key in evidence.passed_on.get(one.text, ())]
@@ -44,7 +57,7 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
         sentence += f" It was joined {len(found):,} times; this came furthest."
     verdict = best.verdict
     if unsure and verdict not in _PASSED_ON:
-        verdict = Verdict.UNDECIDABLE
+        verdict = KeyOutcome.UNDECIDABLE
         sentence += " Whether other rows of the key were joined cannot be told."
     return replace(
         best,
@@ -78,7 +91,7 @@ def not_followed(
             continue
         sentence = f"{one.sentence} What follows is not computed here: {definition.beyond}."
         sentence += _in_table(definition, evidence, one)
-        yield replace(one, verdict=Verdict.REACHED, sentence=sentence, table_version=None)
+        yield replace(one, verdict=KeyOutcome.REACHED, sentence=sentence, table_version=None)
 
 
 def _in_table(definition: QueryDefinition, evidence: Evidence, one: KeyExplanation) -> str:

@@ -15,7 +15,7 @@ from odi_assets.streaming.explain.fates import RowFates, row_fates
 from odi_assets.streaming.explain.query.definition import SEPARATOR, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
-from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts
+from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts
 from odi_assets.streaming.explain.words import amount, capital, distance
 
 
@@ -32,13 +32,13 @@ class _Pair(IntEnum):
 
 
 _VERDICTS = {
-    _Pair.MATCHED: Verdict.MATCHED,
-    _Pair.UNKNOWN: Verdict.UNDECIDABLE,
-    _Pair.NOT_READ: Verdict.COUNTERPART_NOT_READ,
-    _Pair.LATE: Verdict.COUNTERPART_LATE,
-    _Pair.FILTERED: Verdict.COUNTERPART_FILTERED,
-    _Pair.DUPLICATE: Verdict.DUPLICATE_OF,
-    _Pair.OUT_OF_WINDOW: Verdict.OUT_OF_WINDOW,
+    _Pair.MATCHED: KeyOutcome.MATCHED,
+    _Pair.UNKNOWN: KeyOutcome.UNDECIDABLE,
+    _Pair.NOT_READ: KeyOutcome.COUNTERPART_NOT_READ,
+    _Pair.LATE: KeyOutcome.COUNTERPART_LATE,
+    _Pair.FILTERED: KeyOutcome.COUNTERPART_FILTERED,
+    _Pair.DUPLICATE: KeyOutcome.DUPLICATE_OF,
+    _Pair.OUT_OF_WINDOW: KeyOutcome.OUT_OF_WINDOW,
 }
 
 
@@ -169,7 +169,7 @@ def _without_pair(
         sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + capital(there[0].text)
     if similar:
         sentence += f". Almost the same key: {'; '.join(similar)}"
-    return KeyExplanation(key_parts(key), Verdict.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
+    return KeyExplanation(key_parts(key), KeyOutcome.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
 
 
 def _with_pair(
@@ -253,19 +253,19 @@ def _unknown(
 def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
     lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
+    if lost and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
         sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
-        found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
+        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
     if evidence.written is None or not definition.is_whole:
         return found
     rows = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict is Verdict.UNDECIDABLE and rows and not definition.outer:
+    if found.verdict is KeyOutcome.UNDECIDABLE and rows and not definition.outer:
         sentence = "Joined: the table has its row. In which batch cannot be told any more."
-        return replace(found, verdict=Verdict.MATCHED, sentence=sentence, table_version=None)
-    if found.verdict is Verdict.MATCHED and not rows:
+        return replace(found, verdict=KeyOutcome.MATCHED, sentence=sentence, table_version=None)
+    if found.verdict is KeyOutcome.MATCHED and not rows:
         said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"
         return replace(found, disagreements=(*found.disagreements, said))
-    if rows and not definition.outer and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
+    if rows and not definition.outer and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
         said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
         return replace(found, disagreements=(*found.disagreements, said))
     return found
