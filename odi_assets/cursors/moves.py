@@ -36,7 +36,7 @@ _FORWARD, _BACK = Move.FORWARD, Move.BACK
 
 
 def ordered(old: Any, new: Any, why: str | Callable[..., str], parts: tuple[Any, ...] = ()) -> MoveWithReason:
-    """The verdict on two values that Python can compare; ``why`` names them, see :class:`Verdict`."""
+    """The verdict on two values that Python can compare; ``why`` names them, see :class:`MoveWithReason`."""
     if old == new:
         return UNMOVED
     return MoveWithReason(_FORWARD if new > old else _BACK, why, parts)

@@ -62,7 +62,7 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Union["Rows", NoRows, "StreamRows"]
+Computed = Union["NodeRows", NoRows, "StreamRows"]
 """``StreamRows`` are those of a stream node, whose batches are read and committed one after the other."""
 
 

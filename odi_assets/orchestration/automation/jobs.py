@@ -99,7 +99,7 @@ def pipeline_schedule(project: Project, pipeline: PipelineConfig, job: Job) -> d
         return dg.RunRequest()
 
     return dg.ScheduleDefinition(
-        name=f"{Names.of(project).pipeline(pipeline.pipeline)}_schedule",
+        name=f"{DagsterNames.of(project).pipeline(pipeline.pipeline)}_schedule",
         job=job,
         cron_schedule=str(pipeline.schedule),
         execution_timezone="UTC",

@@ -39,7 +39,7 @@ def new_data_sensor(
     watch = Watch(project, pipeline, watched)
 
     @dg.sensor(
-        name=f"{Names.of(project).pipeline(pipeline)}_new_data",
+        name=f"{DagsterNames.of(project).pipeline(pipeline)}_new_data",
         job=job,
         minimum_interval_seconds=max(1, int(project.config.automation.interval.total_seconds())),
         default_status=dg.DefaultSensorStatus.STOPPED,
