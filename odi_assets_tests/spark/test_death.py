@@ -130,7 +130,9 @@ def test_an_error_of_another_kind_is_left_as_it_is(spark: SparkSession) -> None:
     assert spark.range(1).count() == 1
 
 
-def test_a_jvm_that_answers_with_an_error_is_not_waited_for(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_that_answers_with_an_error_is_not_waited_for(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def waited() -> None:
         raise AssertionError("it was asked whether the JVM ends")
 
