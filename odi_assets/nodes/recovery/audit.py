@@ -18,7 +18,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.range import partition_floor, partition_next, range_way
+from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
 from odi_assets.nodes.project import Project
@@ -27,7 +27,6 @@ from odi_assets.nodes.recovery.audit_rows import (
     KeyRule,
     RangeDifference,
     RangeOf,
-    Unit,
     as_stored,
     by_keys,
     by_rows,
@@ -418,22 +417,20 @@ def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
 
 
 def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
-    """The moments that a range begins and ends at, whole partitions; None if it is no range of time."""
+    """The moments that a range begins and ends at, whole partitions; None if it is no range of time, or if one of them
+    is outside the years 1 to 9999."""
     if ranges.unit is None or one.range is None:
         return None
-    start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
-    end = _after(start, ranges.unit)
     partition = node.config.partition
-    if partition is None:
-        return start, end
-    last = partition_floor(end - timedelta(microseconds=1), partition)
-    return partition_floor(start, partition), partition_next(last, partition)
-
-
-def _after(start: datetime, unit: Unit) -> datetime:
-    if unit == "month":
-        return (start + timedelta(days=32)).replace(day=1)
-    return start + (timedelta(hours=1) if unit == "hour" else timedelta(days=1))
+    try:
+        start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
+        end = next_of(start, ranges.unit)
+        if partition is None:
+            return start, end
+        last = floor_of(end - timedelta(microseconds=1), partition.every)
+        return floor_of(start, partition.every), next_of(last, partition.every)
+    except (ValueError, OverflowError):
+        return None
 
 
 def differences(one: RangeDifference) -> str:

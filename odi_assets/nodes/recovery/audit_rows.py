@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from odi_assets.nodes.planning.range import Unit
 from odi_assets.sources.cursor.columns import cursor_column
 from odi_assets.sources.cursor.window import Window
 from odi_assets.tables.columns import quoted, row_text
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-Unit = Literal["hour", "day", "month"]
 BUCKETS = 16
 """Ranges of rows that nothing orders: by the hash of their keys."""
 _RANGE, _KEY, _ROW, _SIDE = "__odi_range", "__odi_key", "__odi_row", "__odi_side"
 _ORDER, _RANK, _VERSIONS, _GONE = "__odi_order", "__odi_rank", "__odi_versions", "__odi_gone"
+_NUMBER = re.compile("-?[0-9]+")
 _SHAPES = {"hour": "yyyy-MM-dd HH:00", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
 
 
@@ -228,7 +230,7 @@ def _sum_if(value: Column, number: int) -> Column:
 def _in_order(found: list[RangeDifference]) -> list[RangeDifference]:
     def place(one: RangeDifference) -> tuple[Any, ...]:
         text = one.range
-        is_number = text is not None and text.lstrip("-").isdigit()
-        return (text is None, not is_number, int(text) if text and is_number else 0, text or "")
+        number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
+        return (text is None, number is None, number or 0, text or "")
 
     return sorted(found, key=place)

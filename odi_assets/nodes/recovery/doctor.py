@@ -70,10 +70,10 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
         node = Node.of(project, key)
         if node.config.stream is None or not node.config.stream.keeps_rows:
             continue
-        target = TableHandle.open(node.target.location)
         try:
+            target = TableHandle.open(node.target.location)
             marks = kept_marks(node, target, stream_marks(node, target))
-        except OdiError:
+        except (OdiError, OSError):
             # `examine` names it.
             continue
         gaps = [f"{mark.which} lacks those of {batches_text(mark.lost)}" for mark in marks if mark.lost]
