@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class DocumentFinding:
     """One thing that is wrong. ``line`` and ``column`` count from 1; ``key`` is empty for the document as a whole."""
 
     path: str
@@ -123,7 +123,7 @@ class Findings:
 
     def placed(
         self, text: str, path: str | None, *, many: bool = False, scanned: Scan | None = None
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[DocumentFinding, ...]:
         """All findings with their lines and columns, in the order of the text.
 
         Args:
@@ -141,7 +141,7 @@ class Findings:
             start = note.start if note.start is not None else _place(text, key, note.of_key, many, scanned)
             line, column = lines.at(start)
             found.append(
-                Finding(path or "<text>", line, column, key_text(key), note.message, note.remedy, note.severity)
+                DocumentFinding(path or "<text>", line, column, key_text(key), note.message, note.remedy, note.severity)
             )
         return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
 
@@ -154,7 +154,7 @@ def meant_key(key: str, known: frozenset[str], alike: float) -> str | None:
     return lowered[close[0]] if close else None
 
 
-def document_error(tool: str, findings: Iterable[Finding], *, torn: bool = False) -> CursorDocumentError:
+def document_error(tool: str, findings: Iterable[DocumentFinding], *, torn: bool = False) -> CursorDocumentError:
     """The error of one or more findings; its fields path, line, column and key are those of the first that is one.
 
     Args:

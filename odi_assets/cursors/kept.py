@@ -22,7 +22,7 @@ from odi_assets.cursors.model import CursorDocument, CursorStream
 from odi_assets.cursors.reading import parse
 from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import HwmEntry, Move
+from odi_assets.state.records import HwmEntry, KeyRestore
 from odi_assets.state.values import encode
 
 PREFIX = "cursors/"
@@ -129,7 +129,7 @@ def _without_streams(document: CursorDocument) -> CursorDocument:
     return CursorDocument(document.tool, document.type, document.version, (), None, {})
 
 
-def _changes(entries: Mapping[str, HwmEntry], wanted: Mapping[str, Any], environment: str | None) -> list[Move]:
+def _changes(entries: Mapping[str, HwmEntry], wanted: Mapping[str, Any], environment: str | None) -> list[KeyRestore]:
     now = datetime.now(UTC)
     moves = []
     for key in sorted(entries.keys() | wanted.keys()):
@@ -146,7 +146,7 @@ def _changes(entries: Mapping[str, HwmEntry], wanted: Mapping[str, Any], environ
             deleted=key not in wanted,
             value_type=encode(value).type if key in wanted else None,
         )
-        moves.append(Move(entry, None if before is None else before.revision))
+        moves.append(KeyRestore(entry, None if before is None else before.revision))
     return moves
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from odi_assets.cursors.findings import Finding, Findings, document_error
+from odi_assets.cursors.findings import DocumentFinding, Findings, document_error
 from odi_assets.cursors.model import CursorDocument, Tool
 from odi_assets.cursors.tools import LINE_READERS, READERS, recognise
 from odi_assets.errors import CursorDocumentError
@@ -36,7 +36,7 @@ class Inspection:
     """
 
     document: CursorDocument | None
-    findings: tuple[Finding, ...]
+    findings: tuple[DocumentFinding, ...]
     torn: bool = False
     tool: str | None = None
 

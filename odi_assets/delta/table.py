@@ -23,7 +23,7 @@ from deltalake.exceptions import TableNotFoundError
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
-from odi_assets.delta.history import Commit, CommittedStamp, commit_digest, commits
+from odi_assets.delta.history import CommittedStamp, TableCommit, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
@@ -250,7 +250,7 @@ class TableHandle:
         """Size of this version's data files; 0 if there is no table."""
         return sum(file.size for file in self.live_files)
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self) -> Iterator[TableCommit]:
         """The commits up to this version, newest first, as far back as the log goes."""
         return iter(()) if self.version is None else commits(self.location, self.version)
 

@@ -15,7 +15,7 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import RunHistory
 from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, project_tags
@@ -127,7 +127,7 @@ def resources(
 ) -> dict[str, object]:
     """The resources of nodes, by their keys. The run history puts its results into ``results``, if that is given."""
     project.share()
-    names = Names.of(project)
+    names = DagsterNames.of(project)
 
     @dg.resource(
         required_resource_keys={names.resources + STATE},

@@ -81,7 +81,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Part:
+class LedgerPart:
     """A part of the ledger of loaded files (see ``files.ledger``). ``files`` is how many it lists."""
 
     name: str
@@ -100,7 +100,7 @@ class FilesMark:
 
     mtime_ns: int
     path: str
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[LedgerPart, ...] | None = None
     measures: Identity | None = field(default=None, compare=False)
 
     @property
@@ -131,7 +131,7 @@ class FilesMark:
         if "ledger" not in value:
             return cls(mtime_ns, path)
         try:
-            return cls(mtime_ns, path, tuple(Part(str(name), int(count)) for name, count in value["ledger"]))
+            return cls(mtime_ns, path, tuple(LedgerPart(str(name), int(count)) for name, count in value["ledger"]))
         except (TypeError, ValueError) as error:
             raise IncrementError(
                 f"the HWM of {label} names no ledger that can be read: {value['ledger']!r}",

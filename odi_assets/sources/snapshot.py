@@ -54,7 +54,7 @@ class Partitions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot(ABC):
+class SourceSnapshot(ABC):
     """A source at one moment.
 
     Attributes:

@@ -23,7 +23,7 @@ from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time,
 from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
 from odi_assets.sources.reading import Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.snapshot import Position, SourceSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,7 +164,7 @@ class Source(ABC):
         return self.increment is not None and not isinstance(self.increment, RollingWindowIncrement)
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SourceSnapshot:
         """The source as it is now, found without Spark and without reading a row.
 
         Raises:
@@ -209,7 +209,7 @@ class Source(ABC):
             return self.whole()
         return self._window(self.snapshot(), mark if isinstance(mark, CursorMark) else None)
 
-    def _window(self, snapshot: Snapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
+    def _window(self, snapshot: SourceSnapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
         from odi_assets.sources.cursor_reads import plan_window
 
         assert isinstance(self.increment, CursorIncrement)

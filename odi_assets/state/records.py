@@ -49,7 +49,7 @@ class HwmEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Move:
+class KeyRestore:
     """What :meth:`~odi_assets.state.backend.StateBackend.restore` shall add to one key.
 
     Attributes:

@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, moment
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import Checkpoint, StoreVersions, Verdict
+    from odi_assets.streaming.checkpoints import Checkpoint, CheckpointVerdict, StoreVersions
 
 _PARTS = (
     Column("operator", lambda row: f"{row['operator']} {row['name'] or '?'}"),
@@ -117,7 +117,7 @@ def files(
         raise typer.Exit(FAILED)
 
 
-def _tell_batches(verdict: Verdict) -> None:
+def _tell_batches(verdict: CheckpointVerdict) -> None:
     if not verdict.files.stores and verdict.restarts:
         note("The query keeps no state, or has not run yet.")
         return
@@ -174,7 +174,7 @@ def _columns(schema: Any) -> str | None:
     return ", ".join(f"{name} {kind}" for name, kind in type_names(schema)) if schema else None
 
 
-def _files_json(verdict: Verdict) -> dict[str, Any]:
+def _files_json(verdict: CheckpointVerdict) -> dict[str, Any]:
     found = verdict.files
     return {
         "restarts": verdict.restarts,

@@ -19,7 +19,7 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
-    from odi_assets.state.transfer.load import Difference, Transfer
+    from odi_assets.state.transfer.load import Transfer, TransferredKey
 
 _STREAM = "-"
 _COLUMNS = (
@@ -176,7 +176,7 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         note(f"{counted(transfer.runs_there, 'run')} there already")
 
 
-def _difference_json(difference: Difference) -> dict[str, Any]:
+def _difference_json(difference: TransferredKey) -> dict[str, Any]:
     return {
         "key": difference.after.key,
         "environment": difference.environment,

@@ -24,7 +24,7 @@ ERROR_TYPE = "odi_mistake"
 """Pydantic's error type of an error that carries mistakes."""
 
 
-class Mark(NamedTuple):
+class FilePosition(NamedTuple):
     """A place in the file; both numbers start at 1."""
 
     line: int
@@ -52,7 +52,7 @@ class Mistake:
     suggestion: str | None = None
     where: Literal["value", "key", "parent"] = "value"
     absence: bool = False
-    mark: Mark | None = None
+    mark: FilePosition | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odi_assets.cursors.findings import Findings
-from odi_assets.cursors.model import ABSENT, FINISHED, CursorStream, Snapshot, SnapshotStatus
+from odi_assets.cursors.model import ABSENT, FINISHED, CursorSnapshot, CursorStream, SnapshotStatus
 from odi_assets.cursors.nested import Leaf, leaves, sorted_out
 from odi_assets.cursors.positions import (
     BinlogPosition,
@@ -73,17 +73,17 @@ def read_stream(names: tuple[str, str, str], state: Any, at: JsonPath, findings:
     return CursorStream(*names, "", _snapshot(state), None, cursors, other)
 
 
-def _snapshot(state: Mapping[str, Any]) -> Snapshot:
+def _snapshot(state: Mapping[str, Any]) -> CursorSnapshot:
     kind = state.get("state_type")
     keys = _BY_KEY.get(kind) if isinstance(kind, str) else None
     if keys is not None:
         reached = {key: state[key] for key in keys if key in state}
-        return Snapshot(SnapshotStatus.PENDING, reached=write(reached, sort=True))
+        return CursorSnapshot(SnapshotStatus.PENDING, reached=write(reached, sort=True))
     key = state.get("primary_key")
     if isinstance(key, dict) and key:
-        return Snapshot(SnapshotStatus.PENDING, reached=write(key, sort=True))
+        return CursorSnapshot(SnapshotStatus.PENDING, reached=write(key, sort=True))
     if _is_of_mongodb(state) and state["status"] == "IN_PROGRESS":
-        return Snapshot(SnapshotStatus.PENDING, reached=write(state["id"], sort=True))
+        return CursorSnapshot(SnapshotStatus.PENDING, reached=write(state["id"], sort=True))
     return FINISHED if state else ABSENT
 
 

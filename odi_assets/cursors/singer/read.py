@@ -18,8 +18,8 @@ from odi_assets.cursors.model import (
     ABSENT,
     FINISHED,
     CursorDocument,
+    CursorSnapshot,
     CursorStream,
-    Snapshot,
     SnapshotStatus,
     StateType,
     Tool,
@@ -185,14 +185,14 @@ def _read_stream(name: str, mark: Any, at: JsonPath, findings: Findings) -> Curs
     return CursorStream(name, "", name, mode, snapshot, position, cursors, other)
 
 
-def _snapshot(mark: Mapping[str, Any]) -> Snapshot:
+def _snapshot(mark: Mapping[str, Any]) -> CursorSnapshot:
     reached = mark.get("last_pk_fetched", mark.get("last_lsn_fetched"))
     under_way = mark.get("max_pk_values") or mark.get("max_lsn_values") or reached
     if mark.get("initial_full_table_complete") is True or (
         not under_way and mark.get("initial_full_table_complete") is not False
     ):
         return FINISHED
-    return Snapshot(SnapshotStatus.PENDING, reached="" if reached is None else write(reached, sort=True))
+    return CursorSnapshot(SnapshotStatus.PENDING, reached="" if reached is None else write(reached, sort=True))
 
 
 def cursor_leaves(mark: Mapping[str, Any]) -> Iterator[Leaf]:

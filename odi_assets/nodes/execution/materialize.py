@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Rows:
+class NodeRows:
     """A node's rows, not computed yet, with the plan they come from.
 
     Attributes:
@@ -62,7 +62,7 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Union["Rows", NoRows, "StreamRows"]
+Computed = Union["NodeRows", NoRows, "StreamRows"]
 """``StreamRows`` are those of a stream node, whose batches are read and committed one after the other."""
 
 
@@ -115,7 +115,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
         if df is not None:
             if counts.observed:
                 counts.keep_those_in(df)
-            return Rows(resolved, df, counts, spark, own, opened[0] if opened else None)
+            return NodeRows(resolved, df, counts, spark, own, opened[0] if opened else None)
     if own is not None:
         own.close()
     return NoRows(replace(resolved, nothing_new=True))
@@ -159,9 +159,9 @@ def commit(
 
 
 def _committed(
-    computed: Rows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
+    computed: NodeRows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
 ) -> NodeResult:
-    if not isinstance(computed, Rows):
+    if not isinstance(computed, NodeRows):
         from odi_assets.nodes.execution.stream_run import run_stream
 
         return run_stream(computed, run)
@@ -176,7 +176,7 @@ def _committed(
     return commit_anew(computed, state, run)
 
 
-def commit_anew(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
+def commit_anew(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Plan, compute and write ``rows`` anew after a conflict, until there is none."""
 
     def attempt() -> NodeResult:
@@ -184,13 +184,13 @@ def commit_anew(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
         computed = compute(plan_node(plan.node.project, state, plan.node.key, plan.request), rows.spark)
         if isinstance(computed, NoRows):
             return no_data(computed.plan, state, run)
-        assert isinstance(computed, Rows)
+        assert isinstance(computed, NodeRows)
         return commit_once(computed, state, run)
 
     return raced(attempt, lost=lambda error: isinstance(error, TableConflictError))
 
 
-def commit_once(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
+def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Write ``rows`` and their HWM in one commit.
 
     Raises:

@@ -14,7 +14,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
-from odi_assets.streaming.checkpoints.compare import Difference, Effect
+from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
 
@@ -52,7 +52,7 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
         conf, store = query_conf(settings), _store(plan.checkpoint, rows)
         found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
     for one in found:
-        if one.effect is Effect.FAILS:
+        if one.effect is DifferenceEffect.FAILS:
             raise CheckpointError(
                 f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
                 f"{one.stored} in the checkpoint, {one.wanted} now",
@@ -62,22 +62,22 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
             )
     for one in _since_last_batch(found, before):
         _log.warning("%s: its definition changed: %s", plan.node, one)
-    return {one.what: (one.stored, one.wanted) for one in found if one.effect is Effect.FROM_NOW_ON}
+    return {one.what: (one.stored, one.wanted) for one in found if one.effect is DifferenceEffect.FROM_NOW_ON}
 
 
-def _since_last_batch(found: Iterable[Difference], before: Changed) -> Iterator[Difference]:
+def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
     """What changed since the last batch, of what is not as in the first one, or is so again."""
     now = {}
     for one in found:
         now[one.what] = one.wanted
         last = before.get(one.what, (one.stored, one.stored))[1]
-        if one.effect is not Effect.FROM_NOW_ON:
+        if one.effect is not DifferenceEffect.FROM_NOW_ON:
             yield one
         elif last != one.wanted:
             yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)
     for what, (first, last) in before.items():
         if what not in now and first != last:
-            yield Difference(Effect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
+            yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
 
 
 def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any]] | None:

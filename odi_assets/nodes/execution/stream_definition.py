@@ -22,7 +22,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_inputs import stream_inputs
 from odi_assets.nodes.project import Project
 from odi_assets.spark.own_session import OwnSession
-from odi_assets.streaming.explain.query.definition import Definition, Input
+from odi_assets.streaming.explain.query.definition import Input, QueryDefinition
 from odi_assets.streaming.explain.query.plan import InputShape, read_definition
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE
 """Variables that make sessions of PySpark those of Spark Connect."""
 
 
-def stream_definition(node: Node, spark: SparkSession) -> Definition:
+def stream_definition(node: Node, spark: SparkSession) -> QueryDefinition:
     """What the query of a stream node does with a row.
 
     Raises:
@@ -82,7 +82,7 @@ def _late_time(given: Input) -> str:
     return f"least({', '.join(times)})" if len(times) > 1 else "".join(times)
 
 
-def _from_another_process(node: Node) -> Definition:
+def _from_another_process(node: Node) -> QueryDefinition:
     project, transform = node.project, node.config.transform
     own = {name: value for name, value in os.environ.items() if name not in _OF_CONNECT}
     # A node's function is found there where it was found here.
@@ -96,7 +96,7 @@ def _from_another_process(node: Node) -> Definition:
             fix="a Spark on this machine looks at the query: see that it can",
             node=str(node),
         )
-    return Definition.from_json(json.loads(done.stdout.splitlines()[-1]))
+    return QueryDefinition.from_json(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _tell_definition(project_file: str, chosen: str, name: str, function: str) -> None:

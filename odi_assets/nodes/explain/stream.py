@@ -24,9 +24,9 @@ from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows,
 from odi_assets.streaming.explain.evidence import Lost, Watermarks
 from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
 from odi_assets.streaming.explain.fates import row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streaming.explain.rows_text import row_fate
-from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
+from odi_assets.streaming.explain.verdicts import KeyExplanation, KeyOutcome
 from odi_assets.streaming.explain.words import capital
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -57,7 +57,7 @@ class StreamExplainer:
 
     spark: SparkSession
     node: Node
-    definition: Definition
+    definition: QueryDefinition
     inputs: Mapping[str, StreamedInput]
     log: ProgressLog
     target: TableHandle
@@ -236,11 +236,11 @@ class StreamExplainer:
         fates = row_fates(given, found.rows, self._past.watermarks)
         rows = tuple(row_fate(given, found.rows, fates, place) for place in range(len(found.rows)))
         sentence = f"{capital(rows[0].text)}."
-        return [KeyExplanation((f"{column}={value}",), Verdict(_of_null(rows[0].fate.value)), sentence, rows)]
+        return [KeyExplanation((f"{column}={value}",), KeyOutcome(_of_null(rows[0].fate.value)), sentence, rows)]
 
 
 def _of_null(fate: str) -> str:
-    return fate if fate in Verdict.__members__ else Verdict.NULL_KEY.value
+    return fate if fate in KeyOutcome.__members__ else KeyOutcome.NULL_KEY.value
 
 
 def _escaped(value: str) -> str:

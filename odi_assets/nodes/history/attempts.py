@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt(RunInfo):
+class NodeAttempt(RunInfo):
     """One attempt of one node, as seen from outside its run.
 
     Attributes:
@@ -160,7 +160,7 @@ def run_record(
     )
 
 
-def open_attempts(project: Project) -> list[Attempt]:
+def open_attempts(project: Project) -> list[NodeAttempt]:
     """The attempts of this project and environment that began here and have no row yet.
 
     Raises:
@@ -219,8 +219,8 @@ def only_one(project: Project) -> Iterator[None]:
         lock.release()
 
 
-def _attempt(facts: dict[str, Any]) -> Attempt:
-    return Attempt(
+def _attempt(facts: dict[str, Any]) -> NodeAttempt:
+    return NodeAttempt(
         facts["run_id"],
         facts["trigger"],
         facts["attempt"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
@@ -140,7 +140,7 @@ class NodePlan:
                 marks[read.name] = read.after
         return node_value(marks, self.node.following)
 
-    def origin(self, table_id: str | None) -> Origin:
+    def origin(self, table_id: str | None) -> HwmOrigin:
         """What the HWM of this plan is of.
 
         Args:
@@ -149,7 +149,7 @@ class NodePlan:
         project, marks = self.node.project, {read.name: read.after for read in self.reads if read.follows}
         measures = {name: mark.measures for name, mark in marks.items() if mark and not isinstance(mark, Unresolved)}
         known = {name: identity for name, identity in measures.items() if identity is not None}
-        return Origin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
+        return HwmOrigin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json``."""

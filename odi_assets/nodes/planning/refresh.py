@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import changes
-from odi_assets.delta.history import Commit
+from odi_assets.delta.history import TableCommit
 from odi_assets.delta.maintenance.compaction import APP_ID as COMPACTION
 from odi_assets.errors import IdentityMismatchError, IncrementError, LossError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -109,7 +109,7 @@ def _first_versions(plan: NodePlan) -> dict[str, int]:
     return {name: int(one["version"]) for name, one in first.items() if one.get("version") is not None}
 
 
-def _commits_of_others(plan: NodePlan) -> Iterator[Commit]:
+def _commits_of_others(plan: NodePlan) -> Iterator[TableCommit]:
     """Commits since the node last replaced the table that neither it nor maintenance made, newest first.
 
     Those of a node that the project no longer has are its own: it was renamed.
@@ -126,7 +126,7 @@ def _commits_of_others(plan: NodePlan) -> Iterator[Commit]:
             return
 
 
-def _change(plan: NodePlan, commit: Commit) -> str | None:
+def _change(plan: NodePlan, commit: TableCommit) -> str | None:
     """What a commit of others wrote, in words; None if it wrote no row of its own."""
     made = changes(plan.target, commit.version - 1, commit.version)
     if commit.operation in _REMOVALS or not made.files:

@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.sources.marks import Mark
 from odi_assets.state.records import HwmEntry
@@ -32,7 +32,7 @@ class Start:
     entry: HwmEntry | None
     current: HwmEntry | None
     log_version: int | None
-    origin: Origin | None
+    origin: HwmOrigin | None
     seen_at: datetime
 
     @property
@@ -67,10 +67,10 @@ def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str
     return Start(current.value, entry, current, None, _origin_of(current, stamp), seen_at)
 
 
-def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> Origin | None:
+def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> HwmOrigin | None:
     """What the HWM of ``entry`` is of. Early versions told that in the commit alone."""
     if entry.origin is not None or not is_index(entry) or stamp is None:
-        return Origin.from_json(entry.origin)
+        return HwmOrigin.from_json(entry.origin)
     return CommitFacts.of(stamp).origin(None)
 
 
@@ -137,7 +137,7 @@ def is_newer(stamp: CommittedStamp, entry: HwmEntry | None, target: TableHandle)
     """Whether the HWM of a commit is newer than that of state. State may be a copy of long ago."""
     if entry is None:
         return True
-    facts, origin = CommitFacts.of(stamp), Origin.from_json(entry.origin)
+    facts, origin = CommitFacts.of(stamp), HwmOrigin.from_json(entry.origin)
     if is_index(entry):
         # An index of another table, or of an earlier commit, says less than the log. One of this very commit may have
         # moved on since: files were renamed, commits upstream changed no row.

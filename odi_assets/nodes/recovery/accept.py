@@ -8,7 +8,7 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.restore import forget_lost_files, lost_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import Origin
+from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import same_sources
 from odi_assets.nodes.planning.start import start_of
@@ -52,7 +52,7 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     )
 
 
-def _as_sources_are(node: Node, hwm: Any, origin: Origin | None) -> tuple[Any, Origin | None]:
+def _as_sources_are(node: Node, hwm: Any, origin: HwmOrigin | None) -> tuple[Any, HwmOrigin | None]:
     """``hwm`` and what it is of, taken for marks of the sources as they are now: of whatever history."""
     if origin is None or not origin.measures:
         return hwm, origin

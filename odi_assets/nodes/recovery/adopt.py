@@ -23,7 +23,7 @@ from odi_assets.config.models import (
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import (
     Writer,
@@ -77,7 +77,7 @@ class Adoption:
     entry: HwmEntry | None
     hwm_before: Any
     hwm_after: Any
-    origin: Origin
+    origin: HwmOrigin
     changes: tuple[str, ...]
     former_key: str | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
@@ -216,7 +216,7 @@ def _kept_before(
     return (None if former.key in there else former.key), former
 
 
-def _foreign_hwm(node: Node, origin: Origin | None) -> list[str]:
+def _foreign_hwm(node: Node, origin: HwmOrigin | None) -> list[str]:
     try:
         require_own_hwm(node, origin)
     except IdentityMismatchError as error:

@@ -10,8 +10,8 @@ from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
-from odi_assets.nodes.commit_facts import CommitFacts, Origin
-from odi_assets.nodes.history.attempts import Attempt, open_attempts
+from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
+from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
@@ -263,7 +263,7 @@ def _history(project: Project, state: StateBackend, key: NodeKey, target: TableH
     yield from _rows_without_commit(project, state, key, target, rows)
 
 
-def _is_gone(attempt: Attempt) -> bool | None:
+def _is_gone(attempt: NodeAttempt) -> bool | None:
     return None if attempt.process is None else is_gone(attempt.process)
 
 
@@ -297,7 +297,7 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     entry = state.get_entry(node.state_key)
     if entry is None:
         return
-    origin = Origin.from_json(entry.origin)
+    origin = HwmOrigin.from_json(entry.origin)
     names, measures = same_sources(node, origin), origin.measures if origin is not None else None
     marks = node.marks(entry.value, measures=measures, names=names, typed=entry.value_type is not None)
     for source in node.sources:

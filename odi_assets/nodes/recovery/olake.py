@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
-from odi_assets.cursors import Chunk, CursorDocument, CursorStream, Snapshot, SnapshotStatus, Tool, olake_text, parse
+from odi_assets.cursors import (
+    CursorChunk,
+    CursorDocument,
+    CursorSnapshot,
+    CursorStream,
+    SnapshotStatus,
+    Tool,
+    olake_text,
+    parse,
+)
 from odi_assets.cursors.editing import states_of, with_stream
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, CursorDocumentError, StateError
@@ -127,11 +136,11 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     if start.hwm is None:
         raise StateError(f"{node} has no position yet", fix=f"run it first: odi run {node.command}", key=node.state_key)
     written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm), source.label))
-    chunks = frozenset(Chunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
+    chunks = frozenset(CursorChunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
     namespace, _, name = stream_of(node).rpartition(".")
     status = SnapshotStatus.PENDING if chunks else SnapshotStatus.FINISHED
     exact: dict[str, Any] = {column: read_strict(write(value)) for column, value in written.items()}
-    return CursorStream(f"{namespace}.{name}", namespace, name, "", Snapshot(status, chunks), cursors=exact)
+    return CursorStream(f"{namespace}.{name}", namespace, name, "", CursorSnapshot(status, chunks), cursors=exact)
 
 
 def _read(node: Node) -> Source:

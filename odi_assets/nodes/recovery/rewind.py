@@ -22,7 +22,7 @@ from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import lost_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import known_in
@@ -326,7 +326,7 @@ def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: ra
     """The newest HWM in state that was written for one of ``versions`` of the node's table, in its history."""
     for entry in state.history(node.state_key):
         if entry.target_commit is not None and entry.target_commit in versions and not entry.deleted:
-            origin = Origin.from_json(entry.origin)
+            origin = HwmOrigin.from_json(entry.origin)
             if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
                 continue
             return CommittedHwm.of(entry.value, measures=origin.measures if origin is not None else None)

@@ -29,7 +29,7 @@ _CLOCKS = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Attempt:
+class StepAttempt:
     """The step that writes.
 
     Attributes:
@@ -107,12 +107,12 @@ def _from(handle: TableHandle, version: int) -> Iterator[CommittedStamp]:
 
 def attempt_of(
     context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]], partitions: tuple[str, ...] | None
-) -> Attempt:
+) -> StepAttempt:
     """The attempt that a step is, at the ``partitions`` of its asset."""
     step, run = context.step_context, context.step_context.dagster_run
     root = run.root_run_id or run.run_id
     began = step.instance.get_run_record_by_id(root) or step.instance.get_run_record_by_id(run.run_id)
-    return Attempt(
+    return StepAttempt(
         "/".join([root, step.step.key, *([partitions[0], partitions[-1]] if partitions else [])]),
         run.run_id,
         began.create_timestamp if began else None,

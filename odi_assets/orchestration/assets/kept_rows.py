@@ -13,7 +13,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import KeptMark, batches_text, kept_marks
 from odi_assets.nodes.planning.stream_marks import stream_marks
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.delta.table import Columns, sql
 from odi_assets.util.words import counted
 
@@ -35,7 +35,7 @@ def kept_rows_checks(project: Project, key: NodeKey) -> list[dg.AssetChecksDefin
 
 
 def _check(project: Project, key: NodeKey, name: str, connection: str, path: str) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=Names.of(project).asset(key), name=name, description=_TEXTS[name])
+    @dg.asset_check(asset=DagsterNames.of(project).asset(key), name=name, description=_TEXTS[name])
     def check() -> dg.AssetCheckResult:
         table = TableHandle.open(project.location(connection, path))
         mark, records = _mark(project, key, name), project.open_batches().of_node(str(key))

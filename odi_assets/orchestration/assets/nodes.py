@@ -33,7 +33,7 @@ from odi_assets.orchestration.assets.io_manager import (
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, definition_attributes
-from odi_assets.orchestration.naming import Names, partition_of
+from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def node_asset(
         partitioned: False for one without the node's partitions: its runs take in what is new.
         checked: with the asset check ``up_to_date``.
     """
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     deps = [names.asset(above) for above in project.graph.upstream(key)]
     shown: dict[str, Any] = {}
     if sources is not None:
@@ -147,7 +147,7 @@ def _step(
     if not checked:
         return
     # Dagster goes on here once the IO manager has committed the rows.
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     result = getattr(context.resources, names.resources + HISTORY).results[key]
     yield dg.AssetCheckResult(
         passed=not any(result.metrics.get(name) for name in ROWS_BELOW),

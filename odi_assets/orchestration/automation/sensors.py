@@ -13,11 +13,11 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.position import table_position
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.automation.attempts import Verdict, due_tags, verdict
+from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
 from odi_assets.orchestration.automation.jobs import Job
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.in_flight import increments_in_flight, project_tags
 from odi_assets.orchestration.runs.reconcile import repair_history
 
@@ -39,7 +39,7 @@ def new_data_sensor(
     watch = Watch(project, pipeline, watched)
 
     @dg.sensor(
-        name=f"{Names.of(project).pipeline(pipeline)}_new_data",
+        name=f"{DagsterNames.of(project).pipeline(pipeline)}_new_data",
         job=job,
         minimum_interval_seconds=max(1, int(project.config.automation.interval.total_seconds())),
         default_status=dg.DefaultSensorStatus.STOPPED,
@@ -88,7 +88,7 @@ def evaluate(
     context.log.info("Due: %s. %s", _list({key: positions.ahead[key] for key in due}), notes)
     # No run key: Dagster would not request a run with the key of one that failed.
     return dg.RunRequest(
-        asset_selection=[Names.of(project).asset(key) for key in wanted],
+        asset_selection=[DagsterNames.of(project).asset(key) for key in wanted],
         tags={
             **_own_tags(project, pipeline),
             POSITION_TAG: positions.fingerprint,
@@ -103,7 +103,7 @@ def _own_tags(project: Project, pipeline: str) -> dict[str, str]:
 
 def _verdicts(
     instance: dg.DagsterInstance, project: Project, positions: Positions, now: float
-) -> dict[NodeKey, Verdict]:
+) -> dict[NodeKey, RequestDecision]:
     if not positions.ahead:
         return {}
     state, automation = project.open_state(), project.config.automation
@@ -155,7 +155,7 @@ def _tell(
     context: dg.SensorEvaluationContext,
     project: Project,
     positions: Positions,
-    verdicts: Mapping[NodeKey, Verdict],
+    verdicts: Mapping[NodeKey, RequestDecision],
     told: Mapping[str, str],
 ) -> dict[str, str]:
     """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
@@ -180,7 +180,7 @@ def _report_check(
 ) -> None:
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
-            asset_key=Names.of(project).asset(NodeKey.parse(name)),
+            asset_key=DagsterNames.of(project).asset(NodeKey.parse(name)),
             check_name=UP_TO_DATE,
             passed=trouble is None,
             metadata={"trouble": trouble or "over: the source answers, or has moved"},
@@ -190,7 +190,9 @@ def _report_check(
     )
 
 
-def _notes(positions: Positions, verdicts: Mapping[NodeKey, Verdict], running: Mapping[NodeKey, dg.DagsterRun]) -> str:
+def _notes(
+    positions: Positions, verdicts: Mapping[NodeKey, RequestDecision], running: Mapping[NodeKey, dg.DagsterRun]
+) -> str:
     parts = [
         f"{key.node}: {positions.ahead[key]}. {found.reason[:1].upper()}{found.reason[1:]}."
         for key, found in verdicts.items()

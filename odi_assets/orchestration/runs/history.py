@@ -18,7 +18,7 @@ from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo, is_cancellation
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -37,7 +37,7 @@ def run_trigger(run: dg.DagsterRun) -> str:
 
 def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
     """Whether a run is of only some of the pipeline's nodes."""
-    chosen, names = run.asset_selection, Names.of(project)
+    chosen, names = run.asset_selection, DagsterNames.of(project)
     return chosen is not None and any(names.asset(key) not in chosen for key in project.graph.order(pipeline))
 
 

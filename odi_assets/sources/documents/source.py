@@ -14,11 +14,11 @@ from odi_assets.config.models import DrivingCursor, Increment
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.errors import IncrementError
-from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
+from odi_assets.sources.documents.look import DocumentLook, ReadDecision, judge, keep, look
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class DrivenSource(Source):
     def follows(self) -> bool:
         return True
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SourceSnapshot:
         return self.rows.snapshot()
 
     def position(self) -> Position:
@@ -206,7 +206,7 @@ class DrivenSource(Source):
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Look:
+    def _look(self) -> DocumentLook:
         return look(self.by, self.document, self.catalog, self.target.location)
 
     def _stream_of(self, mark: DrivenMark) -> CursorStream | None:
@@ -230,7 +230,7 @@ class DrivenSource(Source):
     def _shown(self, stream: CursorStream | None) -> str | None:
         return None if stream is None else text_of(stream)
 
-    def _warning(self, verdict: Verdict) -> str | None:
+    def _warning(self, verdict: ReadDecision) -> str | None:
         if not verdict.warns:
             return None
         pipeline, _, node = self.target.node.partition(".")
@@ -239,12 +239,12 @@ class DrivenSource(Source):
             f"odi run {pipeline} --node {node} --full-refresh"
         )
 
-    def _after(self, rows: Mark | Unresolved | None, now: Look) -> DrivenMark | Unresolved:
+    def _after(self, rows: Mark | Unresolved | None, now: DocumentLook) -> DrivenMark | Unresolved:
         if isinstance(rows, Unresolved):
             return rows
         return DrivenMark(None if now.stream is None else to_value(now.stream), rows, measures=self.identity)
 
-    def _driven(self, rows: PlannedRead, before: Mark | None, now: Look, verdict: Verdict) -> PlannedRead:
+    def _driven(self, rows: PlannedRead, before: Mark | None, now: DocumentLook, verdict: ReadDecision) -> PlannedRead:
         """A read of the rows that moves both marks, and that its commit tells the position of."""
 
         def wrapped(read: R) -> R:
@@ -302,7 +302,7 @@ class DrivenUnresolved(UnresolvedRead):
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return self._again(self.rows.in_partitions(wanted))
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         return self.rows.affected(column, node)
 
     def _again(self, rows: PlannedRead) -> PlannedRead:

@@ -21,7 +21,7 @@ from odi_assets.sources.files import fingerprint as content
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.ledger import LoadedFile, NewPart
 from odi_assets.sources.files.listing import SourceFile
-from odi_assets.sources.marks import FilesMark, Part
+from odi_assets.sources.marks import FilesMark, LedgerPart
 from odi_assets.util.words import counted
 
 _SHOWN = 3
@@ -167,7 +167,7 @@ def _relative(path: str, folder: str, other: str) -> str:
 
 def _loaded(
     base: Location, table: Location, files: Sequence[SourceFile], mark: FilesMark, label: str
-) -> tuple[dict[str, LoadedFile], tuple[Part, ...], list[LoadedFile]]:
+) -> tuple[dict[str, LoadedFile], tuple[LedgerPart, ...], list[LoadedFile]]:
     """Loaded files by path, the parts of the ledger that list them, and those that no part lists yet."""
     if mark.parts is not None:
         read = ledger.read_parts(table, mark.parts, label)

@@ -21,8 +21,8 @@ from odi_assets.sources.files.late import arrived_since, known_files
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.spark.ddl import struct_of
 from odi_assets.util.words import counted
@@ -246,7 +246,7 @@ def _other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesSnapshot(Snapshot):
+class FilesSnapshot(SourceSnapshot):
     """Files of a landing folder.
 
     Attributes:
@@ -490,7 +490,7 @@ class NewFiles(Read):
     def whole(self) -> Read:
         return Whole.instead_of(self)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column
         gone = self.found.gone
         if gone:
@@ -502,7 +502,7 @@ class NewFiles(Read):
                 node=node,
             )
         # The partitions that a rewritten file had rows in before are not known.
-        return Affected(by_rows=True, everything=bool(self.found.changed))
+        return AffectedPartitions(by_rows=True, everything=bool(self.found.changed))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]

@@ -15,7 +15,7 @@ from decimal import Decimal
 from odi_assets.config.models import CTID
 from odi_assets.errors import IncrementError
 from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, STR, Dialect, Mysql
-from odi_assets.sources.sql.marks import Chunk
+from odi_assets.sources.sql.marks import TableChunk
 
 HEX, NUMBER = "0x", "#"
 """What a bound of bytes begins with, and one of a value that is known by its number, of MySQL."""
@@ -79,7 +79,7 @@ class Keys(ABC):
             table: its name in the project file.
         """
 
-    def within(self, chunk: Chunk, keys: Sequence[KeyColumn]) -> str:
+    def within(self, chunk: TableChunk, keys: Sequence[KeyColumn]) -> str:
         """Whether a row is in ``chunk``."""
         bounds = []
         if chunk.low is not None:

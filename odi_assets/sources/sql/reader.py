@@ -19,7 +19,7 @@ from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
 from odi_assets.sources.sql.dialects import Mysql, Postgres
 from odi_assets.sources.sql.errors import UnknownTypeError
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
-from odi_assets.sources.sql.marks import Chunk
+from odi_assets.sources.sql.marks import TableChunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.tables.columns import quoted
@@ -35,7 +35,7 @@ _READER_OPTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Reader:
+class RelationReader:
     """What Spark reads of a relation.
 
     Attributes:
@@ -134,7 +134,7 @@ class Reader:
         pieces = predicates(self.relation, key, kind, condition, self.pieces, self.texts)
         return self._rows(condition, (f"{key} AS {self.relation.dialect.quoted(KEY)}",), pieces)
 
-    def chunks(self, where: str, by: Sequence[KeyColumn], chunks: Sequence[Chunk]) -> DataFrame:
+    def chunks(self, where: str, by: Sequence[KeyColumn], chunks: Sequence[TableChunk]) -> DataFrame:
         """The rows of ``chunks`` of a snapshot, lazily, each over a connection of its own.
 
         Args:

@@ -19,13 +19,13 @@ from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
 from odi_assets.sources.marks import UNRESOLVED, hwm_text
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
 from odi_assets.sources.sql.keys import KeyColumn
-from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
+from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
 from odi_assets.sources.sql.source import SqlSnapshot
 from odi_assets.sources.sql.statements import Ask
 from odi_assets.util.words import counted
@@ -33,7 +33,7 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.reader import RelationReader
 
 _Answer = TypeVar("_Answer")
 
@@ -129,15 +129,15 @@ class CursorTable(SqlSnapshot):
         return self.held > 0 and self.increment.on_ahead == "stop"
 
     def side_by_side(
-        self, by: tuple[str, ...], chunks: Sequence[Chunk], types: Types, spark: SparkSession
-    ) -> Sequence[Chunk]:
+        self, by: tuple[str, ...], chunks: Sequence[TableChunk], types: Types, spark: SparkSession
+    ) -> Sequence[TableChunk]:
         """The parts of ``chunks`` that are read at the same time: the chunks themselves, or parts of large ones."""
         config = self.increment.snapshot
         count = min(-(-config.pieces // len(chunks)), config.rows // LEAST_ROWS)
         if count <= 1:
             return chunks
 
-        def parts(ask: Ask) -> list[Chunk]:
+        def parts(ask: Ask) -> list[TableChunk]:
             cutter = Cutter(self.relation, config, types, ask)
             return [part for chunk in chunks for part in cutter.pieces(by, chunk, count)]
 
@@ -151,7 +151,7 @@ class CursorTable(SqlSnapshot):
         answer: _Answer = plain.ask(self.relation.dialect, driver, self.label, lambda session: question(session.rows))
         return answer
 
-    def key_columns(self, by: Sequence[str], reader: Reader) -> Sequence[KeyColumn]:
+    def key_columns(self, by: Sequence[str], reader: RelationReader) -> Sequence[KeyColumn]:
         """The columns that chunks are ranges of.
 
         Raises:
@@ -267,9 +267,9 @@ class _OfCursorTable(PlannedRead):
             fix="write it with append, append_once or upsert",
         )
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +290,7 @@ class NewSnapshot(_OfCursorTable, UnresolvedRead):
         if mark.chunks is not None:
             return replace(next_chunks(looked, mark, mark.chunks), held=looked.held)
         if self.replaces:
-            return next_chunks(looked, mark, Chunks((), (Chunk(None, None),), 1))
+            return next_chunks(looked, mark, Chunks((), (TableChunk(None, None),), 1))
         nothing = NothingNew.of(replace(self, snapshot=looked), f"nothing to read{held_text(looked.held)}", None)
         return replace(nothing, held=looked.held)
 
@@ -306,7 +306,7 @@ class SnapshotChunks(_OfCursorTable, Read):
 
     mark: SnapshotMark
     chunks: Chunks
-    taken: tuple[Chunk, ...]
+    taken: tuple[TableChunk, ...]
 
     goes_on: ClassVar[bool] = True
 

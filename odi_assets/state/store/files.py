@@ -8,7 +8,7 @@ from odi_assets.delta.commit import replace_files
 from odi_assets.delta.errors import cannot_look, plain
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError, Transient
-from odi_assets.state.store.parts import COLUMNS, Kind, Part, Parts, parts_in
+from odi_assets.state.store.parts import COLUMNS, Kind, Parts, VersionPart, parts_in
 
 CLEANING = "odi/store/clean"
 """The fence of commits that remove files of versions."""
@@ -78,7 +78,7 @@ class FileParts:
         self.unreadable: dict[str, str] = {}
         self._read: dict[str, Parts] = {}
 
-    def find(self, version: int, kind: Kind) -> Part | None:
+    def find(self, version: int, kind: Kind) -> VersionPart | None:
         """A part of a version; None if no file that can be read has it.
 
         Raises:

@@ -13,7 +13,7 @@ from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.state.records import RunRecord, records_of
 from odi_assets.state.transfer import snapshot as snapshots
 from odi_assets.state.transfer.load import Transfer, decide
-from odi_assets.state.transfer.snapshot import EnvironmentState, Snapshot
+from odi_assets.state.transfer.snapshot import EnvironmentState, StateSnapshot
 
 
 def migration(
@@ -49,7 +49,7 @@ def migration(
     return decide(found, target, same_tables=True, renames=renames, force=force)
 
 
-def read(source: StateBackend) -> Snapshot:
+def read(source: StateBackend) -> StateSnapshot:
     """All that a store holds, with what Odibi noted in it."""
     found = snapshots.take(source, project=None, history=True, runs=True)
     return replace(found, environments=tuple(_with_odibis_runs(source, state) for state in found.environments))

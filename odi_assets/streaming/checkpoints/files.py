@@ -17,7 +17,7 @@ from pathlib import Path
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, Operator, inspect, store_folder
 from odi_assets.streaming.checkpoints.log_files import read_lines, read_object
-from odi_assets.streaming.checkpoints.state_file import Contents, Damage, read_state_file
+from odi_assets.streaming.checkpoints.state_file import Damage, StateFileContents, read_state_file
 
 _VERSION_FILE = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|changelog|zip)")
 _MISSING = "is missing"
@@ -248,10 +248,10 @@ class StoreFiles:
         return {version for version, _, kind in self.found if kind in _SNAPSHOTS}
 
     @cached_property
-    def _read(self) -> dict[Path, Contents | FileFault]:
+    def _read(self) -> dict[Path, StateFileContents | FileFault]:
         return {}
 
-    def contents(self, file: Path) -> Contents | FileFault:
+    def contents(self, file: Path) -> StateFileContents | FileFault:
         """What is in a file, or what is wrong with it."""
         if file not in self._read:
             try:
@@ -266,7 +266,7 @@ class StoreFiles:
     def why_lost(self, version: int) -> FileFault | None:
         """The file to blame if a version cannot be rebuilt; None if it can."""
         while version > 0:
-            if any(isinstance(self.contents(file), Contents) for file in self._of(version, _SNAPSHOTS)):
+            if any(isinstance(self.contents(file), StateFileContents) for file in self._of(version, _SNAPSHOTS)):
                 return None
             fault = self._fault_of_changes(version)
             if fault is not None:
@@ -302,7 +302,7 @@ class StoreFiles:
         for (version, _, kind), file in self.found.items():
             sizes[version] += file.stat().st_size
             read = self.contents(file)
-            if not isinstance(read, Contents):
+            if not isinstance(read, StateFileContents):
                 continue
             if kind in _CHANGES:
                 changes[version] = (read.puts, read.removals)
@@ -343,7 +343,7 @@ class StoreFiles:
 
 
 @lru_cache(maxsize=4096)
-def _read(file: Path, size: int, modified: int) -> Contents:
+def _read(file: Path, size: int, modified: int) -> StateFileContents:
     """:func:`read_state_file`, made once for a file that stays as it is."""
     del size, modified
     return read_state_file(file)

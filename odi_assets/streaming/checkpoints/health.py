@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models.stream import HealthLimits
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, check_files
-from odi_assets.streaming.checkpoints.inspect import Batch, Checkpoint, Operator, inspect, rows_store
+from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, inspect, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader
 from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_column, read_schemas
 
@@ -246,7 +246,7 @@ def excesses(health: Health, limits: HealthLimits, now: datetime | None = None) 
 # -- from the files ----------------------------------------------------------------------------------------------------
 
 
-def _of_files(batch: Batch, known: Checkpoint, files: CheckpointFiles) -> BatchHealth:
+def _of_files(batch: MicroBatch, known: Checkpoint, files: CheckpointFiles) -> BatchHealth:
     names = {one.operator_id: one.name or "?" for one in known.operators}
     sizes: dict[str, int] = defaultdict(int)
     changed: dict[str, tuple[int, int]] = {}
@@ -270,11 +270,11 @@ def _of_files(batch: Batch, known: Checkpoint, files: CheckpointFiles) -> BatchH
     )
 
 
-def _stuck(known: Checkpoint) -> list[Batch]:
+def _stuck(known: Checkpoint) -> list[MicroBatch]:
     """The newest batches that read something and left the watermark where it was, oldest first."""
     committed = [batch for batch in known.batches if batch.committed]
     after = [*(batch.watermark for batch in committed[1:]), known.watermark]
-    found: list[Batch] = []
+    found: list[MicroBatch] = []
     for place in range(len(committed) - 1, 0, -1):
         batch = committed[place]
         if batch.offsets == committed[place - 1].offsets:
@@ -285,7 +285,7 @@ def _stuck(known: Checkpoint) -> list[Batch]:
     return found
 
 
-def _stalled(known: Checkpoint, stuck: Sequence[Batch]) -> tuple[str, ...]:
+def _stalled(known: Checkpoint, stuck: Sequence[MicroBatch]) -> tuple[str, ...]:
     if not stuck:
         return ()
     before = known.batch(stuck[0].batch_id - 1)

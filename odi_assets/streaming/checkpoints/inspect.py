@@ -27,7 +27,7 @@ JOIN_STORES = tuple(
 
 
 @dataclass(frozen=True)
-class Batch:
+class MicroBatch:
     """One micro-batch as the offset log planned it.
 
     ``watermark`` is the one the batch ran with, None before there was one; ``offsets`` holds, by source number or
@@ -127,17 +127,17 @@ class Checkpoint:
 
     path: Path
     query_id: str
-    batches: tuple[Batch, ...]
+    batches: tuple[MicroBatch, ...]
     operators: tuple[Operator, ...]
     watermark: datetime | None
 
     @property
-    def last_committed(self) -> Batch | None:
+    def last_committed(self) -> MicroBatch | None:
         """The newest batch that finished; None if none did."""
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
     @property
-    def in_flight(self) -> Batch | None:
+    def in_flight(self) -> MicroBatch | None:
         """The batch that was planned and did not finish: it runs now, or a restart will run it. None if none."""
         newest = self.batches[-1] if self.batches else None
         return newest if newest and not newest.committed else None
@@ -186,7 +186,7 @@ class Checkpoint:
             if name in conf and str(value) != conf[name]
         }
 
-    def batch(self, batch_id: int) -> Batch | None:
+    def batch(self, batch_id: int) -> MicroBatch | None:
         """The retained batch of that number, or None."""
         return next((batch for batch in self.batches if batch.batch_id == batch_id), None)
 
@@ -280,7 +280,7 @@ def _time_of(commit: Path | None) -> datetime | None:
     return None if commit is None else datetime.fromtimestamp(commit.stat().st_mtime, UTC)
 
 
-def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> Batch:
+def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> MicroBatch:
     """A batch, of its file in the log of offsets.
 
     Raises:
@@ -293,7 +293,7 @@ def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> Batc
     conf = head.get("conf", {})
     if not isinstance(conf, dict):
         raise torn(file, "its settings are not an object")
-    return Batch(
+    return MicroBatch(
         batch_id=batch_id,
         committed_at=committed_at,
         planned_at=instant(file, head.get("batchTimestampMs")),
@@ -314,7 +314,7 @@ def _read_offsets(file: Path, version: int, lines: list[str]) -> dict[str, str |
     return {name: None if offset == _NO_OFFSET else offset for name, offset in named.items()}
 
 
-def _watermark(commits: Mapping[int, Path], batches: tuple[Batch, ...]) -> datetime | None:
+def _watermark(commits: Mapping[int, Path], batches: tuple[MicroBatch, ...]) -> datetime | None:
     after = None
     if commits:
         file = commits[max(commits)]

@@ -18,8 +18,8 @@ from typing import Any
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
 from odi_assets.streaming.checkpoints.inspect import (
-    Batch,
     Checkpoint,
+    MicroBatch,
     Operator,
     local_path,
     read_batch,
@@ -70,7 +70,7 @@ class _Survey:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointVerdict:
     """What a checkpoint is good for.
 
     Attributes:
@@ -90,7 +90,7 @@ class Verdict:
     files: CheckpointFiles
 
 
-def judge(path: str | Path) -> Verdict:
+def judge(path: str | Path) -> CheckpointVerdict:
     """Read every file of a checkpoint on this machine. The query should not run meanwhile.
 
     Raises:
@@ -127,7 +127,7 @@ def judge(path: str | Path) -> Verdict:
     ]
     faults = [*survey.faults, *(_of_state(one, files) for one in files.faults), *filter(None, missing)]
     by_path = {one.path: one for one in reversed(faults)}
-    return Verdict(
+    return CheckpointVerdict(
         not survey.stops,
         f"{survey.stops[0].path} {survey.stops[0].fault}" if survey.stops else "",
         readable,
@@ -153,7 +153,7 @@ def _query(survey: _Survey) -> str:
     return str(content.get("id") or "")
 
 
-def _batches(survey: _Survey) -> tuple[Batch, ...]:
+def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
     """The batches whose offsets can be read; committed are those whose commits can be."""
     offsets, commits = (numbered_files(survey.root / folder) for folder in ("offsets", "commits"))
     newest, done = max(offsets, default=-1), max(commits, default=-1)
@@ -235,7 +235,7 @@ def _schema(operator: Operator, file: Path) -> Any:
     return read_schemas(operator) or True
 
 
-def _sources(survey: _Survey, batches: Iterable[Batch]) -> None:
+def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
     """The logs in which sources of files note what they have read."""
     ends = [end for batch in batches for end in batch.offsets.items()]
     for folder in sorted((survey.root / "sources").glob("*")):

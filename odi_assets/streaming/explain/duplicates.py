@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odi_assets.streaming.explain.evidence import Booleans, Integers, Rows
+from odi_assets.streaming.explain.evidence import Booleans, EvidenceRows, Integers
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Duplicates:
 
 
 def find_duplicates(
-    rows: Rows,
+    rows: EvidenceRows,
     identity: NDArray[Any],
     came: Booleans,
     may_have_come: Booleans,
@@ -52,7 +52,7 @@ def find_duplicates(
     return Duplicates(of, unsure)
 
 
-def one_of(rows: Rows, duplicates: Duplicates) -> Booleans:
+def one_of(rows: EvidenceRows, duplicates: Duplicates) -> Booleans:
     """Rows of which one was kept and nothing tells which: they came in one batch, are the same to the deduplication and
     different to what follows."""
     found = np.zeros(len(rows), dtype=bool)
@@ -64,5 +64,5 @@ def one_of(rows: Rows, duplicates: Duplicates) -> Booleans:
     return found
 
 
-def _matters(rows: Rows, place: int) -> tuple[Any, ...]:
+def _matters(rows: EvidenceRows, place: int) -> tuple[Any, ...]:
     return rows.key[place], rows.time_us[place], rows.late_us[place], rows.failed[place]

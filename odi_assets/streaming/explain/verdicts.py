@@ -30,7 +30,7 @@ class Fate(StrEnum):
     UNDECIDABLE = "UNDECIDABLE"
 
 
-class Verdict(StrEnum):
+class KeyOutcome(StrEnum):
     """What became of a key. Those of a join come first, then those of other queries."""
 
     MATCHED = "MATCHED"
@@ -105,7 +105,7 @@ class KeyExplanation:
     """
 
     key: tuple[str, ...]
-    verdict: Verdict
+    verdict: KeyOutcome
     sentence: str
     rows: tuple[RowFate, ...] = ()
     batch: int | None = None

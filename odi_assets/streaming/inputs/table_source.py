@@ -195,7 +195,7 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
 
         return Location(uri, options)
 
-    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def __init__(self) -> None:
             self.upto: int | None = None
 
@@ -261,7 +261,7 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             for batch in file.iter_batches(batch_size=10_000, use_threads=False):
                 yield pa.RecordBatch.from_arrays([column(batch, field) for field in wanted], schema=wanted)
 
-    class Source(DataSource):
+    class TableStreamSource(DataSource):
         @classmethod
         def name(cls) -> str:
             return kind
@@ -270,6 +270,6 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             return schema
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  Spark's signature
-            return Reader()
+            return TableStreamReader()
 
-    return Source
+    return TableStreamSource

@@ -21,7 +21,7 @@ from deltalake import Schema
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.tables.upsert.matching import Affected
+from odi_assets.tables.upsert.matching import MatchedFiles
 
 MOST_KEYS = 1_000_000
 """Rows of a batch whose keys the driver holds."""
@@ -46,7 +46,7 @@ Part = list[tuple[int, int]]
 
 def rewrite(
     handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str], among: Sequence[LiveFile], folder: str
-) -> Affected | None:
+) -> MatchedFiles | None:
     """Find the rows of the files ``among`` that have keys of the staged rows, and copy the others into ``folder``.
 
     None, with nothing written, where Spark has to do it: too much of it, a table that is not on a local disk, keys
@@ -74,7 +74,7 @@ def rewrite(
         ]
         for copy in copies:
             copy.result()
-    return Affected(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
+    return MatchedFiles(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
 
 
 def _is_small(staged: Sequence[WrittenFile], among: Sequence[LiveFile]) -> bool:

@@ -279,7 +279,7 @@ def test_a_ledger_that_is_gone_is_an_error_that_names_the_ways_out(landing: Land
 
 
 def test_an_hwm_stays_small_however_many_files_came_one_by_one(landing: Landing) -> None:
-    parts: tuple[ledger.Part, ...] = ()
+    parts: tuple[ledger.LedgerPart, ...] = ()
     written = 0
     for number in range(300):
         file = ledger.LoadedFile(f"{number}.csv", number, 1)

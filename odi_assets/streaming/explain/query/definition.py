@@ -96,7 +96,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Definition:
+class QueryDefinition:
     """The query of a stream node.
 
     Attributes:
@@ -129,7 +129,7 @@ class Definition:
     waits_for_watermark: bool = False
     withheld: tuple[Condition, ...] = ()
     expires: bool = False
-    then: Definition | None = None
+    then: QueryDefinition | None = None
     beyond: str = ""
 
     @property
@@ -149,17 +149,17 @@ class Definition:
         return own + (self.then.every_input if self.then else ())
 
     @property
-    def last(self) -> Definition:
+    def last(self) -> QueryDefinition:
         """The last operator that is followed."""
         return self if self.then is None else self.then.last
 
-    def followed_by(self, then: Definition) -> Definition:
+    def followed_by(self, then: QueryDefinition) -> QueryDefinition:
         """This query with one more operator behind it."""
         if self.then is not None:
             return replace(self, then=self.then.followed_by(then))
         return replace(self, then=then)
 
-    def not_followed(self, beyond: str) -> Definition:
+    def not_followed(self, beyond: str) -> QueryDefinition:
         """This query with something behind it that is told in words alone."""
         if self.then is not None:
             return replace(self, then=self.then.not_followed(beyond))
@@ -170,7 +170,7 @@ class Definition:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Definition:
+    def from_json(cls, stored: Mapping[str, Any]) -> QueryDefinition:
         """The definition in a document of :meth:`to_json`."""
         then = stored["then"]
         nested = {

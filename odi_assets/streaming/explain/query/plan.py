@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.streaming.explain.query.definition import Condition, Definition
+from odi_assets.streaming.explain.query.definition import Condition, QueryDefinition
 from odi_assets.streaming.explain.query.expressions import Expressions, below, class_of, conjuncts, each, equality
 from odi_assets.streaming.explain.query.operators import Operators
 from odi_assets.streaming.explain.query.sql_text import readable_sql
@@ -44,7 +44,7 @@ def read_definition(
     transform: Callable[[Mapping[str, DataFrame]], DataFrame],
     output_mode: str,
     label: str,
-) -> Definition:
+) -> QueryDefinition:
     """What the query of the node ``label`` does with a row.
 
     Args:
