@@ -49,6 +49,6 @@ def in_words(tally: Tally) -> str:
     """What became of the edits."""
     remedies = ", ".join(f"{count} by {name}" for name, count in tally.remedies.most_common())
     return (
-        f"{tally.edits} edits: {tally.went_on} went on, {tally.stopped} stopped, {tally.refused} were refused; "
+        f"{tally.edits} edits: {tally.went_on} went on, {tally.stopped} stopped, {len(tally.refused)} were refused; "
         f"stops ended: {remedies}"
     )

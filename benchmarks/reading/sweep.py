@@ -33,13 +33,13 @@ class Tally:
 
     edits: int = 0
     went_on: int = 0
-    refused: int = 0
     stopped: int = 0
     remedies: Counter[str] = field(default_factory=Counter)
     by_key: Counter[str] = field(default_factory=Counter)
     silent: list[str] = field(default_factory=list)
     tracebacks: list[str] = field(default_factory=list)
     dead_ends: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     needless: list[str] = field(default_factory=list)
 
 
@@ -163,8 +163,8 @@ def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tal
             world.land(_fresh(world, draw, tied=False))
         world.run()
     except ConfigError as error:
-        tally.refused += 1
-        del error
+        tally.refused.append(f"{what}: {error}")
+        yield from _needless(edits, tally, tally.refused[-1])
         return
     except OdiError as error:
         tally.stopped += 1
@@ -203,9 +203,7 @@ def _after_stop(
     loaded: Counter[int],
     what: str,
 ) -> Iterator[str]:
-    if all(edit.harmless for edit in edits):
-        tally.needless.append(f"{what}: {message}")
-        yield f"stops without need: {tally.needless[-1]}"
+    yield from _needless(edits, tally, f"{what}: {message}")
     fix = message.partition("→")[2]
     if not fix:
         tally.dead_ends.append(f"{what}: no way on in {message}")
@@ -252,6 +250,12 @@ def _after_stop(
         world.put_back(there)
 
 
+def _needless(edits: Sequence[Edit], tally: Tally, end: str) -> Iterator[str]:
+    if all(edit.harmless for edit in edits):
+        tally.needless.append(end)
+        yield f"stops without need: {end}"
+
+
 def _put_back(world: World, before: str) -> None:
     world.node, world.comment = json.loads(before), ""
     world.save()
@@ -281,6 +285,8 @@ def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> b
     if options_of(then).get("timestampFormat") != options_of(now).get("timestampFormat"):
         return False
     if options_of(then).get("nullValue") != options_of(now).get("nullValue"):
+        return False
+    if then.get("read", {}).get("columns") != now.get("read", {}).get("columns"):
         return False
     return then["write"] == now["write"] and all(key_of(one, then) == key_of(one, now) for one in facts)
 
