@@ -258,6 +258,7 @@ def _needless(edits: Sequence[Edit], tally: Tally, end: str) -> Iterator[str]:
 
 def _put_back(world: World, before: str) -> None:
     world.node, world.comment = json.loads(before), ""
+    world.land_in_format()
     world.save()
 
 
