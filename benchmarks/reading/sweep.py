@@ -11,7 +11,7 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def _may_repeat_ids(node: dict[str, Any]) -> bool:
 
 
 def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tally) -> Iterator[str]:
-    """Make edits and run; findings."""
+    """Make edits and run, and where that goes on, take them back and run; findings."""
     before = json.dumps(world.node)
     unread = draw.random() < 0.6
     if unread:
@@ -151,31 +151,44 @@ def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tal
     said = [edit.make(world.node, draw, world) for edit in edits]
     if None in said or (json.dumps(world.node) == before and not world.comment):
         return
-    tally.edits += 1
-    tally.by_key.update(edit.key for edit in edits)
     world.save()
     base = f"{before}, {'rows unread' if unread else 'all read'}"
     what = f"{'; '.join(f'{edit.key}: {text}' for edit, text in zip(edits, said, strict=True))} | {base}"
+    if (yield from _run_edited(world, draw, edits, tally, before, what, lands=not unread)):
+        edited = json.dumps(world.node)
+        world.land(_fresh(world, draw, tied=False))
+        _put_back(world, before)
+        yield from _run_edited(world, draw, edits, tally, edited, f"{what}, and taken back", lands=False)
+
+
+def _run_edited(
+    world: World, draw: random.Random, edits: Sequence[Edit], tally: Tally, before: str, what: str, *, lands: bool
+) -> Generator[str, None, bool]:
+    """Run after edits; findings, and whether the run went on rightly."""
+    tally.edits += 1
+    tally.by_key.update(edit.key for edit in edits)
     loaded = world.counts()
     try:
-        if not unread:
+        if lands:
             _require_readable(world)
             world.land(_fresh(world, draw, tied=False))
         world.run()
     except ConfigError as error:
         tally.refused.append(f"{what}: {error}")
         yield from _needless(edits, tally, tally.refused[-1])
-        return
+        return False
     except OdiError as error:
         tally.stopped += 1
         yield from _after_stop(world, draw, edits, tally, str(error), before, loaded, what)
-        return
+        return False
     except Exception as error:  # noqa: BLE001  any other error is a finding
         tally.tracebacks.append(f"{what}: {type(error).__name__}: {str(error)[:300]}")
         yield tally.tracebacks[-1]
-        return
+        return False
     tally.went_on += 1
-    yield from _judged(world, loaded, before, tally, what)
+    found = [*_judged(world, loaded, before, tally, what)]
+    yield from found
+    return not found
 
 
 def _require_readable(world: World) -> None:
