@@ -124,10 +124,11 @@ def _increment(draw: random.Random, kind: str, mode: str) -> dict[str, Any]:
         return {"mode": "cursors", "columns": ["seq"]} | ({"watermark_lag": 2} if mode != "append" else {})
     if draw.random() < 0.3 and kind != "sql":
         return {"mode": "files" if kind in ("csv", "json", "parquet") else "version"}
-    column = draw.choice(["seq", "seq", "at", "day"]) if kind in ("csv", "json", "parquet") else "seq"
+    column = draw.choice(["seq", "seq", "at", "day"]) if kind in ("csv", "json", "parquet", "sql") else "seq"
     found: dict[str, Any] = {"mode": "stateful", "column": column}
     if column == "day":
-        found |= draw.choice([{"date_format": "eu"}, {"date_format": "eu"}, {"date_format": "us"}, {}])
+        unread = [{}] if kind != "sql" else []
+        found |= draw.choice([{"date_format": "eu"}, {"date_format": "eu"}, {"date_format": "us"}, *unread])
     elif draw.random() < 0.4:
         found["boundary"] = "closed"
     elif column == "seq" and draw.random() < 0.4:

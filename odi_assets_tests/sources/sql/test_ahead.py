@@ -114,7 +114,7 @@ def test_each_of_several_cursors_is_guarded(make: Make, server: Server, clock: C
     second = box.run("events")
     assert (second.rows_written, second.metrics["rows_held"]) == (1, 2)
     (read,) = make(f"{cursors}}}").plan("events").reads
-    assert asked_by == "Spark alone" or "2 rows of" in str(read.stop)
+    assert asked_by == "Spark alone" or "3 rows of" in str(read.stop)
     make(f"{cursors}, on_ahead: hold}}")
     add(server, (4, None, days(0)))
     clock.now = NOW + days(3)
