@@ -391,7 +391,6 @@ EDITS: tuple[Edit, ...] = (
     Edit("ReadConfig.pieces", _set(_of("sql"), "pieces", 2, 1), harmless=True),
     Edit("ReadConfig.columns", _asked("v", "upper(v)")),
     Edit("ReadConfig.columns", _asked("id", "id + 500")),
-    Edit("ReadConfig.columns", _asked("day", "substr(day, 4, 3) || substr(day, 1, 3) || substr(day, 7)")),
     Edit("ReadConfig.columns", _asked("seq", "seq * 2")),
     Edit("ReadConfig.incremental", _other_increment),
     Edit("StatefulIncrement.mode", _other_increment),

@@ -74,9 +74,7 @@ def cursor_of(fact: Fact, node: Mapping[str, Any]) -> Any:
             swapped = options.get("timestampFormat")
             return datetime.strptime(str(value), _TIMES[swapped])
         if column == "day" and increment.get("date_format"):
-            is_turned = "day" in (node.get("read") or {}).get("columns", {})
-            text = fact.at.strftime(_DAYS["us"]) if is_turned else str(value)
-            return datetime.strptime(text, _DAYS[increment["date_format"]])
+            return datetime.strptime(str(value), _DAYS[increment["date_format"]])
     except (ValueError, KeyError):
         return None
     return value

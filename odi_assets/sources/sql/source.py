@@ -104,13 +104,7 @@ class SqlSource(Source):
         return {"cursor": self.settings(increment.columns), **rows}
 
     def settings(self, columns: tuple[str, ...] | None) -> Settings:
-        names, increment = columns or (), self.increment
-        if columns is None:
-            names = tuple(self.relation.columns)
-        elif not (isinstance(increment, StatefulIncrement) and increment.date_format):
-            # The database compares its own values; only of text that Spark takes for dates, what is asked for counts.
-            names = ()
-        asked = {name: sql for name, sql in self.relation.columns.items() if name in names}
+        asked = self.relation.columns if columns is None else {}
         return options_of(self.options) | {f"read.columns.{name}": sql for name, sql in asked.items()}
 
     def followed_by(self, increment: Increment) -> SqlSource:

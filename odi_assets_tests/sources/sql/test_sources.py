@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IdentityMismatchError, IncrementError
+from odi_assets.errors import IncrementError
 from odi_assets.nodes.node import Node
 from odi_assets.sources.marks import CursorMark
 from odi_assets.sources.reads import UnresolvedRead
@@ -209,20 +209,3 @@ def test_a_range_and_a_rolling_window_are_read_in_utc(make: Make, server: Server
         box.run("events")
         assert ids(box) == [9]
         shutil.rmtree(box.root / "lake")
-
-
-@both
-def test_an_edit_of_what_is_asked_for_in_place_of_a_date_as_text_stops_the_next_run(make: Make, server: Server) -> None:
-    def node(more: str) -> Sandbox:
-        return make(f"table: days, incremental: {{mode: stateful, column: day, date_format: eu}}{more}")
-
-    server.execute("DROP TABLE IF EXISTS days", "CREATE TABLE days (id bigint, day varchar(10))")
-    server.insert("days", (1, "02/01/2024"), (2, "05/03/2024"))
-    assert node("").run("events").rows_written == 2
-    # Months and days are exchanged: the new row would be below the mark.
-    server.insert("days", (3, "01/12/2024"))
-    turned = 'columns: {day: "CONCAT(SUBSTR(day, 4, 3), SUBSTR(day, 1, 3), SUBSTR(day, 7))"}'
-    with pytest.raises(IdentityMismatchError, match=r"`read\.columns\.day` was not set and is 'CONCAT"):
-        node(f", {turned}").run("events")
-    assert node(", columns: {id: id + 10}").run("events").rows_written == 1
-    assert ids(node("")) == [1, 2, 13]
