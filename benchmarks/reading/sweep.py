@@ -97,7 +97,9 @@ def _born(world: World, draw: random.Random) -> None:
         read |= {"connection": "lake", "path": "source"}
     elif kind == "sql":
         read = {"connection": "db", "format": "sql"}
-        read |= draw.choice([{"table": "facts"}, {"query": "SELECT * FROM facts"}])
+        # Nothing but a table's key says how to cut a snapshot into chunks.
+        queries = [{"query": "SELECT * FROM facts"}] if increment["mode"] == "stateful" else []
+        read |= draw.choice([{"table": "facts"}, *queries])
         world.server.begin()
     write: dict[str, Any] = {"connection": "lake", "path": "n", "mode": mode}
     again = increment.get("watermark_lag") or increment.get("on_null") == "include"
