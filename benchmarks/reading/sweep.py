@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.reading.edits import EDITS, Edit
-from benchmarks.reading.facts import Fact, increment_of, key_of, options_of, wanted_of
+from benchmarks.reading.facts import Fact, declared_type, increment_of, key_of, options_of, wanted_of
 from benchmarks.reading.world import World, more_facts
 from odi_assets.errors import ConfigError, OdiError
 
@@ -302,6 +302,9 @@ def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> b
     if options_of(then).get("timestampFormat") != options_of(now).get("timestampFormat"):
         return False
     if options_of(then).get("nullValue") != options_of(now).get("nullValue"):
+        return False
+    cursor = increment_of(then).get("column", "")
+    if declared_type(then, cursor) != declared_type(now, cursor):
         return False
     if then.get("read", {}).get("columns") != now.get("read", {}).get("columns"):
         return False
