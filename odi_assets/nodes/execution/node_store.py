@@ -32,7 +32,7 @@ def open_node_store(plan: NodePlan) -> StagedStore:
     if plan.request.bounds is not None:
         raise ConfigError(
             f"the function of {node} asks for its state store, which has no state for a range",
-            fix=f"run the node without --from and --to, or build its table and its store anew: "
+            fix=f"run the node without --from and --to, or rebuild its table and its store: "
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )

@@ -56,7 +56,7 @@ def _commit_all(
         try:
             results.append(commit_once(computed, state, run))
         except TableConflictError as conflict:
-            _log.info("%s: %s; the step is planned anew", computed.plan.node.key, conflict.message)
+            _log.info("%s: %s; the step is planned again", computed.plan.node.key, conflict.message)
             results.append(commit_anew(computed, state, run))
         if progress is not None:
             progress(hwm_text(results[-1].hwm_after) or "")

@@ -279,7 +279,7 @@ class StoreFiles:
         faults = (self._fault_of_changes(version) for version in range(last, first - 1, -1))
         return next((fault for fault in faults if fault), None)
 
-    def tells(self, base: int, last: int, look_inside: bool) -> bool:
+    def covers(self, base: int, last: int, look_inside: bool) -> bool:
         """Whether version ``base`` can be rebuilt, and the changes of all later ones up to ``last`` are there.
 
         Args:
