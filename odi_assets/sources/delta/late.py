@@ -26,7 +26,7 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
     try:
         gained = changes(handle, max(after, upto - _MOST_COMMITS), upto)
     except TableError:
-        # The log was cleaned: what came since cannot be told.
+        # The log was cleaned: it is not known which rows came since.
         return Late(is_exact=False)
     files = _files(handle, gained)
     # What others rewrote holds rows of before, too; what was rewritten since is in other files now.
