@@ -2,7 +2,7 @@
 
 Odibi has four columns, and one row per key whatever the environment; on Spark it fails on more of either. So its table
 stays as it is: our revisions are a log of ours beside it, ``meta_state_revisions``, and the key's row in Odibi's table
-tells the newest of them.
+repeats the newest revision.
 
 A write is two commits: the revision, which is what counts, and then Odibi's row, on the very version of Odibi's table
 that was looked at. The second carries the revision's number as an app transaction of the key. So whoever looks at both

@@ -1,9 +1,9 @@
-"""What would fail or be ignored if a query went on from a checkpoint, told before Spark does.
+"""Finds what would fail or be ignored if a query went on from a checkpoint, before Spark starts the query.
 
-Spark compares a query with its checkpoint only while it plans a batch, with an error that names neither the node nor a
-remedy; settings that the checkpoint overrides it does not tell at all. Here the query is planned against a checkpoint
-of its own that is thrown away: Spark writes down the operators and the schemas of their state, no row is computed, and
-the two checkpoints are compared.
+Spark compares a query with its checkpoint only while it plans a batch. Its error names neither the node nor a remedy,
+and it does not report settings that the checkpoint overrides. Here the query is planned against a temporary checkpoint
+of its own: Spark writes down the operators and the schemas of their state, no row is computed, and the two checkpoints
+are compared.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _BY_NAME = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
-_KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
+_ANEW = "Put the query back as it was, or rebuild it from its sources: a full refresh makes a new checkpoint"
+_KEEPS = "Remove the setting, or rebuild the query: a full refresh makes a new checkpoint"
 
 
 class Effect(StrEnum):
@@ -281,7 +281,7 @@ def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Ite
         if not _fits(after, before):
             yield Difference(Effect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _ANEW)
         elif type_names(before) != type_names(after):
-            remedy = "Columns of the state are taken by position: check that those of before mean the same"
+            remedy = "Columns of the state are taken by position: check that the former columns mean the same"
             yield Difference(Effect.FROM_NOW_ON, f"{where}: {part}", _columns(before), _columns(after), remedy)
     old, new = event_time_delay(stored), event_time_delay(wanted)
     if old is not None and new is not None and old != new:

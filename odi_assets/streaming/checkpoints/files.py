@@ -59,7 +59,7 @@ class CheckpointFiles:
     Attributes:
         readable: the retained batches whose state can be read.
         lost: for each other retained batch, the file to blame.
-        cleaned: those of them whose state Spark has cleaned away in good order.
+        cleaned: the lost batches whose state Spark has cleaned away in good order.
         faults: every file that is damaged, whether a version needs it or not, or is missing and was not cleaned away.
         files: how many files there are, checksums among them.
         bytes: their size.
@@ -85,7 +85,7 @@ class CheckpointFiles:
 
 
 def check_files(checkpoint: Checkpoint | str | Path) -> CheckpointFiles:
-    """Read every file of the state stores and say what they are good for. The query should not run meanwhile.
+    """Read every file of the state stores and say what they are good for. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint, or a file of its logs is torn.
