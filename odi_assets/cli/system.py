@@ -86,7 +86,7 @@ def share(settings: Settings, as_json: JsonOption = False) -> None:
         data_json(done)
         return
     for (name, number), path in zip(done.items(), (state.meta_state_path, state.meta_runs_path), strict=True):
-        note(f"{name} at {path}: Odibi's columns; {counted(number, 'row')} written anew")
+        note(f"{name} at {path}: Odibi's columns; {counted(number, 'row')} rewritten")
 
 
 def _span(text: str | None) -> timedelta | None:
