@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Collect nothing meanwhile. Reading 100,000 streams, or a project file of 1,000 nodes, takes half the time without
-    looking for cycles among what was read. What is there at the end counts as old, so the next passes do not begin with
-    it."""
+    """Within, the garbage collector does not run. Reading 100,000 streams, or a project file of 1,000 nodes, takes half
+    the time without looking for cycles among what was read. What is there at the end counts as old, so the next passes
+    do not begin with it."""
     was_on = gc.isenabled()
     gc.disable()
     try:
