@@ -135,7 +135,7 @@ class Source(ABC):
         """What is read, if the source waits for something else before it is read; otherwise the source itself."""
         return self
 
-    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+    def wrapped_mark(self, mark: Mark | None, value: Any) -> Mark | None:
         """``mark``, which is one of :attr:`unwaited`, as the source keeps it.
 
         Args:

@@ -61,7 +61,7 @@ class EmbeddedEngine:
             if not handle.exists or not stamp.fences:
                 raise
         return raced(
-            lambda: _write_anew(df, handle.refreshed(), spec, stamp),
+            lambda: _write_again(df, handle.refreshed(), spec, stamp),
             lost=lambda error: isinstance(error, TableConflictError),
         )
 
@@ -97,7 +97,7 @@ def write_computed_once(
         first.discard()
 
 
-def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+def _write_again(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
     require_unfenced(handle, stamp)
     return _write(df, handle, spec, replace(stamp, write_id=uuid.uuid4().hex))
 

@@ -173,10 +173,10 @@ def _committed(
         return commit_once(computed, state, run)
     except TableConflictError as conflict:
         _log.info("%s: %s; it is planned again", computed.plan.node.key, conflict.message)
-    return commit_anew(computed, state, run)
+    return commit_again(computed, state, run)
 
 
-def commit_anew(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
+def commit_again(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Plan, compute and write ``rows`` again after a conflict, until there is none."""
 
     def attempt() -> NodeResult:

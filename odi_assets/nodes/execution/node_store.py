@@ -36,8 +36,8 @@ def open_node_store(plan: NodePlan) -> StagedStore:
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )
-    begins_anew = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
-    stamp = None if begins_anew else _stamp_that_counts(plan)
+    starts_over = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
+    stamp = None if starts_over else _stamp_that_counts(plan)
     facts = stamp.facts["store"] if stamp is not None else None
     # A node that was renamed goes on with the store that its table's commits name.
     place = node.project.stores.child(str(facts["name"]) if facts else str(node.key))

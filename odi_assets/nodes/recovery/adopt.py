@@ -295,7 +295,7 @@ def _mark_now(
     mark = read.after if isinstance(read, Read) else None
     if isinstance(mark, SnapshotMark):
         mark = mark.completed
-    mark = source.marked_anew(mark, value)
+    mark = source.wrapped_mark(mark, value)
     at = hwm_text(mark.value) if mark is not None else "nothing"
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
 

@@ -89,7 +89,7 @@ def take_over(
             key=node.state_key,
         )
     taken = source.taken_over(read_strict(states[name]))
-    mark = _read(node).marked_anew(taken, start.hwm) or taken
+    mark = _read(node).wrapped_mark(taken, start.hwm) or taken
     if not dry_run:
         state.compare_and_set(
             node.state_key,

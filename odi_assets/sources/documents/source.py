@@ -89,7 +89,7 @@ class DrivenSource(Source):
     def unmarked(self, value: Any) -> Any:
         return value["rows"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else value
 
-    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+    def wrapped_mark(self, mark: Mark | None, value: Any) -> Mark | None:
         position = value["cursor"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else None
         return None if mark is None else DrivenMark(position, mark, measures=self.identity)
 

@@ -277,12 +277,12 @@ class OdibiHwmLog(HwmLog):
         own = newest_of_each(lists)
         texts = dict(zip(lists.get("key", ()), lists.get("value", ()), strict=True))
         wanted = own.keys() | look.rows.keys() if keys is None else set(keys)
-        doubtful = [key for key in own if key in wanted and not self._is_told(look, own[key], texts[key])]
+        doubtful = [key for key in own if key in wanted and not self._is_in_row(look, own[key], texts[key])]
         older = self._rows_of(handle, doubtful) if handle is not None and doubtful else {}
         decided = ((key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted)
         return {key: found for key, found in decided if found.entry is not None}
 
-    def _is_told(self, look: Look, entry: HwmEntry, text: str | None) -> bool:
+    def _is_in_row(self, look: Look, entry: HwmEntry, text: str | None) -> bool:
         rows = look.of(entry.key, self.environment)
         return bool(rows) and not entry.deleted and _is(rows[-1], text, entry.updated_at)
 
@@ -305,7 +305,7 @@ class OdibiHwmLog(HwmLog):
         since = [one for one in older if one["revision"] >= mark]
         latest = max(mark, own.revision if own is not None else -1)
         if rows:
-            if own is not None and self._is_told(look, own, text):
+            if own is not None and self._is_in_row(look, own, text):
                 return Found(own, text)
             new = [row for row in rows if not any(_is(row, one["value"], one["updated_at"]) for one in since)]
             if rows[-1] not in new:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _BY_NAME = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_ANEW = "Put the query back as it was, or rebuild it from its sources: a full refresh makes a new checkpoint"
+_REBUILD = "Put the query back as it was, or rebuild it from its sources: a full refresh makes a new checkpoint"
 _KEEPS = "Remove the setting, or rebuild the query: a full refresh makes a new checkpoint"
 
 
@@ -207,12 +207,12 @@ def _compare_sources(known: Checkpoint, planned: Checkpoint) -> Iterator[Differe
     if planned.batches[-1].conf.get(_BY_NAME) == "true":
         yield from _compare_names(set(stored), set(wanted))
     elif set(stored) != set(wanted):
-        yield Difference(Effect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _ANEW)
+        yield Difference(Effect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _REBUILD)
         return
     for name in stored.keys() & wanted.keys():
         before, after = _shape(stored[name]), _shape(wanted[name])
         if before and after and before != after:
-            yield Difference(Effect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _ANEW)
+            yield Difference(Effect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _REBUILD)
 
 
 def _compare_names(stored: set[str], wanted: set[str]) -> Iterator[Difference]:
@@ -241,7 +241,7 @@ def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[Diffe
     for number in sorted({*before, *after}):
         stored, wanted = before.get(number), after.get(number)
         if stored is None or wanted is None or stored.name != wanted.name:
-            yield Difference(Effect.FAILS, f"operator {number}", _name(stored), _name(wanted), _ANEW)
+            yield Difference(Effect.FAILS, f"operator {number}", _name(stored), _name(wanted), _REBUILD)
         else:
             yield from _compare_state(stored, wanted)
 
@@ -255,7 +255,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[Difference]:
     for name in ("timeMode", "outputMode"):
         before, after = stored.properties.get(name), wanted.properties.get(name)
         if before != after:
-            yield Difference(Effect.FAILS, f"{where}, {name}", str(before), str(after), _ANEW)
+            yield Difference(Effect.FAILS, f"{where}, {name}", str(before), str(after), _REBUILD)
     kinds = {one.name: one.kind for one in stored.variables}
     for variable in wanted.variables:
         before = kinds.pop(variable.name, None)
@@ -264,7 +264,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[Difference]:
                 Effect.FROM_NOW_ON, f"{where}, variable {variable.name}", "none", variable.kind, "It begins empty"
             )
         elif before != variable.kind:
-            yield Difference(Effect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _ANEW)
+            yield Difference(Effect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _REBUILD)
     for name, kind in kinds.items():
         remedy = "Its state is dropped in the first batch: keep the variable if it is needed"
         yield Difference(Effect.FROM_NOW_ON, f"{where}, variable {name}", kind, "none", remedy)
@@ -279,7 +279,7 @@ def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Ite
         before: Mapping[str, Any] = getattr(stored, part)
         after: Mapping[str, Any] = getattr(wanted, part)
         if not _fits(after, before):
-            yield Difference(Effect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _ANEW)
+            yield Difference(Effect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _REBUILD)
         elif type_names(before) != type_names(after):
             remedy = "Columns of the state are taken by position: check that the former columns mean the same"
             yield Difference(Effect.FROM_NOW_ON, f"{where}: {part}", _columns(before), _columns(after), remedy)
