@@ -57,7 +57,7 @@ _SAME_AS_UNSET = {
     **{"ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false", "inferschema": "false"},
     **{"timezone": "utc", "mode": "failfast"},
 }
-"""Values of options in small letters that are those of a read without the option."""
+"""Values of options, in small letters, that mean the same as leaving the option out."""
 
 _OTHER_NAMES = {"delimiter": "sep", "charset": "encoding"}
 
@@ -105,12 +105,13 @@ def _changes(then: Reading, now: Reading) -> Iterator[str]:
             "rows tied with the HWM are to be read (`boundary: closed` without `write.keys`), and which of them are "
             "loaded was not kept"
         )
-    told: set[str] = set()
+    reported: set[str] = set()
     for part in ("cursor", "rows"):
         if part in then and part in now:
             differing = {*then[part].items()} ^ {*now[part].items()}
-            for name in sorted({name for name, _ in differing if not _is_new_type(name, then[part], now[part])} - told):
-                told.add(name)
+            changed = {name for name, _ in differing if not _is_new_type(name, then[part], now[part])}
+            for name in sorted(changed - reported):
+                reported.add(name)
                 yield _changed(name, then[part].get(name), now[part].get(name))
 
 

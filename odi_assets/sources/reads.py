@@ -115,8 +115,8 @@ class PlannedRead(ABC):
 
     @property
     def bytes(self) -> int | None:
-        """Size of the files that will be read, or of more where only reading tells; None for sources that are not
-        files."""
+        """Size of the files that will be read; an upper bound if they have to be read to know. None for sources that
+        are not files."""
         return self.snapshot.bytes
 
     @property
@@ -209,7 +209,7 @@ class Read(PlannedRead):
 
 @dataclass(frozen=True, kw_only=True)
 class Whole(Read):
-    """All rows of a source, or those of some partitions.
+    """All rows of a source, or all rows of some partitions.
 
     Attributes:
         increment: the read that this one replaces and whose mark it moves; None: it moves no mark.

@@ -1,7 +1,7 @@
 """Whether a query would restart from a checkpoint, and which batches can be read: every file is looked at. No Spark.
 
-What is wrong is told all at once. The rules are those of Spark 4.2; ``benchmarks.streaming.damage`` compares them with
-what Spark does, for every file of real checkpoints.
+All faults are reported at once. The rules are the rules of Spark 4.2; ``benchmarks.streaming.damage`` compares them
+with what Spark does, for every file of real checkpoints.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, c
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
 _AGAIN = "put it back from a copy; the next batch writes it again"
-_ANEW = "put it back from a copy, or begin anew with a checkpoint of its own"
+_ANEW = "put it back from a copy, or start over with a new checkpoint"
 _BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
 
 
@@ -91,7 +91,7 @@ class CheckpointVerdict:
 
 
 def judge(path: str | Path) -> CheckpointVerdict:
-    """Read every file of a checkpoint on this machine. The query should not run meanwhile.
+    """Read every file of a checkpoint on this machine. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint.
@@ -250,7 +250,10 @@ def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
         for number in range(first + 1, newest + 1):
             if number not in plain:
                 survey.add(
-                    folder / str(number), "is missing: its files would be read again, or not at all", _ANEW, stops=True
+                    folder / str(number),
+                    "is missing: its files would be read again, or not at all",
+                    _ANEW,
+                    stops=True,
                 )
 
 
