@@ -30,7 +30,7 @@ class Forecast:
             ``error``.
         summary: what would be read, in words.
         plan: None if the node cannot be planned, or not before others have written.
-        error: why it cannot be planned.
+        error: why it cannot be planned, or what its run ends with.
         bytes: size of the files that would be read; an upper bound if the run has to read to know. None if not known.
     """
 
@@ -123,6 +123,9 @@ def _forecast(
         plan = plan_node(project, state, key, replace(request, accept_loss=True))
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
+    stop = next((read.stop for read in plan.reads if read.stop is not None), None)
+    if stop is not None:
+        return Forecast(key, "error", plan.summary, plan, error=stop)
     gains = [one.bytes for one in writing]
     if plan.nothing_new and writing:
         names = _names([one.key for one in writing], key)

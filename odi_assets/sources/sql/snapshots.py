@@ -107,11 +107,18 @@ class CursorTable(SqlSnapshot):
         """Raises IncrementError if there are rows ahead of the clock, and ``on_ahead`` is ``stop``."""
         if self.seen is None or not self.stops:
             return
-        found, reader = self.seen[1], self.reader(spark)
-        rows = reader.rows(self.cursors.ahead(found.limits, reader.types))
-        named = described(rows, None, self.cursors.columns, self.keys)
+        reader = self.reader(spark)
+        rows = reader.rows(self.cursors.ahead(self.seen[1].limits, reader.types))
+        raise self._stop(self.seen[1], described(rows, None, self.cursors.columns, self.keys))
+
+    def _stop(self, found: Maxima, rows: Sequence[str] = ()) -> IncrementError:
         limit = next(iter(found.limits.values()))
-        raise rows_ahead(self.increment, found.ahead, limit, named, self.label, ", ".join(found.limits))
+        return rows_ahead(self.increment, found.ahead, limit, rows, self.label, ", ".join(found.limits))
+
+    @property
+    def stop(self) -> IncrementError | None:
+        """The error that a run ends with, as far as was looked; it does not name the rows."""
+        return self._stop(self.seen[1]) if self.seen is not None and self.stops else None
 
     @property
     def held(self) -> int:
@@ -200,8 +207,8 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
     looked = table.looked_at(mark)
     summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
     read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
-    if looked.stops:
-        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run")
+    if looked.stop is not None:
+        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run", stop=looked.stop)
     return read if looked.seen is None else read.bounded(looked)
 
 
