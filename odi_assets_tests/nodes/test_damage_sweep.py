@@ -18,7 +18,7 @@ from benchmarks.damage.sweep import FOLDER, drawn, sweep
 from benchmarks.damage.world import WORLDS, World
 
 SEED = 2026
-DAMAGES = 3
+DAMAGES = 2
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def streamed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> W
 @pytest.mark.parametrize("kind", WORLDS)
 def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(at: Path, kind: str) -> None:
     world = World(at, kind)
-    world.build()
+    world.build(2)
     tally = sweep(world, drawn(world.root, DAMAGES, SEED), print)
     assert tally.findings == []
     assert tally.damages == DAMAGES

@@ -12,7 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.damage import data_beside_empty_log, read_log, repair_command
 from odi_assets.delta.errors import STATE
 from odi_assets.delta.maintenance.restore import LostFile, lost_files
-from odi_assets.delta.maintenance.verify import unreadable_files
+from odi_assets.delta.maintenance.verify import dead_links, unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
 from odi_assets.nodes.node import Node
@@ -101,6 +101,9 @@ def _of_table(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagr
             lost_text(target, lost),
             lost_remedy(node),
         )
+    for path in dead_links(target) if deep and target.exists else ():
+        text = f"{path} in {target.location.uri} is a link that leads nowhere: unused files cannot be deleted"
+        yield Disagreement(node.key, Kind.DAMAGED, text, "remove the link, or put the file back from a copy")
 
 
 def _log(node: Node, location: Location, *, deep: bool) -> Iterator[Disagreement]:
