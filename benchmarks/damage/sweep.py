@@ -15,7 +15,7 @@ from benchmarks.damage.world import Answer, World, remove
 
 _BROKEN_DOWN = ("Traceback (most recent call last)", "this is a bug in odi_assets")
 _COMMAND = re.compile(r"odi ((?:run|state|tables|stream|system|store|doctor)\b[^,;:()\n]*)")
-_WAYS_ON = ("→", "permissions")
+_WAYS_ON = ("→", "permissions", "from a copy")
 _MOST_REMEDIES = 25
 
 

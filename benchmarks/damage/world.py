@@ -84,8 +84,8 @@ _NODES: Mapping[str, str] = {
       state_partitions: 1
       unmatched_rows: unmatched
     transform:
-      sql: SELECT id, o.at FROM orders o JOIN payments p ON id = of
-        AND p.at BETWEEN o.at - INTERVAL 5 MINUTES AND o.at + INTERVAL 5 MINUTES
+      sql: SELECT id, orders.at FROM orders JOIN payments ON id = of
+        AND payments.at BETWEEN orders.at - INTERVAL 5 MINUTES AND orders.at + INTERVAL 5 MINUTES
     write: {connection: lake, path: matched, mode: append}
 """,
 }
