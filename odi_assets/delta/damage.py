@@ -128,6 +128,7 @@ def read_log(location: Location, *, every: bool = False) -> Log:
         for version, name in sorted(commits.items())
         if (why := _torn_commit(location, name, names[name], look=version > unread)) is not None
     ]
+    bad += torn
     # Without its commit the newest version can be read, and nothing can be committed after it.
     committed = max(commits.keys() - {fault.version for fault in torn}, default=-1)
     ahead = {version for version in checkpoints if version > committed}
@@ -138,7 +139,6 @@ def read_log(location: Location, *, every: bool = False) -> Log:
         LogFault(checkpoints[version][0], "has no commit of its version beside it, and none after it", version)
         for version in sorted(ahead)
     ]
-    bad += torn
     sound = whole - ahead
     base = max(sound, default=-1)
     bad += [
