@@ -100,7 +100,7 @@ class TableHandle:
             if not may_be_damage(error):
                 raise
             try:
-                faults = read_log(location).faults
+                faults = read_log(location, every=True).faults
             except OdiError:
                 # What the log cannot be listed for is what it could not be opened for.
                 raise error from None

@@ -43,7 +43,7 @@ def plan_repair(location: Location) -> Repair | None:
     Raises:
         TableError: the log cannot be looked at.
     """
-    log = read_log(location)
+    log = read_log(location, every=True)
     if log.is_empty:
         data = data_beside_empty_log(location)
         return None if data is None else _whole(location, (f"{LOG} is empty, and there are data files: {data}",))

@@ -332,7 +332,7 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         with errors_named(plan.node, plan.reads):
             yield
     except (PySparkException, Py4JError) as error:
-        raise query_error(str(plan.node), plan.node.command, plan.checkpoint.uri, error) from error
+        raise query_error(str(plan.node), plan.node.command, plan.checkpoint, error) from error
 
 
 def _ledger(node: Node) -> StreamLedger:

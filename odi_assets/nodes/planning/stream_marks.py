@@ -134,12 +134,16 @@ def checkpoint_of(node: Node, records: Sequence[BatchRecord]) -> Location | None
 
 
 def next_checkpoint(node: Node) -> Location:
-    """An unused place for the checkpoint of a full refresh."""
+    """A place for the checkpoint of a full refresh: there is nothing in it, not even what is left of a query.
+
+    Raises:
+        CheckpointError: it cannot be looked at.
+    """
     name = checkpoint_base(node).uri.rstrip("/").rpartition("/")[2]
     number = 1
     while True:
         found = checkpoint_named(node, name if number == 1 else f"{name}-{number}")
-        if ProgressLog(found).query() is None:
+        if not ProgressLog(found).names(""):
             return found
         number += 1
 

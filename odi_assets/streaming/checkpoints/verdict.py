@@ -6,7 +6,6 @@ with what Spark does, for every file of real checkpoints.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
 from odi_assets.streaming.checkpoints.inspect import (
@@ -26,7 +26,7 @@ from odi_assets.streaming.checkpoints.inspect import (
     read_operator,
     require_folder,
 )
-from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
+from odi_assets.streaming.checkpoints.log_files import numbered_files, read_json, read_lines, read_object
 from odi_assets.streaming.checkpoints.schemas import read_schemas
 from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, compare_checksums
 
@@ -137,6 +137,21 @@ def judge(path: str | Path) -> CheckpointVerdict:
     )
 
 
+def why_unusable(place: Location) -> str | None:
+    """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none.
+
+    No query should run on it meanwhile.
+    """
+    if not place.is_local or not place.local_path.is_dir():
+        return None
+    try:
+        return judge(place.local_path).why or None
+    except CheckpointError as error:
+        return error.message
+    except OSError as error:
+        return str(error)
+
+
 def _fault(file: Path, error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
@@ -237,16 +252,15 @@ def _schema(operator: Operator, file: Path) -> Any:
 
 def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
     """The logs in which sources of files note what they have read."""
-    ends = [end for batch in batches for end in batch.offsets.items()]
-    for folder in sorted((survey.root / "sources").glob("*")):
-        if not folder.is_dir():
-            continue
+    ends = _log_ends(batches)
+    there = (folder for folder in (survey.root / "sources").glob("*") if folder.is_dir())
+    for folder in sorted({*there, *(survey.root / "sources" / name for name in ends)}):
         plain = numbered_files(folder)
         compact = {int(one.stem): one for one in folder.glob("*.compact") if one.stem.isdecimal()}
         first = max((number for number in compact), default=-1)
         for number, file in sorted({**plain, **compact}.items()):
             survey.read(file, _source_log, _ANEW, stops=number >= first)
-        newest = max([*plain, *compact, _log_end(folder.name, ends)])
+        newest = max([*plain, *compact, ends.get(folder.name, -1)])
         for number in range(first + 1, newest + 1):
             if number not in plain:
                 survey.add(
@@ -257,13 +271,13 @@ def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
                 )
 
 
-def _log_end(name: str, ends: Iterable[tuple[str, str | None]]) -> int:
-    """The newest entry of a source's log that an offset names; -1 if none does."""
-    found = -1
-    for source, offset in ends:
-        value = json.loads(offset) if source == name and offset else {}
-        if isinstance(value, dict):
-            found = max(found, int(value.get("logOffset", -1)))
+def _log_ends(batches: Iterable[Batch]) -> dict[str, int]:
+    """The newest entry of each source's log that an offset names."""
+    found: dict[str, int] = {}
+    for name, offset in (end for batch in batches for end in batch.offsets.items()):
+        value = read_json(offset or "")
+        if isinstance(value, dict) and "logOffset" in value:
+            found[name] = max(found.get(name, -1), int(value["logOffset"]))
     return found
 
 

@@ -11,6 +11,7 @@ from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, FencedError, OdiError, SourceError, TransformError
 from odi_assets.state.delta.batches import OperatorFigures
+from odi_assets.streaming.checkpoints.verdict import why_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -253,13 +254,15 @@ def known_error(error: BaseException) -> OdiError | None:
     return None
 
 
-def query_error(node: str, command: str, checkpoint: str, error: BaseException) -> OdiError:
+def query_error(node: str, command: str, checkpoint: Location, error: BaseException) -> OdiError:
     """What ended a query, where nothing more is known than what Spark says.
 
     Args:
         command: the arguments of ``odi run`` that run the node.
+        checkpoint: no query runs on it any more.
     """
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    fields = {"path": checkpoint.uri, "node": node}
     if _NO_STATE in str(error):
         causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
         return CheckpointError(
@@ -267,8 +270,14 @@ def query_error(node: str, command: str, checkpoint: str, error: BaseException) 
             fix=f"odi checkpoint files {node}: it names what is missing or damaged, and the batches after which the "
             f"state is whole. Put the files back from a copy; or go back to such a batch: odi state rewind {node} "
             f"--to-batch N; or start over: odi run {command} --full-refresh",
-            path=checkpoint,
-            node=node,
+            **fields,
+        )
+    if (why := why_unusable(checkpoint)) is not None:
+        return CheckpointError(
+            f"{node}: its query cannot go on from {checkpoint.uri}: {why}",
+            fix=f"`odi tables repair {node}` sets aside what keeps the query from going on, and says what to run next; "
+            "or put it back from a copy",
+            **fields,
         )
     fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None
     return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", fix=fix, node=node)
