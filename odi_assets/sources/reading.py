@@ -55,7 +55,7 @@ _SAME_AS_UNSET = {
     **{"ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false", "inferschema": "false"},
     **{"timezone": "utc", "mode": "failfast"},
 }
-"""Values of options in small letters that are those of a read without the option."""
+"""Values of options, in small letters, that mean the same as leaving the option out."""
 
 _OTHER_NAMES = {"delimiter": "sep", "charset": "encoding"}
 
