@@ -271,7 +271,7 @@ def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
                 )
 
 
-def _log_ends(batches: Iterable[Batch]) -> dict[str, int]:
+def _log_ends(batches: Iterable[MicroBatch]) -> dict[str, int]:
     """The newest entry of each source's log that an offset names."""
     found: dict[str, int] = {}
     for name, offset in (end for batch in batches for end in batch.offsets.items()):
