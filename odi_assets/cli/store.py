@@ -1,4 +1,4 @@
-"""``odi store``: versioned key-value stores, those of nodes and those of programs."""
+"""``odi store``: versioned key-value stores, of nodes and of programs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def versions(settings: Settings, path: PathArgument, limit: LimitOption = 0, as_
         note("No version was committed yet.")
     _tell_left(len(rows) - len(shown), "earlier version")
     if found.unreadable:
-        note(f"{counted(len(found.unreadable), 'version')} cannot be read: `odi store check {path}` tells why.")
+        note(f"{counted(len(found.unreadable), 'version')} cannot be read: `odi store check {path}` says why.")
 
 
 def get(

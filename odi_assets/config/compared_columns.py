@@ -37,7 +37,7 @@ def identifying_columns(node: NodeConfig) -> tuple[str, ...]:
 
 
 def compared_columns(node: NodeConfig) -> tuple[str, ...]:
-    """All columns whose values are compared with those of rows that are in the table."""
+    """All columns whose values are compared with values of rows in the table."""
     newer = node.write.only_if_newer
     return tuple(dict.fromkeys([*identifying_columns(node), *([] if newer is None else [newer])]))
 

@@ -58,7 +58,7 @@ def load_project_file(
         path: the file.
         env: what ``${VAR}`` is looked up in; the process's environment when None.
         environment: which of the file's ``environments`` to take; what it says goes before the rest of the file.
-        functions: decorated functions that are nodes beside those of the file.
+        functions: decorated functions that are nodes in addition to the nodes of the file.
 
     Raises:
         ConfigErrors: with every mistake that could be found, each with its place. No message holds a secret, or what

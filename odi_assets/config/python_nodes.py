@@ -71,7 +71,7 @@ def node(
     Args:
         pipeline: the pipeline that the node belongs to. One that the project file does not have is added.
         write: where its rows go, and how: ``connection``, ``path``, ``mode``, ``keys``.
-        name: that of the function unless given.
+        name: by default, the name of the function.
         description: the first paragraph of the function's docstring unless given.
 
     The other arguments are keys of a node in the project file, and mean the same.
@@ -207,8 +207,8 @@ def import_user_module(name: str, root: FilePath, node: str | None = None) -> An
                 fix="put it beside the project file, or install it",
                 **fields,
             ) from error
-        told = error_with_place(error, root)
-        raise TransformError(f"{label}importing {name} failed: {told}", **fields) from error
+        failure = error_with_place(error, root)
+        raise TransformError(f"{label}importing {name} failed: {failure}", **fields) from error
 
 
 def _is_within(module: str, package: str) -> bool:

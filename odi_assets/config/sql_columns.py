@@ -37,9 +37,9 @@ class ColumnDefinition:
     Attributes:
         text: its expression, over columns of the sources.
         sources: the columns of the sources in it, each with the view that it is of; empty where that is not clear.
-        random: a function in it whose value is another one each time.
-        clock: a function in it that tells the time.
-        place: a function in it that tells the place of a row among the rows that are read together.
+        random: a function in it whose value changes with each call.
+        clock: a function in it that reads the clock.
+        place: a function in it that depends on the place of a row among the rows that are read together.
     """
 
     text: str
@@ -50,7 +50,7 @@ class ColumnDefinition:
 
 
 def plain_definition(view: str, name: str) -> ColumnDefinition:
-    """That of a column which is taken from a view as it is."""
+    """The definition of a column that is taken from a view as it is."""
     return ColumnDefinition(f"{view}.{name}".casefold(), ((view.casefold(), name.casefold()),))
 
 

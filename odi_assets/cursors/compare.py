@@ -25,7 +25,7 @@ class PartMove:
     """How one part of a stream moved: its snapshot, its log position or a cursor column.
 
     Attributes:
-        by: how far, in words (`7,340 bytes`, `1 day, 0:00:00`, `3 chunks`); None where that cannot be told.
+        by: how far, in words (`7,340 bytes`, `1 day, 0:00:00`, `3 chunks`); None where that is not known.
     """
 
     name: str

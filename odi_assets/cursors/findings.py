@@ -16,7 +16,7 @@ from odi_assets.util.json_scan import Lines, Scan, locate, scan
 _SHOWN = 50
 """Findings spelled out in a message; ``findings`` of the error holds all."""
 _FEW = 8
-"""So many findings are each looked up in the text; for more, all places are looked up at once."""
+"""Up to this many findings are each looked up in the text; for more, all places are looked up at once."""
 _ALIKE, _MUCH_ALIKE = 0.8, 0.9
 """How alike two keys are, of 1, to take one for the other mistyped: where all keys are known, and where any may be."""
 
@@ -155,7 +155,7 @@ def meant_key(key: str, known: frozenset[str], alike: float) -> str | None:
 
 
 def document_error(tool: str, findings: Iterable[DocumentFinding], *, torn: bool = False) -> CursorDocumentError:
-    """The error of one or more findings; its fields path, line, column and key are those of the first that is one.
+    """The error of one or more findings; its path, line, column and key come from the first finding that is an error.
 
     Args:
         torn: the text ends in the middle, or is empty.

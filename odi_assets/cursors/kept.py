@@ -46,7 +46,7 @@ def key_of(name: str, stream_id: str | None = None) -> str:
 
 
 def name_of(path: str | Path) -> str:
-    """The name that a document gets from its file: that of the file, without its ending."""
+    """The name that a document gets from its file: the file's name, without its ending."""
     return Path(path).name.removesuffix(".json") or "state"
 
 
@@ -110,7 +110,9 @@ def _document(entries: Mapping[str, HwmEntry], name: str) -> Kept | None:
     if head is None or head.deleted:
         return None
     if not isinstance(head.value, Mapping) or not isinstance(head.value.get("text"), str):
-        raise StateError(f"{head.key} holds no cursor document", fix=f"odi state delete {head.key}, and import it anew")
+        raise StateError(
+            f"{head.key} holds no cursor document", fix=f"odi state delete {head.key}, and import the document again"
+        )
     document = parse(head.value["text"], tool=head.value.get("tool"), path=head.value.get("path"))
     present = states_of(document)
     changed: dict[str, str] = {}

@@ -53,7 +53,7 @@ class CursorChunk(NamedTuple):
 class CursorSnapshot:
     """The first full read of a stream.
 
-    ABSENT: not begun, or its plan is lost; the tool would begin anew. PENDING: ``chunks`` are still to be read, or the
+    ABSENT: not begun, or its plan is lost; the tool would start over. PENDING: ``chunks`` are still to be read, or the
     snapshot has come as far as ``reached`` says. FINISHED: all is read.
     """
 

@@ -110,7 +110,7 @@ def _compare_binlogs(old: BinlogPosition, new: BinlogPosition, what: str) -> Mov
     if old.server_id is not None and new.server_id is not None and old.server_id != new.server_id:
         return MoveWithReason(
             Move.INCOMPARABLE,
-            f"{what}: server_id changed from {old.server_id} to {new.server_id}, a reading begun anew",
+            f"{what}: server_id changed from {old.server_id} to {new.server_id}: the reading was started over",
         )
     if old.prefix != new.prefix:
         return MoveWithReason(Move.INCOMPARABLE, f"{what}: logs of two names have no order")

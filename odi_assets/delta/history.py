@@ -89,10 +89,9 @@ def commit_at(location: Location, version: int) -> TableCommit | None:
 
 
 def commit_digest(location: Location, version: int) -> str | None:
-    """What tells the commit of ``version`` from any other one; None if the log has no such commit (any more).
-
-    A version number does not: a table that was put back from a copy of its folder keeps its id, and comes to the same
-    numbers again.
+    """A digest that identifies the commit of ``version``; None if the log has no such commit (any more).
+    A version number does not identify a commit: a table that was put back from a copy of its folder keeps its id, and
+    comes to the same numbers again.
 
     Raises:
         TableError: the log cannot be read; StoreUnreachableError if the store did not answer.

@@ -52,7 +52,7 @@ class TableHandle:
 
     Attributes:
         location: where it is.
-        owner: whose it is; tells what its faults are raised as.
+        owner: whose it is; decides what its faults are raised as.
         opened_at: when this handle was opened, in seconds of the clock.
         version: the version that was opened; None if there is no table.
         exists: whether there is a table.
@@ -100,7 +100,7 @@ class TableHandle:
             if not may_be_damage(error):
                 raise
             try:
-                faults = read_log(location).faults
+                faults = read_log(location, every=True).faults
             except OdiError:
                 # What the log cannot be listed for is what it could not be opened for.
                 raise error from None
@@ -175,8 +175,8 @@ class TableHandle:
 
     @cached_property
     def commit(self) -> str | None:
-        """What tells the commit of this version from any other one (see :func:`commit_digest`); None if the log does
-        not have it."""
+        """A digest that identifies the commit of this version (see :func:`commit_digest`); None if the log does not
+        have it."""
         return None if self.version is None else commit_digest(self.location, self.version)
 
     @property
@@ -266,11 +266,11 @@ class TableHandle:
         return next((stamp for stamp in own if carrying is None or carrying in stamp.facts), None)
 
     def refreshed(self) -> TableHandle:
-        """The same place, opened anew."""
+        """The same place, opened again."""
         return TableHandle.open(self.location)
 
     def is_kept(self, version: int) -> bool:
-        """Whether the log still tells what the table held at ``version``.
+        """Whether the log still has what the table held at ``version``.
 
         Raises:
             TableError: the store does not answer, or refuses.

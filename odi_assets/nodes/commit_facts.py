@@ -74,7 +74,7 @@ class HwmOrigin:
         node: ``pipeline.node``.
         root: the folder of the project, links resolved.
         table_id: the id of the node's table; None in an HWM that was set by hand.
-        commit: what tells the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
+        commit: identifies the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
         measures: by source, what its mark measures.
     """
 

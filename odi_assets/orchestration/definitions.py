@@ -36,7 +36,7 @@ def build_definitions(
     """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
 
     Starts no JVM and asks no source. Merge it with ``Definitions`` of your own to add assets beside the nodes, or with
-    those of another project, if one of the two has other prefixes.
+    the ``Definitions`` of another project, if one of the two has other prefixes.
 
     Args:
         key_prefix: comes before the keys of all assets, and the names of jobs, schedules and sensors.

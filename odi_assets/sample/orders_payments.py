@@ -54,7 +54,7 @@ def batches(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iter
     """The files of both inputs, in the order they arrive.
 
     Args:
-        in_file: so many orders are made in the time of one file.
+        in_file: the number of orders that are made in the time of one file.
         every: seconds from one order to the next.
     """
     late: dict[int, list[dict[str, Any]]] = defaultdict(list)

@@ -86,9 +86,7 @@ def plan_window(
         return read
     limit = limit_of(increment, kind, snapshot.now())
     if is_beyond(bound.upper, limit) or (bound.ahead and increment.on_ahead == "stop"):
-        # Only the rows tell which they are, and what is below them.
-        what = "stops the run" if increment.on_ahead == "stop" else "is left for later"
-        return replace(read, bound=UNRESOLVED, summary=f"{read.text()}; what is after {shown(limit)} {what}")
+        return read.beyond(limit, bound)
     found = read.bounded(kind, bound)
     if found.late.by_reading:
         return replace(read, late=found.late, summary=f"{read.text()}{found.late}")
@@ -345,6 +343,16 @@ class UnresolvedWindow(UnresolvedRead):
             bound.ahead,
             late,
         )
+
+    def beyond(self, limit: Any, bound: Bound) -> UnresolvedWindow:
+        """The read, if there are rows ahead of the clock: only the rows tell which they are, and what is below them."""
+        increment, stop = self.increment, None
+        if increment.on_ahead == "stop":
+            greatest = () if bound.ahead else (f"the greatest is {shown(bound.upper)}",)
+            stop = rows_ahead(increment, bound.ahead, limit, greatest, self.label, increment.column)
+        what = "is left for later" if stop is None else "stops the run"
+        summary = f"{self.text()}; what is after {shown(limit)} {what}"
+        return replace(self, bound=UNRESOLVED, summary=summary, stop=stop)
 
     def nothing(self, why: str) -> NothingNew:
         """The read of nothing, for the reason ``why``."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from odi_assets.errors import OdiError
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, hwm_text
 from odi_assets.sources.snapshot import Partitions, SourceSnapshot
@@ -59,6 +60,7 @@ class PlannedRead(ABC):
         late: rows that arrived at or below the mark since it was set, which no increment reads.
         under: where the stream of a cursor document is that the read was planned under; None if none drives it.
         warning: what somebody should look at, in words.
+        stop: the error that a run ends with at this read; None if it does not, as far as planning can see.
         rechecked: rows that were read before may be other ones now (:meth:`Source.corrections`); it is looked at before
             this is read.
         keep: writes to storage what goes with ``under``, before the commit.
@@ -75,6 +77,7 @@ class PlannedRead(ABC):
     late: Late = NONE_LATE
     under: str | None = None
     warning: str | None = None
+    stop: OdiError | None = None
     rechecked: bool = False
     keep: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
@@ -115,8 +118,8 @@ class PlannedRead(ABC):
 
     @property
     def bytes(self) -> int | None:
-        """Size of the files that will be read, or of more where only reading tells; None for sources that are not
-        files."""
+        """Size of the files that will be read; an upper bound if they have to be read to know. None for sources that
+        are not files."""
         return self.snapshot.bytes
 
     @property
@@ -209,7 +212,7 @@ class Read(PlannedRead):
 
 @dataclass(frozen=True, kw_only=True)
 class Whole(Read):
-    """All rows of a source, or those of some partitions.
+    """All rows of a source, or all rows of some partitions.
 
     Attributes:
         increment: the read that this one replaces and whose mark it moves; None: it moves no mark.

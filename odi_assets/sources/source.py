@@ -38,7 +38,7 @@ class Target:
     Attributes:
         node: who reads, for messages: ``pipeline.node``.
         location: the table; sources keep lists of what is loaded beside it.
-        traits: those of the node's write mode.
+        traits: the traits of the node's write mode.
         keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
     """
@@ -123,7 +123,7 @@ class Source(ABC):
 
     @property
     def watchable(self) -> bool:
-        """Whether it tells, without being read, that it is ahead of its mark."""
+        """Whether the source can say, without being read, that it is ahead of its mark."""
         return False
 
     def followed_by(self, increment: Increment) -> Source:
@@ -135,7 +135,7 @@ class Source(ABC):
         """What is read, if the source waits for something else before it is read; otherwise the source itself."""
         return self
 
-    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+    def wrapped_mark(self, mark: Mark | None, value: Any) -> Mark | None:
         """``mark``, which is one of :attr:`unwaited`, as the source keeps it.
 
         Args:
@@ -239,7 +239,7 @@ class Source(ABC):
         return None
 
     def other_history(self, mark: Mark) -> str | None:
-        """How the history of the source is another one than that of ``mark``, in words; None if it is the same.
+        """How the history of the source differs from the history of ``mark``, in words; None if it is the same.
 
         Raises:
             TableError: the log of a table cannot be read.

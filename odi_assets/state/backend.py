@@ -157,9 +157,9 @@ class StateBackend(ABC):
         return [entry for entry in self._latest_of_all() if deleted or not entry.deleted]
 
     def hwms_stamp(self) -> Hashable | None:
-        """What is another one whenever the HWMs are others, and cheaper to have than these; None where nothing tells.
+        """A cheap fingerprint that changes whenever an HWM changes; None if the backend has none.
 
-        Take it before you read: what is written in between then shows in the next one.
+        Take it before reading the HWMs: a write in between then shows in the next fingerprint.
         """
         return None
 
@@ -212,7 +212,7 @@ class StateBackend(ABC):
             if encode(current.value) != encode(expected_value):
                 raise StateConflictError(
                     f"`{key}` is {_at(found)} as expected, but with another value: another tool set it again",
-                    fix="read the key again and decide anew; nothing was written",
+                    fix="read the key again and decide again; nothing was written",
                     key=key,
                     expected_revision=expected_revision,
                     revision=found,
@@ -309,7 +309,7 @@ class StateBackend(ABC):
 def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:
     return StateConflictError(
         f"`{key}` is {_at(found)}, not {_at(expected)}: another writer was first",
-        fix="read the key again and decide anew; nothing was written",
+        fix="read the key again and decide again; nothing was written",
         key=key,
         expected_revision=expected,
         revision=found,

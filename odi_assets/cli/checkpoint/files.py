@@ -54,7 +54,7 @@ def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False
         return
     if parts:
         data_table(_PARTS, parts)
-    for line in _told(known):
+    for line in _summary_lines(known):
         note(line)
 
 
@@ -154,7 +154,7 @@ def _facts(known: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _told(known: Checkpoint) -> list[str]:
+def _summary_lines(known: Checkpoint) -> list[str]:
     committed = [batch.batch_id for batch in known.batches if batch.committed]
     lines = [f"Query {known.query_id}."]
     lines.append(f"Batches {spans(committed)} are retained." if committed else "No batch is committed yet.")

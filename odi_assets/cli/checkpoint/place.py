@@ -51,7 +51,7 @@ class CheckpointPlace:
             yield self if copy is None else replace(self, location=Location(str(copy)))
 
     def records(self) -> Sequence[BatchRecord]:
-        """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""
+        """The records of the node's batches in ``meta_batches``; nothing for a checkpoint of no node."""
         if self.project is None or self.node is None:
             return ()
         return self.project.open_batches().of_node(str(self.node))
@@ -75,7 +75,7 @@ def find_place(settings: Settings, path: str) -> CheckpointPlace:
     try:
         named = settings.project_file
     except ConfigError:
-        # There is no project file here, so PATH can only be a folder; that it does not exist is told by its reader.
+        # There is no project file here, so PATH can only be a folder; its reader reports it if it does not exist.
         named = None
     project = None if named is None else settings.project()
     if project is None:
@@ -118,7 +118,7 @@ def open_reader(place: CheckpointPlace, *, logs_only: bool = True) -> Iterator[C
         logs_only: what is asked for of a checkpoint in a store is checked against its logs, not against all its files.
 
     Raises:
-        CheckpointError: there is no checkpoint; that is told before Spark starts.
+        CheckpointError: there is no checkpoint; this is checked before Spark starts.
     """
     from odi_assets.spark.session import open_session
     from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote

@@ -72,8 +72,8 @@ def export(
     else:
         _write(Path(file), text)
     keys = sum(not key.entry.deleted for state_ in found.environments for key in state_.keys)
-    told = f", {counted(sum(len(s.runs) for s in found.environments), 'run')}" if runs else ""
-    note(f"{counted(keys, 'key')}{told}{'' if file == _STREAM else f' in {file}'}")
+    and_runs = f", {counted(sum(len(s.runs) for s in found.environments), 'run')}" if runs else ""
+    note(f"{counted(keys, 'key')}{and_runs}{'' if file == _STREAM else f' in {file}'}")
 
 
 def import_(

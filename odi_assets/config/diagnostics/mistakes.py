@@ -60,7 +60,7 @@ class Problem:
     """A mistake as it is shown.
 
     Attributes:
-        file: the file, as it was named; of a node in Python, that of its function.
+        file: the file, as it was named; for a node in Python, the file of its function.
         line: from 1; 0 where the problem has no place, as when the file is missing.
         column: from 1, likewise.
         key: path of the key: ``pipelines[0].nodes[2].write.mode``, or of a node in Python ``function.write.mode``;

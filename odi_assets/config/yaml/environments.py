@@ -17,7 +17,7 @@ def choose(document: YamlDocument, name: str | None) -> list[Mistake]:
     """Put what the environment ``name`` says in place of what the rest of the file says, with the places of its values.
 
     Mappings are merged key by key. A connection with a ``type`` replaces the other one as a whole. State and run
-    history are those of ``name``, unless the environment names another ``environment``.
+    history belong to ``name``, unless the environment names another ``environment``.
 
     Args:
         name: None leaves the file as it is.
@@ -38,7 +38,7 @@ def choose(document: YamlDocument, name: str | None) -> list[Mistake]:
         data["environment"] = name
     names_its_own = isinstance(system, Mapping) and system.get("environment")
     if isinstance(data.get("system"), dict) and not names_its_own:
-        # That of the file goes before `environment`, and is another one.
+        # The file's `system.environment` would override `environment`, and means another environment.
         data["system"].pop("environment", None)
     return []
 

@@ -7,7 +7,7 @@ import yaml
 from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake
 
 MAX_DEPTH = 100
-"""Lists and mappings inside one another; a project file needs ten. libyaml's composer crashes at some ten thousand."""
+"""The deepest nesting of lists and mappings; a project file needs ten. libyaml's composer crashes at some 10,000."""
 
 TOO_DEEP = "nested too deeply"
 
@@ -40,7 +40,7 @@ _PROBLEMS = {
     "did not find expected node content": "expected a value here: a bracket or brace is not closed",
     "block sequence entries are not allowed": "a list item `- ` cannot stand here: check the indentation",
     "found duplicate anchor": "this anchor is defined twice",
-    TOO_DEEP: f"more than {MAX_DEPTH} lists and mappings inside one another",
+    TOO_DEEP: f"lists and mappings are nested more than {MAX_DEPTH} deep",
     "found unknown escape character": "a backslash in double quotes needs a second one; or use single quotes",
 }
 

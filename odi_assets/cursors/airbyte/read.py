@@ -273,11 +273,11 @@ class _Reader:
             self._legacy(inner, (*at, part))
 
     def _begin(self, kind: StateType, at: JsonPath) -> None:
-        """Note the type of the next state: only those of streams may follow each other."""
+        """Note the type of the next state: only states of streams may follow each other."""
         if self.type is None or self.type is kind is StateType.STREAM:
             self.type = kind
         elif self.later_counts:
-            # It stands for all streams, as do those after it.
+            # This state stands for all streams, as do the states after it.
             self.type, self.streams, self.shared = kind, {}, None
         else:
             text = f"is a state of type {kind} beside one of type {self.type}: Airbyte takes one GLOBAL or LEGACY "
@@ -377,7 +377,7 @@ class _Reader:
             if isinstance(state, dict):
                 self.streams[name] = read_stream((name, "", name), state, (*at, name), self.findings)
             else:
-                text = "belongs to no stream, as far as can be told"
+                text = "belongs to no known stream"
                 self.findings.warn((*at, name), text, "see the connector's documentation", of_key=True)
 
     def _legacy_table(self, item: Any, at: JsonPath) -> None:

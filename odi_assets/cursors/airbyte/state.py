@@ -1,4 +1,4 @@
-"""The state objects of Airbyte's connectors: those of its database sources are known, others are taken apart."""
+"""The state objects of Airbyte's connectors: states of its database sources are known, others are taken apart."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_stream(names: tuple[str, str, str], state: Any, at: JsonPath, findings:
     Args:
         names: its id, namespace and name.
 
-    A state that says nothing, ``{}``, is that of a stream of which nothing was read, or that is read whole each time.
+    A state that says nothing, ``{}``, means that nothing of the stream was read, or that it is read whole each time.
     """
     if state is None:
         findings.warn(at, "is missing or null: Airbyte reads the stream from its start", "restore it, if that is wrong")

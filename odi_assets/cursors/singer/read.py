@@ -232,7 +232,7 @@ def _check_cursors(mark: Mapping[str, Any], at: JsonPath, findings: Findings) ->
         text = f"must be one value, but is {kind_of(value)}"
         findings.add((*at, "replication_key_value"), text, "restore it")
     elif value is not None and key is None:
-        findings.warn((*at, "replication_key"), "is missing: whose value this is cannot be told", "name the column")
+        findings.warn((*at, "replication_key"), "is missing: it is not known whose value this is", "name the column")
     elif value is None and (key is not None and not isinstance(progress, dict)):
         text = "is missing: the tap reads the stream from its start"
         findings.warn((*at, "replication_key_value"), text, "restore it, if that is wrong")

@@ -63,7 +63,7 @@ class NoRows:
 
 
 Computed = Union["NodeRows", NoRows, "StreamRows"]
-"""``StreamRows`` are those of a stream node, whose batches are read and committed one after the other."""
+"""A stream node gives ``StreamRows``: its batches are read and committed one after the other."""
 
 
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
@@ -143,7 +143,7 @@ def commit(
     The rows of a snapshot that is read in chunks take a commit for each step, and are one result.
 
     Args:
-        progress: is told in words how far such a snapshot has come.
+        progress: is called with how far such a snapshot has come, in words.
 
     Raises:
         FencedError: another run committed this increment first; nothing was written.
@@ -172,12 +172,12 @@ def _committed(
     try:
         return commit_once(computed, state, run)
     except TableConflictError as conflict:
-        _log.info("%s: %s; it is planned anew", computed.plan.node.key, conflict.message)
-    return commit_anew(computed, state, run)
+        _log.info("%s: %s; it is planned again", computed.plan.node.key, conflict.message)
+    return commit_again(computed, state, run)
 
 
-def commit_anew(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
-    """Plan, compute and write ``rows`` anew after a conflict, until there is none."""
+def commit_again(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
+    """Plan, compute and write ``rows`` again after a conflict, until there is none."""
 
     def attempt() -> NodeResult:
         plan = rows.plan

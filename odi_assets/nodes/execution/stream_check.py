@@ -1,4 +1,4 @@
-"""Whether a stream node whose definition changed can go on from its checkpoint, told before its query starts."""
+"""Checks, before its query starts, whether a stream node whose definition changed can go on from its checkpoint."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Changed = Mapping[str, tuple[str, str]]
 
 
 def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> Changed:
-    """Compare the query with its checkpoint and its last batch, if the node's definition is not that of this batch;
-    what the checkpoint overrides, and what holds for new rows alone, is logged.
+    """Compare the query with its checkpoint and its last batch, if the node's definition changed since that batch. Logs
+    what the checkpoint overrides, and which changes affect new rows only.
 
     Returns:
         What of the query is not as the checkpoint notes it. Spark notes what the first batch was computed with.
@@ -56,7 +56,7 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
             raise CheckpointError(
                 f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
                 f"{one.stored} in the checkpoint, {one.wanted} now",
-                fix=f"put the definition back, or begin anew: odi run {plan.node.command} --full-refresh",
+                fix=f"put the definition back, or start over: odi run {plan.node.command} --full-refresh",
                 path=plan.checkpoint.uri,
                 node=str(plan.node),
             )

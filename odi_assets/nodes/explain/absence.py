@@ -51,7 +51,7 @@ class Absence:
             if key in there:
                 gone[key] = self._gone(key, there[key])
                 if there[key].gone_mode == "overwrite" and self._has_source(key):
-                    # The table was computed anew without it, and that has a reason.
+                    # The table was recomputed without the key, and that has a reason.
                     waiting.append(key)
                 else:
                     self.found.add(key, gone[key])
@@ -63,7 +63,7 @@ class Absence:
             return
         if self.node.config.stream is not None:
             for key in waiting:
-                fix = f"odi stream explain {self.node} tells why"
+                fix = f"odi stream explain {self.node} says why"
                 self.found.add(
                     key, SearchedPlace(str(self.node), KeyFinding.UNEXPLAINED, f"{self.node} has no row of it: {fix}")
                 )
@@ -154,7 +154,7 @@ class Absence:
             text = f"{node} has not read it yet: {changed}. To read it: odi run {node.command}"
             return SearchedPlace(str(node), KeyFinding.NOT_READ, text)
         text = f"{node} would have it if it was computed now, and has not: what it reads changed since it was read, or "
-        text += f"the node did. To compute it anew: odi run {node.command} --full-refresh"
+        text += f"the node did. To recompute it: odi run {node.command} --full-refresh"
         return SearchedPlace(str(node), KeyFinding.UNEXPLAINED, text)
 
     def _changed(self) -> str | None:
@@ -231,7 +231,7 @@ class Absence:
         return found
 
     def _conditions(self, view: str) -> tuple[Condition, ...]:
-        """What rows of an input must meet; those of its second part in a join with itself are left out."""
+        """What rows of an input must meet, without the conditions on its second side in a self-join."""
         found = self.followed.outline.conditions.get(view, ()) if self.followed.outline else ()
         return tuple(one for one in found if f"{view}_2." not in one.sql)
 
@@ -303,7 +303,7 @@ def _failed_sql(conditions: Sequence[Condition]) -> str:
 
 
 def _with_reason(gone: SearchedPlace, reason: SearchedPlace) -> SearchedPlace:
-    """What became of a key that a table had until it was computed anew, and why it was not computed again."""
+    """Why a key that a table had is missing since the table was recomputed."""
     if reason.finding in (KeyFinding.UNEXPLAINED, KeyFinding.LATE, KeyFinding.REPLACED):
         return gone
     return replace(gone, finding=reason.finding, text=f"{gone.text}: {reason.text}")

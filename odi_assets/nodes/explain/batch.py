@@ -129,7 +129,7 @@ def _conclusion(found: Trace, node: str, key: str) -> KeyTrace:
     last = found.at[key][node]
     if last.finding is KeyFinding.PRESENT:
         return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places)
-    # The first place that has not got the key, while one before it has, tells why.
+    # The reason is at the first place that lacks the key although a place before it has the key.
     tables = [place for place in places if not place.files and place.finding is not KeyFinding.PRESENT]
     cause = next((place for place in tables if place.finding is not KeyFinding.NOT_LANDED), None)
     if cause is None or (not any(place.rows for place in places) and last.finding is KeyFinding.NOT_LANDED):

@@ -116,8 +116,8 @@ class StreamExplainer:
                 return confirmed(reader, self.definition, found, last)
 
     def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
-        """The keys of the rows of any input whose ``column`` is ``value``; and the answers for those of them that have
-        no key.
+        """The keys of the rows of any input whose ``column`` is ``value``; and the answers for the rows that have no
+        key.
 
         Raises:
             ConfigError: no input has such a column.
@@ -196,14 +196,14 @@ class StreamExplainer:
         lost = None
         if missing:
             lost = Lost(
-                f"nothing tells the watermarks and offsets of batches {missing[0]} to {missing[-1]} of {self.node}: "
+                f"the watermarks and offsets of batches {missing[0]} to {missing[-1]} of {self.node} are lost: "
                 "Spark has removed them from the checkpoint",
                 "`meta_batches` keeps them, while it is not deleted; a larger `stream.retain_batches` would have too",
             )
         rows = {
             name: Lost(
                 f"{self.inputs[name].label} no longer has {gone}",
-                "files that a stream has read tell why a row is missing, as long as they are kept",
+                "files that a stream has read show why a row is missing, as long as they are kept",
             )
             for name, (_, gone) in self._sources.items()
             if gone is not None

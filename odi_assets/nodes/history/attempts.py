@@ -139,7 +139,7 @@ def run_record(
 
     Args:
         seconds: how long it took; from its start to ``ended`` if None.
-        code_version: that of the commit, if it is known; else that of ``run``.
+        code_version: the code version in the commit, if it is known; else the one of ``run``.
         fields: the other fields of :class:`RunRecord`.
     """
     return RunRecord(
@@ -201,7 +201,7 @@ def _unreachable(folder: Path, error: OSError) -> StateError:
 
 @contextmanager
 def only_one(project: Project) -> Iterator[None]:
-    """Keep other processes of this host from repairing the same history meanwhile.
+    """Keep other processes of this host from repairing the same history at the same time.
 
     Raises:
         StateError: there can be no lock there; two processes would write the same rows.

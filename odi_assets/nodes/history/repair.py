@@ -140,7 +140,7 @@ def last_attempts(key: NodeKey, table: TableHandle) -> list[NodeAttempt]:
 
 
 def unrecorded(state: StateBackend, attempts: Iterable[NodeAttempt]) -> list[NodeAttempt]:
-    """Those of ``attempts`` that have no row; asks once for each run."""
+    """The ``attempts`` that have no row; asks once for each run."""
     attempts = list(attempts)
     rows = (row for run_id in {attempt.run_id for attempt in attempts} for row in state.list_runs(run_id=run_id))
     known = {(f"{row.pipeline_name}.{row.node_name}", row.run_id, row.attempt) for row in rows}
@@ -162,7 +162,7 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
-            # One row for an attempt, although each batch of a stream is a commit: the newest tells how far it came.
+            # One row for an attempt, although each batch of a stream is a commit: the newest shows how far it came.
             known.add((attempt.run_id, attempt.attempt))
             found.append(stamp)
     return found[::-1]
@@ -187,7 +187,7 @@ def attempt_of(key: NodeKey, stamp: CommittedStamp) -> NodeAttempt:
 
 
 def _commits_of(project: Project, attempt: NodeAttempt) -> list[CommittedStamp]:
-    """The commits of an attempt, newest first: one, or those of a snapshot."""
+    """The commits of an attempt, newest first: one, or several for a snapshot."""
     found: list[CommittedStamp] = []
     if attempt.key not in project.graph.nodes:
         return found

@@ -27,10 +27,10 @@ _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
 @dataclass(frozen=True)
 class Writer:
-    """Whose commits a table holds, or whose an HWM is.
+    """Who made the commits of a table, or who set an HWM.
 
     Attributes:
-        nodes: mostly one; several, if the log no longer tells which was the last.
+        nodes: usually one; several, if the log no longer says which was the last.
         project: None if that is not known.
     """
 
@@ -94,9 +94,9 @@ def require_own_table(node: Node, target: TableHandle) -> None:
 
 
 def require_own_hwm(node: Node, origin: HwmOrigin | None) -> None:
-    """Raises IdentityMismatchError if the HWM under the node's state key is that of another node or project.
+    """Raises IdentityMismatchError if the HWM under the node's state key belongs to another node or project.
 
-    One that the node does not read is nothing to it.
+    A node that follows no source ignores an HWM under its key.
     """
     if origin is None or not node.following:
         return
@@ -105,7 +105,7 @@ def require_own_hwm(node: Node, origin: HwmOrigin | None) -> None:
         return
     owner = Writer((origin.node or str(node),), origin.project)
     raise IdentityMismatchError(
-        f"{node} of project {project}: the HWM under the state key `{node.state_key}` is that of {owner}",
+        f"{node} of project {project}: the HWM under the state key `{node.state_key}` belongs to {owner}",
         fix=f"if it was renamed and its rows are the same, take the HWM over: odi state adopt {node}; or rename it "
         "back; or keep the two apart by `system.environment`, by another `system.path`, or by a `state_key`; "
         f"or rebuild its table from its sources: odi run {node.command} --full-refresh",

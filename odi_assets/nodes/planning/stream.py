@@ -144,7 +144,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if request.bounds is not None:
         raise ConfigError(
             f"{node} is a stream, which goes on from its checkpoint, and the run is to take a range ({request.bounds})",
-            fix=f"run it without --from and --to, or read all its inputs anew: odi run {node.command} --full-refresh",
+            fix=f"run it without --from and --to, or read all its inputs again: odi run {node.command} --full-refresh",
             node=str(node),
         )
     if not request.full_refresh:

@@ -20,8 +20,8 @@ from odi_assets.state.records import NO_TABLE, HwmEntry
 
 
 def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
-    """Take the node's table, as it is, for the rows below its HWM; None if the node has no HWM. If state was lost, the
-    HWM is that of the table's log, as in a run.
+    """Accept the node's table as it is: all rows up to its HWM count as loaded. None if the node has no HWM. If state
+    was lost, the HWM comes from the table's log, as in a run.
 
     The next run goes on above the HWM: what the table no longer holds is not loaded again. A commit removes files that
     are gone or cut from the table, because nobody could read it otherwise.

@@ -226,7 +226,7 @@ def _scope(
 def _places(
     node: Node, frames: Mapping[str, DataFrame], shared: list[str], spark: SparkSession
 ) -> tuple[dict[str, tuple[tuple[str, str], ...]], bool]:
-    """The columns that are those of a source, unchanged; and whether a row is made of several rows of the sources."""
+    """The columns copied from a source unchanged; and whether a row is made of several rows of the sources."""
     if node.config.transform is None:
         (only,) = frames
         return {name: ((only, name),) for name in shared}, False

@@ -76,7 +76,7 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
         except (OdiError, OSError):
             # `examine` names it.
             continue
-        gaps = [f"{mark.which} lacks those of {batches_text(mark.lost)}" for mark in marks if mark.lost]
+        gaps = [f"{mark.which} lacks the rows of {batches_text(mark.lost)}" for mark in marks if mark.lost]
         if gaps:
             found[key] = "; ".join(gaps)
     return found
@@ -218,7 +218,7 @@ def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
 
 
 def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
-    """An HWM that is not that of the rows, of a node that appends and cannot tell rows that it reads again."""
+    """An HWM that does not match the rows, of a node that appends and would load rows twice if it read them again."""
     stamp = target.last_stamp(app_id(node.key), carrying="hwm")
     committed = CommitFacts.of(stamp).hwm if stamp else None
     if stamp is None or committed is None or entry.run_id is not None or node.target.rows_are_known:
@@ -288,7 +288,7 @@ def _rows_without_commit(
         key,
         Kind.HISTORY_AHEAD,
         f"run {last.run_id} left version {last.table_version} of the table, which {now}",
-        f"the table was put back, dropped or made anew outside of odi: odi run {key.pipeline} --node {key.node} "
+        f"the table was put back, dropped or rebuilt outside of odi: odi run {key.pipeline} --node {key.node} "
         "--full-refresh rebuilds it",
     )
 

@@ -1,4 +1,4 @@
-"""A node's position as that of a stream of OLake, and the other way round: either goes on where the other stopped."""
+"""A node's position as the position of an OLake stream, and the reverse: each goes on where the other stopped."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def take_over(
 ) -> tuple[Mark, HwmEntry | None]:
     """Let a node go on where OLake stopped: with the chunks that are left of a snapshot, or above its cursors.
 
-    What OLake has read is in OLake's destination. In the node's table, what is there counts as it.
+    OLake wrote the rows that it read to its own destination. All rows in the node's table count as these rows.
 
     Args:
-        stream: the stream's name; that of the node's table unless given.
+        stream: the stream's name; by default, the name of the node's table.
         force: also if the node has a position of its own.
 
     Returns:
@@ -72,7 +72,7 @@ def take_over(
         ConfigError: no such node, or it does not follow a table by cursors.
         CursorDocumentError: the document has no such stream, or its state does not fit the node.
         StateError: the node has a position.
-        StateConflictError: somebody else changed it meanwhile.
+        StateConflictError: somebody else changed it at the same time.
         SourceError: the database does not answer.
     """
     node = Node.of(project, key)
@@ -98,7 +98,7 @@ def take_over(
             key=node.state_key,
         )
     taken = source.taken_over(read_strict(states[name]))
-    mark = _read(node).marked_anew(taken, start.hwm) or taken
+    mark = _read(node).wrapped_mark(taken, start.hwm) or taken
     if not dry_run:
         state.compare_and_set(
             node.state_key,

@@ -187,7 +187,7 @@ def _follow(
         then = (
             "its next run reads its inputs whole"
             if node.config.stream is None
-            else f"begin it anew: odi run {node.command} --full-refresh"
+            else f"start it over: odi run {node.command} --full-refresh"
         )
         left[key] = f"all of its versions read what is undone; {then}"
     else:
@@ -306,7 +306,7 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
 
 
 def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: ForeignChange) -> CommittedHwm | None:
-    """The HWM after somebody else changed the table: that of an accepted version, or of the version they restored."""
+    """The HWM after somebody else changed the table: from the version that was accepted, or that they restored."""
     version = int(handle.version or 0)
     accepted = _known_of(node, state, handle, range(change.commit.version, version + 1))
     if accepted is not None:
@@ -357,7 +357,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
         if rewind.to_version != version:
             version = restore(rewind.handle, rewind.to_version, stamp, also)
         else:
-            # It says that the rows that are there are those of its HWM, or of a stream's batch.
+            # The commit says that the table holds the rows of its HWM, or of a stream's batch.
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.checkpoint is not None:
@@ -428,7 +428,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
         )
     except StateConflictError:
         _log.warning(
-            "%s: its HWM was changed by somebody else meanwhile; their value stays, and version %s of the table "
+            "%s: somebody else changed its HWM during the rewind; their value stays, and version %s of the table "
             "carries %s",
             rewind.key,
             version,

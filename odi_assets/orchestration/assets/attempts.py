@@ -33,7 +33,7 @@ class StepAttempt:
     """The step that writes.
 
     Attributes:
-        identity: the same for all attempts at one materialization: retries of the step, and executions anew of a run
+        identity: the same for all attempts at one materialization: retries of the step, and new executions of a run
             that failed.
         run_id: of this attempt.
         began: when the first of these attempts began; None if Dagster no longer knows.
@@ -71,7 +71,7 @@ class StepAttempt:
         if stamp is None:
             return None
         own = stamp.facts.get("run_id") == self.run_id
-        # A run that reported its materialization and is executed anew is meant to write anew.
+        # A run that reported its materialization and is executed again is meant to write again.
         return None if not own and self.reported(stamp.committed_at) else stamp
 
     def _app_id(self, asset: str) -> str:
@@ -135,7 +135,7 @@ def _is_reported(context: dg.OutputContext, root: str, after: datetime) -> bool:
 
 
 def _materializations(context: dg.OutputContext, after: datetime) -> Iterator[Sequence[dg.EventLogRecord]]:
-    """Those of the asset, at the partitions of the run, page by page; the first after the moment come first."""
+    """The asset's materializations at the run's partitions, page by page; the first after the moment come first."""
     keys = list(context.asset_partition_keys) if context.has_asset_partitions else None
     wanted = dg.AssetRecordsFilter(context.asset_key, asset_partitions=keys, after_timestamp=after.timestamp())
     cursor, more = None, True

@@ -39,7 +39,7 @@ class AssetTable:
 
     Attributes:
         key: the asset's, as text.
-        partition_column: the column that tells to which of the asset's partitions a row belongs.
+        partition_column: the column that decides to which of the asset's partitions a row belongs.
     """
 
     key: str

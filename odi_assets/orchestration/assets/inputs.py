@@ -178,7 +178,7 @@ def load_increment(
     Args:
         upstream: the key of the asset whose table it is.
         reader: the table of the asset that reads it. Its commits note up to where they have read.
-        tags: those of the run; with a full refresh, all rows are read.
+        tags: the tags of the run; with a full refresh, all rows are read.
 
     Raises:
         IncrementError: rows that were read before were changed or removed, so that reading the new ones is not enough.

@@ -77,8 +77,8 @@ class DeltaIOManager(dg.IOManager):
         state: StateResource = getattr(context.resources, names.resources + STATE)
         plan = obj.computed.plan
         try:
-            told = partial(history.progress, plan.node.key)
-            result = commit(obj.computed, state.backend, obj.run, progress=told)
+            progress = partial(history.progress, plan.node.key)
+            result = commit(obj.computed, state.backend, obj.run, progress=progress)
         except BaseException as error:
             skipped = skipped_with(self.project, plan.node.key, context.step_context.job_def, error)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)
@@ -125,7 +125,7 @@ class DeltaIOManager(dg.IOManager):
 
         Raises:
             ConfigError: the metadata is not right.
-            IncrementError: what was gained cannot be told.
+            IncrementError: it is not known what was gained.
         """
         from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_whole
 
@@ -152,7 +152,7 @@ class DeltaIOManager(dg.IOManager):
         return found
 
     def _table(self, context: dg.InputContext) -> tuple[Location, str | None]:
-        """Where the table of an input is, and the column that tells to which partition a row belongs."""
+        """Where the table of an input is, and the column that decides to which partition a row belongs."""
         from odi_assets.orchestration.assets.frames import AssetTable
 
         node = node_of(self.project, context.asset_key)

@@ -1,8 +1,8 @@
 """Nodes as software-defined assets.
 
 There is no ``from __future__ import annotations`` here: Dagster needs the types of :class:`NodeRunConfig`, not their
-text. The assets are made of ops, not by ``@dg.asset``: that looks at the signature of each function and makes a schema
-of its configuration anew, which takes longer than all the rest.
+text. The assets are made of ops, not by ``@dg.asset``: that looks at the signature of each function and makes a new
+schema of its configuration, which takes longer than all the rest.
 """
 
 import inspect
@@ -96,7 +96,7 @@ def node_asset(
     version = code_version(project, key)
     manager, name = names.resources + IO_MANAGER, names.step(key, of_ranges=partition is not None)
     step = partial(_step, project, key, checked)
-    # Dagster asks for the signature of each op's function; `inspect` would work it out anew for each.
+    # Dagster asks for the signature of each op's function; `inspect` would work it out for each of them.
     step.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.

@@ -63,7 +63,7 @@ def evaluate(
     process looks of which the outcome is known.
 
     Args:
-        now: the time, in seconds; that of the clock unless given.
+        now: the time, in seconds; by default, now.
         watch: remembers what earlier ticks saw.
     """
     watch = watch or Watch(project, pipeline)
@@ -78,8 +78,8 @@ def evaluate(
     positions = watch.look(BUDGET, leave_out=tuple(running))
     repair_history(project, context.instance, nodes=watch.to_repair())
     verdicts = _verdicts(context.instance, project, positions, now or time.time())
-    told = _tell(context, project, positions, verdicts, cursor.get("told", {}))
-    context.update_cursor(_shown(watch, positions, told))
+    reported = _tell(context, project, positions, verdicts, cursor.get("told", {}))
+    context.update_cursor(_shown(watch, positions, reported))
     due = [key for key, found in verdicts.items() if found.due]
     wanted = _with_others(project, due, running.keys())
     notes = _notes(positions, verdicts, running)
@@ -147,7 +147,7 @@ def _never_ran(project: Project, key: NodeKey) -> bool:
     try:
         return table_position(project.target(key))["version"] is None
     except OdiError:
-        # Something is there. The look at the nodes that read it tells what is wrong.
+        # Something is there. The look at the nodes that read it shows what is wrong.
         return False
 
 
@@ -156,7 +156,7 @@ def _tell(
     project: Project,
     positions: Positions,
     verdicts: Mapping[NodeKey, RequestDecision],
-    told: Mapping[str, str],
+    reported: Mapping[str, str],
 ) -> dict[str, str]:
     """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
     looked at; and once that this is over. Returns what was said of which nodes."""
@@ -164,15 +164,15 @@ def _tell(
     now |= {str(key): error for key, error in positions.errors.items()}
     seen = {str(key) for key in (*positions.ahead, *positions.current)}
     for name, text in now.items():
-        if told.get(name, "").partition(":")[0] != text.partition(":")[0]:
+        if reported.get(name, "").partition(":")[0] != text.partition(":")[0]:
             given_up = text.startswith("given up")
             severity = dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN
             context.log.error("%s: %s", name, text)
             _report_check(context.instance, project, name, text, severity)
-    for name in told.keys() - now.keys():
+    for name in reported.keys() - now.keys():
         if name in seen:
             _report_check(context.instance, project, name, None, dg.AssetCheckSeverity.WARN)
-    return {**{name: text for name, text in told.items() if name not in seen}, **now}
+    return {**{name: text for name, text in reported.items() if name not in seen}, **now}
 
 
 def _report_check(
@@ -233,7 +233,7 @@ def _cursor(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _shown(watch: Watch, positions: Positions, told: Mapping[str, str]) -> str:
+def _shown(watch: Watch, positions: Positions, reported: Mapping[str, str]) -> str:
     groups = {"ahead": positions.ahead, "errors": positions.errors}
     shown: dict[str, Any] = {
         name: {str(key): text for key, text in nodes.items()} for name, nodes in groups.items() if nodes
@@ -241,4 +241,4 @@ def _shown(watch: Watch, positions: Positions, told: Mapping[str, str]) -> str:
     seen, definition = watch.remember()
     if len(seen) <= _MOST_REMEMBERED:
         shown |= {"seen": seen, "definition": definition}
-    return json.dumps({"position": positions.fingerprint, **shown, **({"told": told} if told else {})})
+    return json.dumps({"position": positions.fingerprint, **shown, **({"told": reported} if reported else {})})

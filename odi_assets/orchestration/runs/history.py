@@ -80,7 +80,7 @@ class RunHistory:
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
-        """A node has ended, with data or without. Whoever listens is told, even if no row of it can be written.
+        """A node has ended, with data or without. Listeners are called, even if no row of it can be written.
 
         Raises:
             StateError: the row cannot be written.
@@ -141,7 +141,7 @@ class RunHistory:
         skipped: Iterable[NodeKey],
         partition_key: str | None = None,
     ) -> None:
-        """Record a node that failed or was cancelled, and those of ``skipped`` that have not ended. Never hides
+        """Record a node that failed or was cancelled, and the ``skipped`` nodes that have not ended. Never hides
         ``error``."""
         key = node.node.key if isinstance(node, NodePlan) else node
         self.failed = True

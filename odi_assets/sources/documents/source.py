@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from odi_assets.sources.losses import Loss
 
 CURSOR = "cursor"
-"""The key of the stream's position in that of the source."""
+"""The key of the stream's position in the position of the source."""
 
 R = TypeVar("R", bound=PlannedRead)
 
@@ -89,7 +89,7 @@ class DrivenSource(Source):
     def unmarked(self, value: Any) -> Any:
         return value["rows"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else value
 
-    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+    def wrapped_mark(self, mark: Mark | None, value: Any) -> Mark | None:
         position = value["cursor"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else None
         return None if mark is None else DrivenMark(position, mark, measures=self.identity)
 
@@ -109,7 +109,7 @@ class DrivenSource(Source):
         return self.rows.snapshot()
 
     def position(self) -> Position:
-        """That of the rows and, as ``cursor``, that of the stream.
+        """The position of the rows and, as ``cursor``, the position of the stream.
 
         Raises:
             CursorDocumentError: the document cannot be read.
@@ -210,7 +210,7 @@ class DrivenSource(Source):
         return look(self.by, self.document, self.catalog, self.target.location)
 
     def _stream_of(self, mark: DrivenMark) -> CursorStream | None:
-        """The stream's position that a mark has; None if it has none, or that of another stream.
+        """The stream's position in a mark; None if the mark has none, or the position of another stream.
 
         Raises:
             IncrementError: it is no position.
@@ -235,7 +235,7 @@ class DrivenSource(Source):
             return None
         pipeline, _, node = self.target.node.partition(".")
         return (
-            f"{self.target.node} is not started: {verdict.text}. If that is meant, load it anew: "
+            f"{self.target.node} is not started: {verdict.text}. If that is meant, load it again: "
             f"odi run {pipeline} --node {node} --full-refresh"
         )
 
@@ -245,7 +245,7 @@ class DrivenSource(Source):
         return DrivenMark(None if now.stream is None else to_value(now.stream), rows, measures=self.identity)
 
     def _driven(self, rows: PlannedRead, before: Mark | None, now: DocumentLook, verdict: ReadDecision) -> PlannedRead:
-        """A read of the rows that moves both marks, and that its commit tells the position of."""
+        """A read of the rows that moves both marks, and whose commit says the position of the stream."""
 
         def wrapped(read: R) -> R:
             return replace(

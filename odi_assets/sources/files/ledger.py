@@ -105,7 +105,7 @@ def _read(table: Location, part: LedgerPart, label: str) -> pa.Table:
         raise IncrementError(
             f"the list of files that were loaded from {label} cannot be read: {place.uri}: {error}",
             fix="put the file back; or set the HWM to `mtime_ns` and `path` alone with odi state set (files up to "
-            "there count as loaded); or load everything anew with odi run --full-refresh",
+            "there count as loaded); or load everything again with odi run --full-refresh",
             uri=place.uri,
         ) from error
 

@@ -1,8 +1,8 @@
 """Parquet files read with the columns that the project file names: by the types that the files have.
 
-Told to read a column that a file lacks, Spark makes NULLs; told to read unsigned numbers or bytes as something else, it
-takes the bits. So files are read with their own types, and values of another type are converted, each as it is or not
-at all.
+Asked for a column that a file lacks, Spark returns NULLs. Asked for unsigned numbers or bytes as another type, Spark
+reinterprets their bits. So files are read with their own types, and each value of another type is converted, exactly or
+not at all.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _of_nanoseconds(field: StructField) -> Misfit:
 
 
 def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: StructField) -> Column:
-    """Values of another type as those of the wanted one.
+    """Values of one type converted to the wanted one.
 
     Raises:
         SourceError: no value of the one type is one of the other.

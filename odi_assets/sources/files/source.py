@@ -361,7 +361,7 @@ class FilesSnapshot(SourceSnapshot):
         new, rewritten = arrived_since(self.chosen, mark.held_then)
         below, mixed = self._below_by_footers(new, window, start)
         if not mixed or spark is None:
-            # Rows that a rewritten file had before cannot be told from those that it has now.
+            # Rows that a rewritten file had before cannot be separated from the rows that it has now.
             return Late(below, not (mixed or rewritten), by_reading=bool(mixed))
         return Late(below + rows_below(replace(self, chosen=tuple(mixed)).rows(spark), window, start), not rewritten)
 
@@ -398,7 +398,7 @@ class FilesSnapshot(SourceSnapshot):
 
         Args:
             schema: their columns; None lets Spark look for them, in one of the files unless they are JSON.
-            options: reader options that go before those of the project file.
+            options: reader options that override the options of the project file.
 
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
@@ -446,9 +446,9 @@ class FilesSnapshot(SourceSnapshot):
         return replace(self, format="text", options={}).load(spark, paths)
 
     def read_error(self, text: str) -> SourceError | None:
-        from odi_assets.sources.files.raised import told
+        from odi_assets.sources.files.raised import stop_message
 
-        found = told(text)
+        found = stop_message(text)
         return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri) if found else None
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
@@ -496,7 +496,7 @@ class NewFiles(Read):
         if gone:
             raise IncrementError(
                 f"{node}: {counted(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
-                f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be computed anew without them",
+                f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be recomputed without them",
                 fix="put the files back; or write what is read with `append` or `upsert`, and let a second node write "
                 "by partitions; or accept the files that are there: odi run --full-refresh",
                 node=node,

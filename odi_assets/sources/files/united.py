@@ -80,7 +80,7 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
 def _groups(
     spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wanted: set[str] | None
 ) -> list[FileGroup]:
-    """``paths`` in groups, that of the oldest file first.
+    """``paths`` in groups; the group of the oldest file is the first.
 
     Args:
         wanted: the columns that the project file names, in small letters; other columns of folders do not count.
@@ -103,7 +103,7 @@ def _wanted_keys(path: str, wanted: set[str] | None) -> tuple[str, ...]:
 def _shapes(
     spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], *, has_keys: bool
 ) -> Mapping[str, Sequence[str]]:
-    """``paths`` by shape; all in one, unlooked at, where what they are read with tells their columns."""
+    """``paths`` by shape; all in one group, without looking at the files, if the columns do not depend on the files."""
     is_csv, is_parquet = files.format == FileFormat.CSV, files.format == FileFormat.PARQUET
     depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued or (is_parquet and files.strict)
     if len(paths) == 1 or not depends or not (is_csv or is_parquet):
@@ -135,7 +135,7 @@ def _with_schema(spark: SparkSession, files: FilesSnapshot, group: FileGroup, sc
 
 
 def csv_columns(spark: SparkSession, files: FilesSnapshot, group: FileGroup, names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that CSV files have themselves: the others are in the names of their folders."""
+    """The ``names`` that are columns of the CSV files themselves: the others are in the names of their folders."""
     in_folders = {column_name(key).lower() for key in group.keys}
     own = files.load(spark, group.paths[:1]).columns
     if files.has_header:

@@ -1,7 +1,7 @@
 """How a table is cut into chunks: ranges of its key with about as many rows, each row in exactly one of them.
 
-Numbers with few gaps are cut evenly, other keys where a walk along their index comes past every so many rows. Tables of
-PostgreSQL are cut by their pages, with `ctid`.
+A range of numbers with few gaps is cut evenly. Other keys are cut by a walk along their index, each time it has passed
+a fixed number of rows. Tables of PostgreSQL are cut by their pages, with `ctid`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from odi_assets.sources.sql.statements import Ask, Relation
 MOST_CHUNKS = 10_000
 """Every commit of a snapshot carries the chunks that are left, so there are not more than this."""
 LEAST_ROWS = 25_000
-"""A part of a chunk that is read by itself has about so many rows at least; a connection for fewer does not pay."""
+"""The least number of rows, about, in a part of a chunk that is read by itself: fewer do not pay for a connection."""
 STRIDE = 100_000
-"""One query of a walk goes past so many rows at most, so that each ends in time."""
+"""The most rows that one query of a walk passes, so that each query ends in time."""
 _SAMPLE_PAGES = 1_000
 _TRIED, _DENSE = 1_000, 0.6
-"""How many numbers are looked for in a range, and which share of them has to be there. Where only half of all are
-there, one sample in ten thousand millions finds so many."""
+"""How many numbers are looked for in a range, and which share of them has to be there. If only half of all numbers are
+there, one sample in ten billion reaches this share."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Cutter:
         return int(row[0]) >= _DENSE * len(tried)
 
     def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: TableChunk | None = None) -> list[tuple[str, ...]]:
-        """Cuts with so many rows between them, in the whole relation or in a chunk of it."""
+        """Cuts with ``rows`` rows between them, in the whole relation or in a chunk of it."""
         cuts: list[tuple[str, ...]] = []
         place, passed = None, 0
         while True:
@@ -159,7 +159,7 @@ class Cutter:
     def _ahead(
         self, keys: Sequence[KeyColumn], place: tuple[str, ...] | None, rows: int, chunk: TableChunk | None
     ) -> tuple[str, ...] | None:
-        """The key that is so many rows after ``place``, or after the first row; None if there are no more."""
+        """The key that is ``rows`` rows after ``place``, or after the first row; None if there are no more."""
         shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
         where = [self._keys.filled(keys)]
         if chunk is not None:
@@ -204,7 +204,7 @@ def key_columns(
             raise IncrementError(
                 f"{relation.label} has no column `{name}` to cut it by; it has {', '.join(types)}",
                 fix="correct `incremental.snapshot.by`; if the table was changed in the middle of its snapshot, read it"
-                " anew with odi run --full-refresh",
+                " again with odi run --full-refresh",
                 column=name,
             )
     kinds = {name: BIT if kind == BIT else kind_of(kind) for name, kind in types.items() if isinstance(kind, str)}

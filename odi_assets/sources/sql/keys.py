@@ -29,8 +29,8 @@ CODE = "code"
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A key column in SQL. ``kind`` is that of the values that bounds are compared with; None for texts that the
-    database reads as values of the column's type."""
+    """A key column in SQL. ``kind`` is the kind of the values that bounds are compared with; None if bounds are texts
+    that the database reads as values of the column's type."""
 
     sql: str
     kind: str | None
@@ -46,8 +46,8 @@ class Keys(ABC):
         """The key column ``name``.
 
         Args:
-            kind: that of its values as Spark reads them.
-            declared: its type as :meth:`columns` tells it; None for a column of a query.
+            kind: the kind of its values as Spark reads them.
+            declared: its type in the result of :meth:`columns`; None for a column of a query.
 
         Raises:
             IncrementError: the database has no order for it.
@@ -183,7 +183,7 @@ _MYSQL_KINDS = {
     **dict.fromkeys(("float", "double"), FLOAT),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), BYTES),
 }
-"""How keys of MySQL are compared, by their declared types; those of others as texts."""
+"""How keys of MySQL are compared, by their declared types; keys of other types are compared as texts."""
 _UNORDERED = frozenset(
     {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
     | {"geometrycollection", "geomcollection"}

@@ -23,7 +23,7 @@ class TableChunk:
 
     @property
     def value(self) -> list[Any]:
-        """It as marks store it: the two bounds, those of a single column as plain text."""
+        """The chunk as marks store it: its two bounds; a bound of a single column is plain text."""
         return [
             bound if bound is None else bound[0] if len(bound) == 1 else [*bound] for bound in (self.low, self.high)
         ]
@@ -125,7 +125,7 @@ class SnapshotMark:
             return cls(cursors, Chunks.of(left) if left and left["left"] else None, typed)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
-                f"the HWM of {label} is {str(value)[:200]}, and that of a snapshot needs `cursors`, a value by column; "
+                f"the HWM of {label} is {str(value)[:200]}; the HWM of a snapshot needs `cursors`, a value by column; "
                 "and as long as chunks are left, `snapshot`, with `by`, `left` and `of`",
                 fix="set it right with odi state set, or read everything once with odi run --full-refresh",
                 label=label,

@@ -1,8 +1,8 @@
 """Marks of snapshots as OLake 0.9.4 keeps them, in the state of a stream in its `state.json`, and back.
 
 What OLake makes of such a state was read in its source (drivers/postgres and drivers/mysql, pkg/jdbc, types/state.go):
-bounds are ``min <= key < max``; those of MySQL are texts, of several columns joined by commas, the columns sorted by
-name; those of PostgreSQL go into its SQL as they are, so places in a table have quotes, and other keys are numbers.
+bounds are ``min <= key < max``. Bounds of MySQL are texts, of several columns joined by commas, the columns sorted by
+name. Bounds of PostgreSQL go into its SQL as they are, so places in a table have quotes, and other keys are numbers.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def mark_of_stream(
     """The mark that goes on where OLake stopped.
 
     Args:
-        state: that of the stream, as its document has it.
+        state: the state of the stream in OLake's document.
         types: the columns of the table.
         ask: asks the database.
 

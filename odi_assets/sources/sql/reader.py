@@ -27,7 +27,7 @@ from odi_assets.util.extras import install_command
 
 _READER_OPTIONS: Mapping[str, str] = {
     "preferTimestampNTZ": "true",
-    # Drivers fetch all rows at once unless told otherwise.
+    # By default, drivers fetch all rows at once.
     "fetchsize": "10000",
     # The database would compare text by its collation where Spark compares it by code points.
     "pushDownPredicate": "false",
@@ -55,8 +55,8 @@ class RelationReader:
 
         Raises:
             ConfigError: something is asked for in the place of a column that is not there.
-            SourceError: the database does not answer; or a column has a type that Spark does not know, and nothing
-                tells which one it is.
+            SourceError: the database does not answer; or a column has a type that Spark does not know, and it is not
+                known which column.
         """
         whole = self._fields("*")
         declared = self._declared() if whole is None else {field.name: None for field in whole}
@@ -111,7 +111,7 @@ class RelationReader:
         raise SourceError(
             f"{self.relation.label} has a column of a type that Spark does not know",
             fix="read with a `query` that casts it to text"
-            + (f"; or {install_command(dialect.extra)}, which tells the column" if dialect.extra else ""),
+            + (f"; or {install_command(dialect.extra)}, to learn which column" if dialect.extra else ""),
             label=self.relation.label,
         )
 

@@ -64,7 +64,7 @@ class CursorTable(SqlSnapshot):
         return {"cursors": shown, "without_cursor": maxima.without_cursor}
 
     def looked_at(self, mark: SnapshotMark | None = None) -> CursorTable:
-        """It with the maxima of its cursors, if a plain driver tells them.
+        """This table with the maxima of its cursors, if a plain driver can query them.
 
         Args:
             mark: rows that came below it are counted.
@@ -107,11 +107,18 @@ class CursorTable(SqlSnapshot):
         """Raises IncrementError if there are rows ahead of the clock, and ``on_ahead`` is ``stop``."""
         if self.seen is None or not self.stops:
             return
-        found, reader = self.seen[1], self.reader(spark)
-        rows = reader.rows(self.cursors.ahead(found.limits, reader.types))
-        named = described(rows, None, self.cursors.columns, self.keys)
+        reader = self.reader(spark)
+        rows = reader.rows(self.cursors.ahead(self.seen[1].limits, reader.types))
+        raise self._stop(self.seen[1], described(rows, None, self.cursors.columns, self.keys))
+
+    def _stop(self, found: Maxima, rows: Sequence[str] = ()) -> IncrementError:
         limit = next(iter(found.limits.values()))
-        raise rows_ahead(self.increment, found.ahead, limit, named, self.label, ", ".join(found.limits))
+        return rows_ahead(self.increment, found.ahead, limit, rows, self.label, ", ".join(found.limits))
+
+    @property
+    def stop(self) -> IncrementError | None:
+        """The error that a run ends with, as far as was looked; it does not name the rows."""
+        return self._stop(self.seen[1]) if self.seen is not None and self.stops else None
 
     @property
     def held(self) -> int:
@@ -160,15 +167,15 @@ class CursorTable(SqlSnapshot):
         return self._asked(reader.spark, lambda ask: key_columns(self.relation, by, reader.types, ask))
 
     def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
-        """Raises IncrementError if the table's rows were stored anew since its chunks were cut by their places."""
+        """Raises IncrementError if the table was rewritten since its chunks were cut by the places of rows."""
         if chunks.by != (CTID,) or chunks.storage is None:
             return
         now, *_ = self._asked(spark, lambda ask: storage_of(self.relation, ask))
         if not set(chunks.storage.split(",")) <= set(now.split(",")):
             raise IncrementError(
                 f"{self.label} was rewritten in the middle of its snapshot (by VACUUM FULL, CLUSTER, TRUNCATE or ALTER "
-                "TABLE): its rows are in other places, and what is left of them cannot be told",
-                fix="read it anew with odi run --full-refresh; chunks by a key (`incremental.snapshot.by`) do not mind",
+                "TABLE): its rows are in other places, and it is not known which of them are left to read",
+                fix="read it again with odi run --full-refresh; chunks by a key (`incremental.snapshot.by`) stay valid",
                 label=self.label,
             )
 
@@ -180,7 +187,7 @@ def _look(cursors: Cursors, types: Types, ask: Ask, mark: SnapshotMark | None = 
 
 
 def _are_known(types: Types, cursors: Cursors) -> bool:
-    """Whether a plain driver tells the types of all cursors; Spark knows more."""
+    """Whether a plain driver knows the types of all cursors; Spark knows more types."""
     return all(types.get(name, "") is not None for name in cursors.columns)
 
 
@@ -200,8 +207,8 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
     looked = table.looked_at(mark)
     summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
     read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
-    if looked.stops:
-        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run")
+    if looked.stop is not None:
+        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run", stop=looked.stop)
     return read if looked.seen is None else read.bounded(looked)
 
 
@@ -218,7 +225,7 @@ def _require_same_key(table: CursorTable, chunks: Chunks) -> None:
     raise IdentityMismatchError(
         f"the snapshot of {table.label} is being read in chunks by {', '.join(chunks.by)}, {len(chunks.left):,} of "
         f"them are left, and `incremental.snapshot.by` is {', '.join(wanted)} now",
-        fix="put `by` back until the snapshot is complete; or begin it anew with odi run --full-refresh",
+        fix="put `by` back until the snapshot is complete; or start it over with odi run --full-refresh",
         label=table.label,
     )
 
@@ -301,7 +308,7 @@ class SnapshotChunks(_OfCursorTable, Read):
 
     Attributes:
         mark: the snapshot as it was planned, with ``chunks`` left.
-        taken: those of ``chunks`` that are read.
+        taken: the chunks of ``chunks`` to read.
     """
 
     mark: SnapshotMark

@@ -61,10 +61,10 @@ def _in_brackets(query: str) -> str:
 
 @dataclass(frozen=True)
 class _DatabaseLook:
-    """What one look at a database told, without Spark.
+    """The result of one query to a database, without Spark.
 
     Attributes:
-        types: its columns, and their types where they are told exactly.
+        types: its columns, and their types where these are known exactly.
         bound: its greatest cursor.
         now: what its clock said; None if nobody asked.
     """
@@ -162,7 +162,7 @@ class SqlSource(Source):
 
     @property
     def _driver(self) -> plain.Driver | None:
-        """The plain driver that tells the cursor, if there is one that does."""
+        """The plain driver that can query the cursor, if there is one."""
         increment = self.increment
         # Dates that are written as text are Spark's to read.
         follows = isinstance(increment, StatefulIncrement) and increment.date_format is None
@@ -235,8 +235,8 @@ class CursorTableSource(SqlSource):
             return self.whole()
         if mark.chunks is not None:
             raise ConfigError(
-                f"{len(mark.chunks.left):,} chunks of the snapshot of {self.label} are left, so what is loaded of a "
-                "range cannot be told",
+                f"{len(mark.chunks.left):,} chunks of the snapshot of {self.label} are left, so it is unknown what is "
+                "loaded of a range",
                 fix="let a run complete the snapshot first",
                 node=self.target.node,
             )
@@ -256,11 +256,11 @@ class CursorTableSource(SqlSource):
         """The mark that goes on where OLake stopped.
 
         Args:
-            state: that of the stream, as OLake's document has it.
+            state: the state of the stream in OLake's document.
 
         Raises:
             CursorDocumentError: it does not fit how the table is followed here.
-            ConfigError: the plain driver that tells the types of the cursors is not installed.
+            ConfigError: the plain driver that reads the types of the cursors is not installed.
             SourceError: the database does not answer.
         """
         from odi_assets.sources.sql.olake import mark_of_stream

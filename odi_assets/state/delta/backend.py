@@ -193,7 +193,7 @@ class CatalogStateBackend(StateBackend):
         """Make both tables such as Odibi has them, so that it can use them too; HWMs, revisions and runs stay.
 
         Returns:
-            How many rows were written anew, by table; 0 where a table is Odibi's already.
+            How many rows were rewritten, by table; 0 where a table is Odibi's already.
         """
         from odi_assets.state.delta.share import share
 

@@ -146,7 +146,7 @@ class HwmLog(SystemTable):
     def _entries(
         self, handle: TableHandle, changes: Sequence[KeyChange]
     ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
-        """The entries that the changes make, and by key what another tool set before them that no row of ours tells."""
+        """The entries that the changes make; and by key what another tool set before, if no row of ours has it."""
         latest = newest_of_each(self._newest_rows(handle, [change.key for change in changes]))
         now = datetime.now(UTC)
         return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes], {}
@@ -161,7 +161,7 @@ class HwmLog(SystemTable):
             return self._newest_rows_where(handle, f"key IN ({', '.join(map(sql, keys))})")
         fenced = handle.table.transaction_version(self.fence_prefix + keys[0])
         if fenced is not None:
-            # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
+            # The fence is the newest revision, and statistics name its file: one small file is read, whatever there is.
             found = self.lists(handle, f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)")
             if any(revision is not None for revision in found["revision"]):
                 return found

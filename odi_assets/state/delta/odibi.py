@@ -2,7 +2,7 @@
 
 Odibi has four columns, and one row per key whatever the environment; on Spark it fails on more of either. So its table
 stays as it is: our revisions are a log of ours beside it, ``meta_state_revisions``, and the key's row in Odibi's table
-tells the newest of them.
+repeats the newest revision.
 
 A write is two commits: the revision, which is what counts, and then Odibi's row, on the very version of Odibi's table
 that was looked at. The second carries the revision's number as an app transaction of the key. So whoever looks at both
@@ -280,12 +280,12 @@ class OdibiHwmLog(HwmLog):
         own = newest_of_each(lists)
         texts = dict(zip(lists.get("key", ()), lists.get("value", ()), strict=True))
         wanted = own.keys() | look.rows.keys() if keys is None else set(keys)
-        doubtful = [key for key in own if key in wanted and not self._is_told(look, own[key], texts[key])]
+        doubtful = [key for key in own if key in wanted and not self._is_in_row(look, own[key], texts[key])]
         older = self._rows_of(handle, doubtful) if handle is not None and doubtful else {}
         decided = ((key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted)
         return {key: found for key, found in decided if found.entry is not None}
 
-    def _is_told(self, look: OdibiRows, entry: HwmEntry, text: str | None) -> bool:
+    def _is_in_row(self, look: OdibiRows, entry: HwmEntry, text: str | None) -> bool:
         rows = look.of(entry.key, self.environment)
         return bool(rows) and not entry.deleted and _is(rows[-1], text, entry.updated_at)
 
@@ -308,7 +308,7 @@ class OdibiHwmLog(HwmLog):
         since = [one for one in older if one["revision"] >= mark]
         latest = max(mark, own.revision if own is not None else -1)
         if rows:
-            if own is not None and self._is_told(look, own, text):
+            if own is not None and self._is_in_row(look, own, text):
                 return _KeyInBothTables(own, text)
             new = [row for row in rows if not any(_is(row, one["value"], one["updated_at"]) for one in since)]
             if rows[-1] not in new:

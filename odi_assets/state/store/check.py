@@ -116,7 +116,7 @@ def _through(versions: Iterable[int]) -> range:
 
 
 def _rebuilt(parts: FileParts, file: StoreFile) -> Parts | None:
-    """What a damaged file should hold; None if some of it cannot be told."""
+    """What a damaged file should hold; None if some of it is not known."""
     if file.file.path in parts.unreadable and file.low != file.high:
         return None
     found = dict(parts.of(file))

@@ -32,7 +32,7 @@ class StoreFile:
 
 
 def store_files(handle: TableHandle) -> list[StoreFile]:
-    """The files of a store's versions, those of older versions first."""
+    """The files of a store's versions; files of older versions come first."""
     return sorted((file for file in all_files(handle) if file.kind != "staged"), key=lambda file: file.low)
 
 
@@ -64,11 +64,11 @@ def files_before(handle: TableHandle, version: int) -> list[LiveFile]:
 
 
 class FileParts:
-    """The parts of a store's versions read file by file, each when it is first asked for. So one that is damaged does
-    not keep those of the others from being read.
+    """The parts of a store's versions, read file by file, each when it is first asked for. So a damaged part does not
+    keep the other parts from being read.
 
     Attributes:
-        files: the files, those of older versions first.
+        files: the files; files of older versions come first.
         unreadable: by path, why a file cannot be read.
     """
 

@@ -1,9 +1,9 @@
 """The versions of a state store in Delta: one commit each, fenced so that each version is committed once.
 
 What its rows mean, and how a version is put together from them, is in ``parts``. A snapshot is a commit of its own,
-after that of its version: a commit stays small, and a snapshot that fails fails no commit.
+after the commit of its version: a commit stays small, and a snapshot that fails fails no commit.
 
-The commits of snapshots, and those that remove files of old versions, have fences of their own: they do not conflict
+Commits of snapshots, and commits that remove files of old versions, have fences of their own: they do not conflict
 with the commit of a new version, and of two at once one is refused.
 """
 
@@ -284,7 +284,7 @@ class VersionLog(SystemTable):
         return result
 
     def _tell(self, commit: VersionHeader, kind: Kind, message: str) -> None:
-        # Opened anew: what the handle knows of its files it may have looked up before the commit.
+        # Opened again: what the handle knows of its files it may have looked up before the commit.
         handle = self.open()
         files = [] if handle is None else store_files(handle)
         paths = [one.file.path for one in files if one.low == one.high == commit.version and one.kind == kind]
@@ -398,18 +398,18 @@ class VersionLog(SystemTable):
         name = f"version {batch.version} of the state store at {self.uri}"
         fix = f"get version {latest.version} and base the changes on it"
         if taken is None:
-            told = f"{name} was committed, and cleaned since (the latest is {latest.version})"
+            problem = f"{name} was committed, and cleaned since (the latest is {latest.version})"
         elif taken.writer == batch.writer:
-            told = f"{name} was committed by this same writer `{batch.writer}` with other changes"
+            problem = f"{name} was committed by this same writer `{batch.writer}` with other changes"
             if latest.version == batch.version:
-                fix = "commit(replace=True) puts these changes in the place of those; or make the same changes again"
+                fix = "commit(replace=True) replaces the committed changes; or make the same changes again"
             else:
-                told += f", and version {latest.version} is based on it"
+                problem += f", and version {latest.version} is based on it"
                 fix += f"; or withdraw what came after: odi store rewind {self.uri} --to-version {batch.version - 1}"
         else:
-            told = f"{name} was committed by writer `{taken.writer}` at {taken.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+            problem = f"{name} was committed by writer `{taken.writer}` at {taken.committed_at:%Y-%m-%d %H:%M:%S} UTC"
         return FencedError(
-            f"{told}; nothing was written by `{batch.writer}`",
+            f"{problem}; nothing was written by `{batch.writer}`",
             fix=fix,
             uri=self.uri,
             version=batch.version,

@@ -1,8 +1,8 @@
 """What the rows of a state store's table mean: parts of versions, and a version's contents put together from them.
 
-A version is written as its changes. Every so many versions a snapshot is written beside them, in a file of its own: all
-that the version holds. So a version is its snapshot, or the version before it and its changes; where one of the two
-is damaged, the other gives the same.
+A version is written as its changes. From time to time a snapshot is written beside them, in a file of its own: all that
+the version holds. So a version is its snapshot, or the version before it and its changes; where one of the two is
+damaged, the other gives the same.
 
 A part's rows are one header (no key) and its entries (no value: removed). A header carries digests: of the part's
 entries, by which damage is noticed, and of the batch on its base, by which the same batch committed again is known.
@@ -36,7 +36,7 @@ COLUMNS = Columns(
         "part": "string",
     }
 )
-"""``part`` is null in stores of earlier releases, where every so many versions had a snapshot instead of changes."""
+"""``part`` is null in stores of earlier releases, where some versions had a snapshot instead of changes."""
 REQUIRED = frozenset(COLUMNS.kinds) - {"part"}
 HEADER = [name for name in COLUMNS.kinds if name not in ("key", "value")]
 

@@ -149,7 +149,7 @@ class StateStoreProvider:
 
     def versions(self) -> list[int]:
         """The versions that can be read, in order, without version 0. Reads all files; a log line names each version
-        that should be there and cannot be read, and :meth:`check` tells more.
+        that should be there and cannot be read, and :meth:`check` says more about it.
 
         Raises:
             StateError: the table cannot be read.

@@ -1,4 +1,4 @@
-"""A store whose changes count once another commit names them, as that of a node's table does.
+"""A store whose changes count once another commit names them, such as the commit of a node's table.
 
 The changes are staged first: written, but no version of the store. The other commit names them (:class:`Named`). Then
 they are published, which makes them a version. Whoever opens the store next publishes what a process that died in
@@ -115,7 +115,7 @@ def _publish(provider: StateStoreProvider, named: Named) -> None:
     try:
         provider.commit(_batch(base, latest, final, part.header.writer, commit_id=named.commit_id))
     except FencedError:
-        # Another process may have published the same meanwhile.
+        # Another process may have published the same changes at the same time.
         if provider.committed_as(named.commit_id, named.version) is None:
             raise
 

@@ -67,7 +67,7 @@ def _odibis_runs(source: LocalJSONStateBackend) -> Iterator[RunRecord]:
     """What Odibi noted of each pipeline's last run, under ids that are the same each time."""
     there = source.in_environment(None)
     for pipeline, data in there.odibi_pipelines().items():
-        # Without a time of its own a run gets that of the file: the same at each migration.
+        # A run without a time gets the time of the file: the same at each migration.
         ended = data.get("last_run") or datetime.fromtimestamp(source.path.stat().st_mtime, UTC).isoformat()
         run_id = str(uuid5(NAMESPACE_URL, f"odibi/{pipeline}/{ended}"))
         yield from records_of(pipeline, {**data, "last_run": ended, "run_id": run_id})

@@ -79,7 +79,7 @@ def _with_history(revisions: Sequence[HwmEntry]) -> KeyState:
 
 
 def into(snapshot: StateSnapshot, environment: str | None) -> StateSnapshot:
-    """The snapshot of one environment as that of another.
+    """The snapshot of one environment as the snapshot of another.
 
     Raises:
         StateError: it holds several environments.

@@ -1,9 +1,9 @@
-"""What would fail or be ignored if a query went on from a checkpoint, told before Spark does.
+"""Finds what would fail or be ignored if a query went on from a checkpoint, before Spark starts the query.
 
-Spark compares a query with its checkpoint only while it plans a batch, with an error that names neither the node nor a
-remedy; settings that the checkpoint overrides it does not tell at all. Here the query is planned against a checkpoint
-of its own that is thrown away: Spark writes down the operators and the schemas of their state, no row is computed, and
-the two checkpoints are compared.
+Spark compares a query with its checkpoint only while it plans a batch. Its error names neither the node nor a remedy,
+and it does not report settings that the checkpoint overrides. Here the query is planned against a temporary checkpoint
+of its own: Spark writes down the operators and the schemas of their state, no row is computed, and the two checkpoints
+are compared.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _BY_NAME = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
-_KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
+_REBUILD = "Put the query back as it was, or rebuild it from its sources: a full refresh makes a new checkpoint"
+_KEEPS = "Remove the setting, or rebuild the query: a full refresh makes a new checkpoint"
 
 
 class DifferenceEffect(StrEnum):
@@ -209,13 +209,13 @@ def _compare_sources(known: Checkpoint, planned: Checkpoint) -> Iterator[Checkpo
     if planned.batches[-1].conf.get(_BY_NAME) == "true":
         yield from _compare_names(set(stored), set(wanted))
     elif set(stored) != set(wanted):
-        yield CheckpointDifference(DifferenceEffect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _ANEW)
+        yield CheckpointDifference(DifferenceEffect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _REBUILD)
         return
     for name in stored.keys() & wanted.keys():
         before, after = _shape(stored[name]), _shape(wanted[name])
         if before and after and before != after:
             yield CheckpointDifference(
-                DifferenceEffect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _ANEW
+                DifferenceEffect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _REBUILD
             )
 
 
@@ -246,7 +246,7 @@ def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[Check
         stored, wanted = before.get(number), after.get(number)
         if stored is None or wanted is None or stored.name != wanted.name:
             yield CheckpointDifference(
-                DifferenceEffect.FAILS, f"operator {number}", _name(stored), _name(wanted), _ANEW
+                DifferenceEffect.FAILS, f"operator {number}", _name(stored), _name(wanted), _REBUILD
             )
         else:
             yield from _compare_state(stored, wanted)
@@ -261,7 +261,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
     for name in ("timeMode", "outputMode"):
         before, after = stored.properties.get(name), wanted.properties.get(name)
         if before != after:
-            yield CheckpointDifference(DifferenceEffect.FAILS, f"{where}, {name}", str(before), str(after), _ANEW)
+            yield CheckpointDifference(DifferenceEffect.FAILS, f"{where}, {name}", str(before), str(after), _REBUILD)
     kinds = {one.name: one.kind for one in stored.variables}
     for variable in wanted.variables:
         before = kinds.pop(variable.name, None)
@@ -275,7 +275,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
             )
         elif before != variable.kind:
             yield CheckpointDifference(
-                DifferenceEffect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _ANEW
+                DifferenceEffect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _REBUILD
             )
     for name, kind in kinds.items():
         remedy = "Its state is dropped in the first batch: keep the variable if it is needed"
@@ -292,10 +292,10 @@ def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Ite
         after: Mapping[str, Any] = getattr(wanted, part)
         if not _fits(after, before):
             yield CheckpointDifference(
-                DifferenceEffect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _ANEW
+                DifferenceEffect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _REBUILD
             )
         elif type_names(before) != type_names(after):
-            remedy = "Columns of the state are taken by position: check that those of before mean the same"
+            remedy = "Columns of the state are taken by position: check that the former columns mean the same"
             yield CheckpointDifference(
                 DifferenceEffect.FROM_NOW_ON, f"{where}: {part}", _columns(before), _columns(after), remedy
             )

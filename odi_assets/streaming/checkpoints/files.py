@@ -59,7 +59,7 @@ class CheckpointFiles:
     Attributes:
         readable: the retained batches whose state can be read.
         lost: for each other retained batch, the file to blame.
-        cleaned: those of them whose state Spark has cleaned away in good order.
+        cleaned: the lost batches whose state Spark has cleaned away in good order.
         faults: every file that is damaged, whether a version needs it or not, or is missing and was not cleaned away.
         files: how many files there are, checksums among them.
         bytes: their size.
@@ -85,7 +85,7 @@ class CheckpointFiles:
 
 
 def check_files(checkpoint: Checkpoint | str | Path) -> CheckpointFiles:
-    """Read every file of the state stores and say what they are good for. The query should not run meanwhile.
+    """Read every file of the state stores and say what they are good for. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint, or a file of its logs is torn.
@@ -279,7 +279,7 @@ class StoreFiles:
         faults = (self._fault_of_changes(version) for version in range(last, first - 1, -1))
         return next((fault for fault in faults if fault), None)
 
-    def tells(self, base: int, last: int, look_inside: bool) -> bool:
+    def covers(self, base: int, last: int, look_inside: bool) -> bool:
         """Whether version ``base`` can be rebuilt, and the changes of all later ones up to ``last`` are there.
 
         Args:

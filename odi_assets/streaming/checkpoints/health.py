@@ -51,7 +51,7 @@ class StoreHealth:
 
     @property
     def label(self) -> str:
-        """The name, with that of the operator where it is not unique by itself."""
+        """The name, with the operator's name where it is not unique by itself."""
         return f"{self.operator_id} {self.name if self.name != 'default' else self.operator}"
 
     @property
@@ -74,9 +74,9 @@ class BatchHealth:
     Attributes:
         watermark: the one it ran with.
         seconds: from its planning to its commit.
-        rows: rows in the state after it, by :attr:`StoreHealth.label`, or by operator where ``meta_batches`` tells it.
-        bytes: what the state takes in memory, by operator, as ``meta_batches`` tells it; of a checkpoint by itself,
-            what the batch wrote into its files, by store.
+        rows: rows in the state after it, by :attr:`StoreHealth.label`; by operator if they come from ``meta_batches``.
+        bytes: the state's size in memory, by operator, if it comes from ``meta_batches``; else the size of what the
+            batch wrote into the checkpoint's files, by store.
         changed: rows that it put into the state and removed from it, by store.
         rows_dropped: rows that came too late.
         commit_ms: what its state stores' commits took, over all partitions.
@@ -143,7 +143,7 @@ class Health:
 
     @property
     def skew(self) -> float | None:
-        """That of the most uneven store."""
+        """The skew of the most uneven store."""
         return max((store.skew for store in self.stores if store.skew), default=None)
 
     @property
@@ -171,7 +171,7 @@ def measure(
     settings: Mapping[str, str] | None = None,
     most_batches: int = 4,
 ) -> Health:
-    """Measure how a query is doing. It should not run meanwhile: what it cleans away would count as missing.
+    """Measure how a query is doing. It should not be running: what it cleans away would count as missing.
 
     Args:
         checkpoint: a reader, or the folder of a checkpoint on this machine.
@@ -357,7 +357,7 @@ def _read_stores(
 
 
 def _spread(readable: Sequence[int], most: int) -> list[int]:
-    """At most so many of the batches, the first and the last among them."""
+    """At most ``most`` of the batches, the first and the last among them."""
     if len(readable) <= most:
         return list(readable)
     step = (len(readable) - 1) / (most - 1) if most > 1 else 0
@@ -409,7 +409,7 @@ def _heaviest(
 
 
 def _with_record(batch: BatchHealth | None, record: BatchRecord) -> BatchHealth:
-    """A batch with what ``meta_batches`` tells of it, which counts where both know a figure."""
+    """A batch with its figures in ``meta_batches``; these count where both have a figure."""
     found = batch or BatchHealth(record.batch, record.planned_at, record.committed_at, record.watermark)
     figures = {f"{one.operator} {one.name}": one for one in record.operators}
     took = record.durations_ms.get("triggerExecution")

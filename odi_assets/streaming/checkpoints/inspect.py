@@ -32,7 +32,7 @@ class MicroBatch:
 
     ``watermark`` is the one the batch ran with, None before there was one; ``offsets`` holds, by source number or
     name, how far the batch reads, as the source wrote it, None where it reads nothing. ``committed_at`` is the time of
-    the file ``commits/N``, so that of the copying in a copied checkpoint.
+    the file ``commits/N``: in a copied checkpoint, the time of the copying.
     """
 
     batch_id: int
@@ -79,8 +79,8 @@ class Operator:
     """A stateful operator. A join has four stores, most others one with the name ``default``.
 
     ``name`` is None, and ``stores`` empty, in checkpoints of a Spark before 3.5, which wrote no description.
-    ``properties`` are those of ``transformWithState`` (time mode, output mode, state variables), or of a join whose
-    four stores share one.
+    ``properties`` are the settings of ``transformWithState`` (time mode, output mode, state variables), or of a join
+    whose four stores share one.
     """
 
     operator_id: int
@@ -225,7 +225,7 @@ def local_path(checkpoint: str | Path) -> Path | None:
 
 
 def inspect(path: str | Path) -> Checkpoint:
-    """The content of the checkpoint in a local folder, read from its files alone. Its query may run meanwhile.
+    """The content of the checkpoint in a local folder, read from its files alone. Its query may be running.
 
     Raises:
         CheckpointError: there is no such folder, it is no checkpoint, or the file ``path`` in it is incomplete.
@@ -364,5 +364,5 @@ def _read_store(folder: Path, info: Mapping[str, Any]) -> StoreInfo:
 
 
 def store_folder(operator: Path, partition: int, store: str) -> Path:
-    """The folder of a partition's state store, in that of its operator."""
+    """The folder of a partition's state store, in the folder of its operator."""
     return operator / str(partition) / ("" if store == "default" else store)

@@ -167,7 +167,7 @@ def _snappy_chunks(data: bytes) -> Iterator[bytes]:
 
 
 def _lzf_chunks(data: bytes) -> Iterator[bytes]:
-    """Chunks as compress-lzf writes them: ``ZV``, whether it is compressed, its length, if so that of its content."""
+    """Chunks in compress-lzf's format: ``ZV``, a flag for compression, the length, and the unpacked length if set."""
     at = 0
     while at < len(data):
         if data[at : at + 2] != _LZF_MAGIC:

@@ -1,12 +1,11 @@
 """Whether a query would restart from a checkpoint, and which batches can be read: every file is looked at. No Spark.
 
-What is wrong is told all at once. The rules are those of Spark 4.2; ``benchmarks.streaming.damage`` compares them with
-what Spark does, for every file of real checkpoints.
+All faults are reported at once. The rules are the rules of Spark 4.2; ``benchmarks.streaming.damage`` compares them
+with what Spark does, for every file of real checkpoints.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
 from odi_assets.streaming.checkpoints.inspect import (
@@ -26,14 +26,14 @@ from odi_assets.streaming.checkpoints.inspect import (
     read_operator,
     require_folder,
 )
-from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
+from odi_assets.streaming.checkpoints.log_files import numbered_files, read_json, read_lines, read_object
 from odi_assets.streaming.checkpoints.schemas import read_schemas
 from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, compare_checksums
 
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
 _AGAIN = "put it back from a copy; the next batch writes it again"
-_ANEW = "put it back from a copy, or begin anew with a checkpoint of its own"
+_START_OVER = "put it back from a copy, or start over with a new checkpoint"
 _BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
 
 
@@ -91,7 +91,7 @@ class CheckpointVerdict:
 
 
 def judge(path: str | Path) -> CheckpointVerdict:
-    """Read every file of a checkpoint on this machine. The query should not run meanwhile.
+    """Read every file of a checkpoint on this machine. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint.
@@ -137,6 +137,21 @@ def judge(path: str | Path) -> CheckpointVerdict:
     )
 
 
+def why_unusable(place: Location) -> str | None:
+    """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none.
+
+    No query should be running on it.
+    """
+    if not place.is_local or not place.local_path.is_dir():
+        return None
+    try:
+        return judge(place.local_path).why or None
+    except CheckpointError as error:
+        return error.message
+    except OSError as error:
+        return str(error)
+
+
 def _fault(file: Path, error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
@@ -147,9 +162,9 @@ def _fault(file: Path, error: Exception) -> str:
 def _query(survey: _Survey) -> str:
     file = survey.root / "metadata"
     if not file.is_file():
-        survey.add(file, "is missing: Spark would go on under another id", _ANEW, stops=True)
+        survey.add(file, "is missing: Spark would go on under another id", _START_OVER, stops=True)
         return ""
-    content = survey.read(file, read_object, _ANEW, stops=True) or {}
+    content = survey.read(file, read_object, _START_OVER, stops=True) or {}
     return str(content.get("id") or "")
 
 
@@ -159,7 +174,7 @@ def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
     newest, done = max(offsets, default=-1), max(commits, default=-1)
     if done > newest:
         what = f"is missing, although commits/{done} is there"
-        survey.add(survey.root / "offsets" / str(done), what, _ANEW, stops=True)
+        survey.add(survey.root / "offsets" / str(done), what, _START_OVER, stops=True)
     for number in range(min(offsets, default=0), newest):
         if number not in offsets:
             survey.add(survey.root / "offsets" / str(number), "is missing", _BEHIND, stops=number == newest - 1)
@@ -201,7 +216,7 @@ def _operators(survey: _Survey) -> list[Operator]:
         newest = max(files, default=-1)
         for revision, file in files.items():
             is_newest = revision == newest
-            if survey.read(file, _description, _ANEW, stops=is_newest and bool(revisions)) is not None:
+            if survey.read(file, _description, _START_OVER, stops=is_newest and bool(revisions)) is not None:
                 continue
             survey.unreadable |= is_newest
             later = [other for other in files if other > revision]
@@ -227,7 +242,7 @@ def _schemas(survey: _Survey, folder: Path, operator: Operator) -> None:
         if store.schema_named_at is not None:
             what = f"names the schema at {store.schema_named_at}, where it is not any more"
             survey.add(folder / "_metadata" / "v2", what, "put the checkpoint back where it was written", stops=True)
-        survey.read(store.schema_file, partial(_schema, replace(operator, stores=(store,))), _ANEW, stops=True)
+        survey.read(store.schema_file, partial(_schema, replace(operator, stores=(store,))), _START_OVER, stops=True)
 
 
 def _schema(operator: Operator, file: Path) -> Any:
@@ -237,30 +252,32 @@ def _schema(operator: Operator, file: Path) -> Any:
 
 def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
     """The logs in which sources of files note what they have read."""
-    ends = [end for batch in batches for end in batch.offsets.items()]
-    for folder in sorted((survey.root / "sources").glob("*")):
-        if not folder.is_dir():
-            continue
+    ends = _log_ends(batches)
+    there = (folder for folder in (survey.root / "sources").glob("*") if folder.is_dir())
+    for folder in sorted({*there, *(survey.root / "sources" / name for name in ends)}):
         plain = numbered_files(folder)
         compact = {int(one.stem): one for one in folder.glob("*.compact") if one.stem.isdecimal()}
         first = max((number for number in compact), default=-1)
         for number, file in sorted({**plain, **compact}.items()):
-            survey.read(file, _source_log, _ANEW, stops=number >= first)
-        newest = max([*plain, *compact, _log_end(folder.name, ends)])
+            survey.read(file, _source_log, _START_OVER, stops=number >= first)
+        newest = max([*plain, *compact, ends.get(folder.name, -1)])
         for number in range(first + 1, newest + 1):
             if number not in plain:
                 survey.add(
-                    folder / str(number), "is missing: its files would be read again, or not at all", _ANEW, stops=True
+                    folder / str(number),
+                    "is missing: its files would be read again, or not at all",
+                    _START_OVER,
+                    stops=True,
                 )
 
 
-def _log_end(name: str, ends: Iterable[tuple[str, str | None]]) -> int:
-    """The newest entry of a source's log that an offset names; -1 if none does."""
-    found = -1
-    for source, offset in ends:
-        value = json.loads(offset) if source == name and offset else {}
-        if isinstance(value, dict):
-            found = max(found, int(value.get("logOffset", -1)))
+def _log_ends(batches: Iterable[MicroBatch]) -> dict[str, int]:
+    """The newest entry of each source's log that an offset names."""
+    found: dict[str, int] = {}
+    for name, offset in (end for batch in batches for end in batch.offsets.items()):
+        value = read_json(offset or "")
+        if isinstance(value, dict) and "logOffset" in value:
+            found[name] = max(found.get(name, -1), int(value["logOffset"]))
     return found
 
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE = "_odi_file"
-"""Column of a source's frame that tells the file of a row, as Spark's file log writes it."""
+"""Column of a source's frame with the file of a row, as Spark's file log writes it."""
 
 _MOST_SIMILAR = 5
-"""So many rows with almost the same key are told of each key."""
+"""The most rows with almost the same key that are reported for each key."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class FoundRows:
     """The rows of one input that were found.
 
     Attributes:
-        rows: those with a key that was asked for.
+        rows: the rows with a key that was asked for.
         similar: by key, the key and file of rows that are almost the same.
-        table: the columns of ``rows`` that later steps need, named ``c_…``; those of a join's pairs are structs that
-            have the names of its inputs.
+        table: the columns of ``rows`` that later steps need, named ``c_…``; the columns of a join's pairs are structs
+            that have the names of its inputs.
     """
 
     rows: EvidenceRows
@@ -160,7 +160,7 @@ def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: I
 
 def _columns(given: Input, found: FoundRows, as_structs: bool = False) -> dict[str, Any]:
     """The columns of the rows of an input that SQL of the definition needs: by their names, or in a struct that has
-    the name of the input. Those of a join's pairs are structs."""
+    the name of the input. For a join's pairs, they are structs."""
     import pyarrow as pa
 
     if given.source == JOINED:

@@ -30,8 +30,8 @@ _OPERATORS = {
 def confirmed(
     reader: CheckpointReader, definition: QueryDefinition, answers: Iterable[KeyExplanation], batch: int
 ) -> list[KeyExplanation]:
-    """The answers, with what the state after ``batch`` says otherwise: that of the operator that ``definition`` begins
-    with, if the query has no second one like it.
+    """The answers, corrected by the state after ``batch``: the state of the first operator of ``definition``, if the
+    query has no second one like it.
 
     Raises:
         CheckpointError: the state cannot be read.
@@ -62,7 +62,7 @@ def _operator(reader: CheckpointReader, definition: QueryDefinition) -> Operator
 
 
 def _in_state(definition: QueryDefinition) -> Fate | None:
-    """The fate of rows whose key has to be in the state, and is not there otherwise; None if there is none such."""
+    """The fate of rows whose key has to be in the state, and only of such rows; None if no fate is like that."""
     if definition.inputs[0].state_range_ms is None:
         return {"aggregation": Fate.COUNTED, "deduplication": Fate.KEPT}.get(definition.kind)
     return Fate.PENDING if definition.waits_for_watermark else None
@@ -71,8 +71,8 @@ def _in_state(definition: QueryDefinition) -> Fate | None:
 def _of_join(
     reader: CheckpointReader, operator: Operator, parts: int, keys: Sequence[str], last: int
 ) -> tuple[list[Mapping[str, int]], list[Mapping[tuple[str, int], int] | None]]:
-    """By side: how many rows of each key the state after ``last`` has; and by key and batch how many the change feed
-    says were removed, since the first batch that it tells of. All in one go, for each job of Spark costs a second."""
+    """By side: how many rows of each key the state after ``last`` has; and by key and batch how many rows the change
+    feed reports as removed, since its first batch. All in one go, for each job of Spark costs a second."""
     from pyspark.sql import functions as F
 
     known, at = reader.inspect(), operator.operator_id

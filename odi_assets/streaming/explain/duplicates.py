@@ -17,7 +17,7 @@ class Duplicates:
 
     Attributes:
         of: the place of the row that was kept instead; -1 of a row that was kept, or that did not come there.
-        unsure: it cannot be told whether the row was kept.
+        unsure: it is not known whether the row was kept.
     """
 
     of: Integers
@@ -53,8 +53,8 @@ def find_duplicates(
 
 
 def one_of(rows: EvidenceRows, duplicates: Duplicates) -> Booleans:
-    """Rows of which one was kept and nothing tells which: they came in one batch, are the same to the deduplication and
-    different to what follows."""
+    """Rows of which one was kept, and it is not known which: they came in one batch, are the same to the deduplication
+    and different to what follows."""
     found = np.zeros(len(rows), dtype=bool)
     for place in np.flatnonzero(duplicates.of >= 0):
         first = int(duplicates.of[place])

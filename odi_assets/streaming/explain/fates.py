@@ -27,7 +27,7 @@ class RowFates:
         null_key: a part of the key is NULL.
         not_read: its file has not been read.
         late: it was dropped.
-        unknown: it cannot be told whether it was dropped.
+        unknown: it is not known whether it was dropped.
         duplicate: a deduplication before the operator had kept its like.
         accepted: it reached the operator.
         before_ms: the watermark of the batch before the one that read it, as far as it is known.
@@ -96,7 +96,7 @@ def row_fates(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> RowFa
 
 
 def _lateness(rows: EvidenceRows, watermarks: Watermarks, candidates: Booleans) -> tuple[Booleans, Booleans]:
-    """Which rows were dropped as late, and which were not; the others cannot be told."""
+    """Which rows were dropped as late, and which were not; a row in neither is undecided."""
     times = rows.dropped_us
     timed = times != NO_TIME
     least, most = watermarks.at_least(rows.first - 1), watermarks.at_most(rows.last - 1)

@@ -39,7 +39,7 @@ def followed(
     answers: Iterable[KeyExplanation],
     behind: Sequence[Mapping[str, KeyExplanation]],
 ) -> Iterator[KeyExplanation]:
-    """The answers of a join, with those of the operator behind it for what was joined."""
+    """The answers of a join; for joined rows, with the answers of the operator behind the join."""
     for one in answers:
         if one.verdict is not KeyOutcome.MATCHED:
             yield one
@@ -58,7 +58,7 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
     verdict = best.verdict
     if unsure and verdict not in _PASSED_ON:
         verdict = KeyOutcome.UNDECIDABLE
-        sentence += " Whether other rows of the key were joined cannot be told."
+        sentence += " It is not known whether other rows of the key were joined."
     return replace(
         best,
         key=joined.key,

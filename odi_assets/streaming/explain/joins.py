@@ -76,7 +76,7 @@ def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[Ke
 
 
 def joined_pairs(definition: QueryDefinition, evidence: Evidence) -> tuple[Booleans, Booleans]:
-    """Which pairs were joined, and of which that cannot be told."""
+    """Which pairs were joined, and for which pairs that is not known."""
     assert evidence.pairs is not None
     ends = _ends(_sides(definition, evidence), evidence.pairs)
     return np.asarray(ends == _Pair.MATCHED), np.asarray(ends == _Pair.UNKNOWN)
@@ -190,13 +190,13 @@ def _with_pair(
     elif end is _Pair.OUT_OF_WINDOW:
         sentence, facts = _out_of_window(definition, evidence, sides, places, place)
     elif end is _Pair.LATE:
-        sentence = _told(definition, sides, places, (Fate.DROPPED_LATE,))
+        sentence = _rows_text(definition, sides, places, (Fate.DROPPED_LATE,))
     elif end is _Pair.FILTERED:
-        sentence = _told(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
+        sentence = _rows_text(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
     elif end is _Pair.DUPLICATE:
-        sentence = _told(definition, sides, places, (Fate.DUPLICATE_OF,))
+        sentence = _rows_text(definition, sides, places, (Fate.DUPLICATE_OF,))
     elif end is _Pair.NOT_READ:
-        sentence = _told(definition, sides, places, (Fate.NOT_READ,))
+        sentence = _rows_text(definition, sides, places, (Fate.NOT_READ,))
     else:
         sentence, facts = _unknown(definition, evidence, sides, places)
     return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
@@ -232,11 +232,11 @@ def _out_of_window(
     return sentence, {"condition": condition.text, "misses_by": by}
 
 
-def _told(definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
+def _rows_text(definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
-    told = [row.text for row in found if row.fate in fates]
+    texts = [row.text for row in found if row.fate in fates]
     others = [row.input for row in found if row.fate not in fates]
-    return capital(", and ".join(told)) + (f". So the row of {others[0]} was not joined to it" if others else "")
+    return capital(", and ".join(texts)) + (f". So the row of {others[0]} was not joined to it" if others else "")
 
 
 def _unknown(
@@ -246,7 +246,7 @@ def _unknown(
     not_known = capital(", and ".join(row.text for row in found if row.fate is Fate.UNDECIDABLE))
     one_of = any(sides.fates[side].one_of[places[side]] for side in (0, 1))
     lost = _NOT_WRITTEN if one_of else evidence.lost_batches
-    sentence = not_known if one_of or not lost else f"Whether these rows were joined cannot be told: {lost}"
+    sentence = not_known if one_of or not lost else f"It is not known whether these rows were joined: {lost}"
     return sentence, {"lost": (str(lost),) if lost else ()}
 
 
@@ -254,13 +254,13 @@ def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanat
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
     lost = tuple(one for one in evidence.lost_rows if one is not None)
     if lost and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
-        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
+        sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
         found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
     if evidence.written is None or not definition.is_whole:
         return found
     rows = evidence.written.get(SEPARATOR.join(found.key), 0)
     if found.verdict is KeyOutcome.UNDECIDABLE and rows and not definition.outer:
-        sentence = "Joined: the table has its row. In which batch cannot be told any more."
+        sentence = "Joined: the table has its row. It is no longer known in which batch."
         return replace(found, verdict=KeyOutcome.MATCHED, sentence=sentence, table_version=None)
     if found.verdict is KeyOutcome.MATCHED and not rows:
         said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"

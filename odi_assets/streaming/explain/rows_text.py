@@ -42,7 +42,7 @@ def row_fate(given: Input, rows: EvidenceRows, fates: RowFates, place: int) -> R
         assert fates.once is not None
         return duplicate_of(given, rows, place, int(fates.once.of[place]))
     if fates.unknown[place] and fates.one_of[place]:
-        text = f"whether {what} was kept cannot be told: one of several that are the same to the deduplication was"
+        text = f"it is not known whether {what} was kept: one of several that are the same to the deduplication was"
         return RowFate(fate=Fate.UNDECIDABLE, text=text, **known)
     if fates.unknown[place]:
         text = f"{what} may have come too late: the watermark it met is no longer known"

@@ -113,8 +113,8 @@ def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
     sentence = capital(best.text)
     if len(rows) > 1:
         counts = Counter(row.fate for row in rows)
-        told = [f"{counts[fate]:,} {_SAID[fate]}" for fate in _ORDER if counts[fate]]
-        sentence = f"{len(rows):,} rows: {', '.join(told)}. {sentence}"
+        by_fate = [f"{counts[fate]:,} {_SAID[fate]}" for fate in _ORDER if counts[fate]]
+        sentence = f"{len(rows):,} rows: {', '.join(by_fate)}. {sentence}"
         others = [row for row in rows if row.fate is not best.fate]
         sentence += "".join(f". {capital(row.text)}" for row in others[:2])
     batch = best.batch if best.fate in (Fate.COUNTED, Fate.KEPT, Fate.WRITTEN) else None
@@ -137,7 +137,7 @@ def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExp
 def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     lost = tuple(one for one in evidence.lost_rows if one is not None)
     if lost and found.verdict is KeyOutcome.NEVER_ARRIVED:
-        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
+        sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
         rows = tuple(replace(row, fate=Fate.UNDECIDABLE) for row in found.rows)
         found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
     elif found.verdict is KeyOutcome.UNDECIDABLE and evidence.lost_batches:
@@ -262,7 +262,7 @@ def _kept_or_not(decided: _Decided, place: int) -> RowFate:
     if not _reached(decided, place):
         return _plain(decided, place)
     if duplicates.unsure[place]:
-        text = "whether the first row of the key was still known when this one came cannot be told"
+        text = "it is not known whether the first row of the key was still in the state when this one came"
         return replace(_plain(decided, place), fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
     earlier = int(duplicates.of[place])
     if earlier < 0:

@@ -31,7 +31,7 @@ class Fate(StrEnum):
 
 
 class KeyOutcome(StrEnum):
-    """What became of a key. Those of a join come first, then those of other queries."""
+    """What became of a key: first the verdicts of joins, then of other queries."""
 
     MATCHED = "MATCHED"
     OUT_OF_WINDOW = "OUT_OF_WINDOW"

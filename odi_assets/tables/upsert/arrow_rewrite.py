@@ -41,7 +41,7 @@ _KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp",
 
 
 Part = list[tuple[int, int]]
-"""Row groups that are searched together: the number of the file, and that of the row group in it."""
+"""Row groups that are searched together: for each, the number of the file, and the number of the row group in it."""
 
 
 def rewrite(
@@ -144,7 +144,7 @@ def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> Non
         store_decimal_as_integer=True,
         store_schema=False,
     ) as writer:
-        # It tells Spark which version wrote the values, and so which calendar old dates are in.
+        # These entries say which version wrote the values, from which Spark knows the calendar of old dates.
         noted = parquet.metadata.metadata or {}
         writer.add_key_value_metadata({key: noted[key] for key in noted if key.startswith(b"org.apache.spark.")})
         offset = 0

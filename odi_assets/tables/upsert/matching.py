@@ -80,7 +80,7 @@ def _like(bound: Any, value: Any) -> Any:
 def find_affected(
     batch: DataFrame, handle: TableHandle, among: Sequence[LiveFile], keys: Sequence[str], marker: str | None = None
 ) -> MatchedFiles:
-    """Of the files ``among``, those that hold a row whose keys equal those of a row of ``batch``.
+    """The files in ``among`` that hold a row with the same keys as a row of ``batch``.
 
     Args:
         marker: a BOOLEAN column of ``batch``, which has one row for each key then: where it is true, stored rows with

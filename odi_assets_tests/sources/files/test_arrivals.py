@@ -98,7 +98,7 @@ def test_an_hwm_of_old_grows_its_ledger_even_when_nothing_is_new(landing: Landin
 
 def test_an_hwm_that_is_not_one_of_files_is_an_error(landing: Landing) -> None:
     landing.land("a.csv")
-    with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7, and that of files needs `mtime_ns`"):
+    with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7; the HWM of files needs `mtime_ns`"):
         landing.mark = FilesMark.of(7, "landing:x")
 
 

@@ -66,8 +66,8 @@ class Input:
         state_range_ms: the row leaves the state in the first batch whose watermark is at least its time plus this.
             None if it stays for ever.
         time: SQL of the row's event time, to be shown; None if it has none.
-        shift_ms: how far the watermark of the operator is behind that of the query: a join holds it back for those
-            behind it.
+        shift_ms: how far the watermark of the operator is behind the watermark of the query: a join holds back the
+            watermark of the operators behind it.
         once: a deduplication that the rows pass before.
     """
 
@@ -160,7 +160,7 @@ class QueryDefinition:
         return replace(self, then=then)
 
     def not_followed(self, beyond: str) -> QueryDefinition:
-        """This query with something behind it that is told in words alone."""
+        """This query with something behind it that is only described in words."""
         if self.then is not None:
             return replace(self, then=self.then.not_followed(beyond))
         return replace(self, beyond=", ".join(filter(None, (self.beyond, beyond))))

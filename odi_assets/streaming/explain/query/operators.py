@@ -2,7 +2,7 @@
 
 One operator is followed whole, and so are some in a row: a deduplication before a join or an aggregation; behind a join
 of two streams another join, an aggregation or a deduplication. Of any other query, the way of each input up to its
-first operator is followed, and what is behind that is told in words.
+first operator is followed; the operators behind it are described in words.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Operators:
         """What the query does with a row.
 
         Raises:
-            ConfigError: nothing can be told of its rows.
+            ConfigError: it is not known what the query does with a row.
         """
         found = self._followed(self._plan) or self._branches(self._plan)
         if found.last.beyond:
@@ -124,7 +124,7 @@ class Operators:
         """The query with the conditions that follow its last operator."""
         if not following:
             return found
-        if not self._can_be_told(found, following):
+        if not self._can_be_computed(found, following):
             texts = " and ".join(f"`{readable_sql(self._of.sql(one))}`" for one in following)
             return found.not_followed(f"the condition {texts}")
         ordered = sorted(map(self._of.condition, following), key=lambda one: one.text.endswith("IS NOT NULL"))
@@ -132,7 +132,7 @@ class Operators:
         given = replace(found.inputs[0], columns=tuple(sorted({*found.inputs[0].columns, *columns})))
         return replace(found, inputs=(given,), withheld=tuple(ordered))
 
-    def _can_be_told(self, found: QueryDefinition, following: list[Any]) -> bool:
+    def _can_be_computed(self, found: QueryDefinition, following: list[Any]) -> bool:
         """Whether conditions behind the operator can be computed from the rows of a key: those on aggregates of one
         window, and those on columns of rows that a deduplication keeps."""
         if found.kind == "aggregation":
@@ -190,7 +190,7 @@ class Operators:
         groups = each(node.groupingExpressions())
         windows = [one for one in groups if any(one.metadata().contains(name) for name in _WINDOWS)]
         is_session = any(one.metadata().contains(_SESSION) for one in windows)
-        # Which rows make a session, those of other keys of the join decide as well.
+        # Rows of other keys of the join also decide which rows make a session.
         if not (self._is_input(child) or (below and not is_session)):
             return None
         timed = delayed(groups) if self._output_mode != "complete" else None
@@ -231,11 +231,11 @@ class Operators:
     def _rows(self, plan: Any) -> QueryDefinition:
         key = next((item for item in each(plan.output()) if any(self._of.columns(item))), None)
         if key is None:
-            raise self._nothing_told()
+            raise self._no_key_error()
         given = self._input(plan, [key])
         return QueryDefinition("rows", (given,), key_names=(str(key.name()),), output_key=(str(key.name()),))
 
-    def _nothing_told(self) -> ConfigError:
+    def _no_key_error(self) -> ConfigError:
         return ConfigError(f"{self._label} cannot be explained: its rows have no column of its input", node=self._label)
 
     # -- inputs
@@ -340,16 +340,16 @@ class Operators:
                 found.append((operator, names, self._input(branch, key, timed, also=key)))
             self._of.branch = None
         if not found:
-            raise self._nothing_told()
+            raise self._no_key_error()
         first, names, _ = found[0]
         alike = [one for at, own, one in found if own == names or (first is not None and first.equals(at))]
         others = [one.view for _, _, one in found if one not in alike]
-        told = [_in_words(one) for one in _operators(plan)]
+        steps = [_in_words(one) for one in _operators(plan)]
         if others:
-            told.append(f"where rows of {' and '.join(others)} go, which have another key")
+            steps.append(f"where rows of {' and '.join(others)} go, which have another key")
         output_key = self._of.output_key(self._plan, [one.key for one in alike])
-        is_union_alone = told == [_IN_WORDS["Union"]]
-        beyond = "" if is_union_alone else ", ".join(dict.fromkeys(told))
+        is_union_alone = steps == [_IN_WORDS["Union"]]
+        beyond = "" if is_union_alone else ", ".join(dict.fromkeys(steps))
         return QueryDefinition("rows", tuple(alike), key_names=names, output_key=output_key, beyond=beyond)
 
     def _ways(self, plan: Any, above: Any) -> Iterator[tuple[Any, Any]]:

@@ -52,7 +52,7 @@ def read_definition(
         transform: makes the query of streams with the names of the inputs.
 
     Raises:
-        ConfigError: nothing can be told of its rows.
+        ConfigError: it is not known what the query does with a row.
     """
     expressions, plan = _read(spark, inputs, transform)
     return Operators(expressions, plan, output_mode, label).definition()
@@ -100,7 +100,7 @@ class Equality:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a query does with the rows of its inputs, as far as it can be told of any query.
+    """What a query does with the rows of its inputs, as far as the plan of any query shows it.
 
     Attributes:
         columns: by column of the result, the columns of inputs that it is, unchanged.
