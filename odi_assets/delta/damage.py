@@ -185,7 +185,7 @@ def require_no_remains(location: Location) -> None:
 
 
 def data_beside_empty_log(location: Location) -> str | None:
-    """A data file of a local table whose log is there and holds no version; None if there is none such."""
+    """A data file of a local table whose log folder exists and holds no version; None if there is no such file."""
     if not location.is_local:
         return None
     log = location.local_path / LOG

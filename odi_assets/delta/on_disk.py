@@ -86,6 +86,8 @@ def sync_written(location: Location, version: int) -> bool:
 def sync_folder_of(location: Location, since: float) -> None:
     """Put what was written into a folder since then, in seconds of the clock, on the disk: of a query's checkpoint.
 
+    Files may go meanwhile: Spark cleans the state of old batches in the background.
+
     Raises:
         TableError: it cannot be done.
     """
@@ -94,9 +96,16 @@ def sync_folder_of(location: Location, since: float) -> None:
     with deltalake_calls("putting a checkpoint on the disk", location):
         for folder, _, names in os.walk(location.local_path):
             files = [Path(folder, name) for name in names]
-            sync_files([file for file in files if file.stat().st_mtime >= since])
-            if Path(folder).stat().st_mtime >= since:
-                sync_folder(Path(folder))
+            # The folder comes last: its new names are on the disk once the files are.
+            for paths in (files, [Path(folder)]):
+                sync_files([path for path in paths if _is_changed(path, since)], missing_ok=True)
+
+
+def _is_changed(path: Path, since: float) -> bool:
+    try:
+        return path.stat().st_mtime >= since
+    except FileNotFoundError:
+        return False
 
 
 def _folders(root: Path, files: Iterable[Path]) -> set[Path]:

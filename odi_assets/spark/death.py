@@ -14,10 +14,12 @@ from odi_assets.spark.gateway import said_no_memory
 
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _OUT_OF_MEMORY_EXIT = 52
-"""Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is that of the JVM's own
-``-XX:+ExitOnOutOfMemoryError``."""
+"""Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is the exit code of the JVM's
+own ``-XX:+ExitOnOutOfMemoryError``."""
+_ENDING = ("SparkContext was shut down", "on a stopped SparkContext")
+"""What a JVM answers to a call while it ends."""
 _SECONDS = 2.0
-"""How long a JVM that closed its connections may take to end."""
+"""How long a JVM that closed its connections, or is ending, may take to end."""
 
 _MEMORY = "`spark.driver.memory`"
 _GOES_ON = "what was committed stays, and the next run goes on from there"
@@ -47,15 +49,16 @@ def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | Non
     """
     chain = list(_chain(error))
     during = f" while {what}" if what else ""
-    if any(map(_is_of_connection, chain)) and (code := _exit_code()) is not None:
-        told, why = _in_words(code)
+    is_silent = any(map(_is_of_connection, chain))
+    if is_silent and (code := _exit_code()) is not None:
+        what_happened, why = _in_words(code)
         return SparkDiedError(
-            f"the JVM in which Spark runs died{during}: {told}",
+            f"the JVM in which Spark runs died{during}: {what_happened}",
             fix=f"{_GOES_ON}; {why}",
             exit_code=code,
         )
     said = any(_NO_MEMORY in str(one) for one in chain)
-    if said or (any(map(_is_of_connection, chain)) and said_no_memory()):
+    if said or (is_silent and said_no_memory()):
         return SparkDiedError(
             f"the JVM in which Spark runs had no memory left{during} ({_NO_MEMORY})",
             fix=f"{_GOES_ON}; give Spark more: `spark: {{conf: {{spark.driver.memory: 4g}}}}` in the project file "
@@ -77,9 +80,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_of_connection(error: BaseException) -> bool:
-    # What py4j raises where nobody answers; and Py4JError, its base, which it raises with no more than the call.
-    names = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return isinstance(error, ConnectionError | EOFError) or "py4j" in names
+    """Whether the JVM gave no answer, or answered while it ended."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+    if isinstance(error, Py4JJavaError):
+        return said_no_memory() or any(text in str(error) for text in _ENDING)
+    # py4j raises Py4JError itself, with no more than the call, where nobody answers.
+    return isinstance(error, ConnectionError | EOFError | Py4JError)
 
 
 def _exit_code() -> int | None:

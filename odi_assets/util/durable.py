@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 _AT_ONCE = 8
@@ -35,31 +36,43 @@ def write_file(path: Path, text: str) -> None:
     sync_folder(target.parent)
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Path, *, missing_ok: bool = False) -> None:
     """Put the contents of a file on the disk, whoever wrote it.
+
+    Args:
+        missing_ok: do nothing if there is no such file.
 
     Raises:
         OSError: it cannot be opened, or the disk failed.
     """
-    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        if missing_ok:
+            return
+        raise
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def sync_files(paths: Sequence[Path]) -> None:
+def sync_files(paths: Sequence[Path], *, missing_ok: bool = False) -> None:
     """Put the contents of several files on the disk, some at a time.
+
+    Args:
+        missing_ok: leave out those that are not there.
 
     Raises:
         OSError: one of them cannot be opened, or the disk failed.
     """
+    sync = partial(sync_file, missing_ok=missing_ok)
     if len(paths) < 2:
         for path in paths:
-            sync_file(path)
+            sync(path)
         return
     with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
-        list(pool.map(sync_file, paths))
+        list(pool.map(sync, paths))
 
 
 def sync_folder(folder: Path) -> None:

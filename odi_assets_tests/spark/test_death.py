@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from odi_assets.spark import death
 from odi_assets.spark.death import death_named, death_of_spark
 
 PROJECT = """
@@ -126,3 +128,15 @@ def test_an_error_of_another_kind_is_left_as_it_is(spark: SparkSession) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
     assert death_of_spark(ValueError("no")) is None
     assert spark.range(1).count() == 1
+
+
+def test_a_jvm_that_answers_with_an_error_is_not_waited_for(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited() -> None:
+        raise AssertionError("it was asked whether the JVM ends")
+
+    monkeypatch.setattr(death, "_exit_code", waited)
+    with pytest.raises(AnalysisException) as raised, death_named("it ran"):
+        spark.sql("SELECT nothing_like_that")
+    assert death_of_spark(raised.value) is None

@@ -18,7 +18,7 @@ _READERS = 4
 
 
 def unreadable_files(handle: TableHandle) -> list[LostFile]:
-    """The live files that are gone, have another size or number of rows than the log tells, or cannot be read.
+    """The live files that are gone, cannot be read, or differ from the log in their size or number of rows.
 
     Every page is read; its checksum is compared where its writer made one, as Spark does.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig, WriteMode
@@ -20,6 +21,8 @@ from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source
 
+Unit = Literal["hour", "day", "month"]
+"""The lengths of a partition."""
 _LIMIT = 100_000
 
 
@@ -54,7 +57,7 @@ def range_way(node: Node) -> RangeWay:
         return RangeWay(partition.column, None, write.mode if by_keys else WriteMode.PARTITION_OVERWRITE)
     if not write.mode.traits.needs_keys:
         appends = not write.mode.traits.takes_rows_again
-        why = "would append its rows again" if appends else "cannot be told from the other rows"
+        why = "would append its rows again" if appends else "cannot be separated from the other rows"
         raise ConfigError(
             f"{node} has no `partition`: with {write.mode.value}, a range {why}",
             fix="add `partition: {column: …, start: …}` to the node, or write it with mode upsert and `keys`; "
@@ -158,14 +161,14 @@ def partition_values(partition: PartitionConfig, bounds: Bounds) -> tuple[str, .
         ConfigError: the bounds cut a partition in two, or hold too many.
     """
     moment, values = bounds.start, []
-    if partition_floor(moment, partition) != moment or partition_floor(bounds.end, partition) != bounds.end:
+    if floor_of(moment, partition.every) != moment or floor_of(bounds.end, partition.every) != bounds.end:
         raise ConfigError(
             f"the range {bounds} cuts a partition in two: there is one per {partition.every}",
             fix=f"begin and end with a whole {partition.every}",
         )
     while moment < bounds.end:
         values.append(partition_value(partition, moment))
-        moment = partition_next(moment, partition)
+        moment = next_of(moment, partition.every)
         if len(values) > _LIMIT:
             raise ConfigError(f"the range {bounds} holds more than {_LIMIT:,} partitions", fix="run it in parts")
     return tuple(values)
@@ -176,18 +179,18 @@ def partition_value(partition: PartitionConfig, moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if partition.every == "hour" else f"{moment:%Y-%m-%d}"
 
 
-def partition_floor(moment: datetime, partition: PartitionConfig) -> datetime:
-    """The beginning of the partition that ``moment`` is in."""
+def floor_of(moment: datetime, every: Unit) -> datetime:
+    """The beginning of the hour, day or month that ``moment`` is in."""
     hour = moment.replace(minute=0, second=0, microsecond=0)
-    if partition.every == "hour":
+    if every == "hour":
         return hour
-    return hour.replace(hour=0) if partition.every == "day" else hour.replace(hour=0, day=1)
+    return hour.replace(hour=0) if every == "day" else hour.replace(hour=0, day=1)
 
 
-def partition_next(moment: datetime, partition: PartitionConfig) -> datetime:
-    """The beginning of the partition after the one that begins at ``moment``."""
-    if partition.every == "hour":
+def next_of(moment: datetime, every: Unit) -> datetime:
+    """The end of the hour, day or month that begins at ``moment``. Raises OverflowError beyond the year 9999."""
+    if every == "hour":
         return moment + timedelta(hours=1)
-    if partition.every == "day":
+    if every == "day":
         return moment + timedelta(days=1)
     return (moment + timedelta(days=32)).replace(day=1)

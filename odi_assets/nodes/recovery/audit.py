@@ -18,16 +18,15 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.range import partition_floor, partition_next, range_way
+from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.audit_rows import (
     BUCKETS,
-    Difference,
     KeyRule,
+    RangeDifference,
     RangeOf,
-    Unit,
     as_stored,
     by_keys,
     by_rows,
@@ -58,7 +57,7 @@ WIDTH = 1_000_000
 class AuditRange:
     """A range, and the command that repairs it; None if it agrees."""
 
-    found: Difference
+    found: RangeDifference
     name: str
     command: str | None
 
@@ -227,7 +226,7 @@ def _scope(
 def _places(
     node: Node, frames: Mapping[str, DataFrame], shared: list[str], spark: SparkSession
 ) -> tuple[dict[str, tuple[tuple[str, str], ...]], bool]:
-    """The columns that are those of a source, unchanged; and whether a row is made of several rows of the sources."""
+    """The columns copied from a source unchanged; and whether a row is made of several rows of the sources."""
     if node.config.transform is None:
         (only,) = frames
         return {name: ((only, name),) for name in shared}, False
@@ -376,7 +375,7 @@ def _by_text(ranges: RangeOf) -> str:
     return f"{ranges.width:,} of {ranges.window.column}" if ranges.width else ranges.window.column
 
 
-def _name(one: Difference, ranges: RangeOf) -> str:
+def _name(one: RangeDifference, ranges: RangeOf) -> str:
     if one.range is None:
         return "without a value"
     if ranges.window is None:
@@ -387,7 +386,7 @@ def _name(one: Difference, ranges: RangeOf) -> str:
 # -- repair ------------------------------------------------------------------------------------------------------------
 
 
-def _command(node: Node, one: Difference, ranges: RangeOf, scope: _Scope) -> str | None:
+def _command(node: Node, one: RangeDifference, ranges: RangeOf, scope: _Scope) -> str | None:
     """The command that makes a range agree."""
     if one.agrees:
         return None
@@ -398,7 +397,7 @@ def _command(node: Node, one: Difference, ranges: RangeOf, scope: _Scope) -> str
     return f"odi run {node.command} --from {start} --to {end}"
 
 
-def _a_range_repairs(node: Node, one: Difference, scope: _Scope) -> bool:
+def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
     """Whether a bounded run makes it agree. One that writes by keys leaves rows of other keys there, and would put an
     older row of a key in the place of a newer one."""
     try:
@@ -417,26 +416,24 @@ def _a_range_repairs(node: Node, one: Difference, scope: _Scope) -> bool:
     )
 
 
-def _bounds(node: Node, one: Difference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
-    """The moments that a range begins and ends at, whole partitions; None if it is no range of time."""
+def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
+    """The moments that a range begins and ends at, whole partitions; None if it is no range of time, or if one of them
+    is outside the years 1 to 9999."""
     if ranges.unit is None or one.range is None:
         return None
-    start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
-    end = _after(start, ranges.unit)
     partition = node.config.partition
-    if partition is None:
-        return start, end
-    last = partition_floor(end - timedelta(microseconds=1), partition)
-    return partition_floor(start, partition), partition_next(last, partition)
+    try:
+        start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
+        end = next_of(start, ranges.unit)
+        if partition is None:
+            return start, end
+        last = floor_of(end - timedelta(microseconds=1), partition.every)
+        return floor_of(start, partition.every), next_of(last, partition.every)
+    except (ValueError, OverflowError):
+        return None
 
 
-def _after(start: datetime, unit: Unit) -> datetime:
-    if unit == "month":
-        return (start + timedelta(days=32)).replace(day=1)
-    return start + (timedelta(hours=1) if unit == "hour" else timedelta(days=1))
-
-
-def differences(one: Difference) -> str:
+def differences(one: RangeDifference) -> str:
     """How source and table differ in a range, in words."""
     parts = [
         (one.missing, "missing"),

@@ -21,7 +21,7 @@ from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, 
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
 from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, why_stuck
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import Part, ledger_parts
+from odi_assets.sources.marks import LedgerPart, ledger_parts
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.words import counted
 
@@ -32,7 +32,7 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
     entry = state.get_entry(node.state_key)
     for name in ledger_parts(entry.value) if entry is not None and target.exists else ():
         try:
-            ledger.read_parts(target.location, [Part(name, 0)], str(node))
+            ledger.read_parts(target.location, [LedgerPart(name, 0)], str(node))
         except IncrementError as error:
             yield Disagreement(node.key, Kind.DAMAGED, error.message, str(error.fix))
 

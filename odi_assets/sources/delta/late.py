@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.changes import TableChanges, changes
+from odi_assets.delta.errors import cannot_look
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
@@ -25,8 +26,10 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
         return NONE_LATE
     try:
         gained = changes(handle, max(after, upto - _MOST_COMMITS), upto)
-    except TableError:
-        # The log was cleaned: what came since cannot be told.
+    except TableError as error:
+        if cannot_look(error):
+            raise
+        # The log was cleaned: it is not known which rows came since.
         return Late(is_exact=False)
     files = _files(handle, gained)
     # What others rewrote holds rows of before, too; what was rewritten since is in other files now.

@@ -15,8 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from odi_assets.errors import StateError
-from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, Change, StateBackend
+from odi_assets.errors import StateConflictError, StateError
+from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, KeyChange, StateBackend
 from odi_assets.state.local.file import JsonFile, sync_folder, writing
 from odi_assets.state.local.runs import RunLines
 from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_data, plain, records_of
@@ -87,7 +87,7 @@ class LocalJSONStateBackend(StateBackend):
         """What Odibi noted of each pipeline's last run, as it did; of the environment without a name only."""
         return self._section(self._read(), "pipelines") if self.environment is None else {}
 
-    def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def _write(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         with self._file.locked():
             document = self._read()
             revisions = {change.key: self._revisions(document, change.key) for change in changes}
@@ -116,13 +116,18 @@ class LocalJSONStateBackend(StateBackend):
         return found
 
     def set_aside(self, path: Path) -> Path:
-        """Move one of the files out of the way, and return where to.
+        """Move one of the damaged files out of the way, and return where to.
 
         Raises:
+            StateConflictError: it is not damaged any more.
             StateError: it cannot be moved.
         """
         aside = path.with_name(f"{path.name}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
         with self._file.locked(), writing(path):
+            if path not in self.damaged_files():
+                raise StateConflictError(
+                    f"{path} was repaired meanwhile", fix="nothing was moved: odi doctor looks at it", path=str(path)
+                )
             path.rename(aside)
             sync_folder(path.parent)
         return aside

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from odi_assets.connections.location import is_there
 from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state.values import is_utf8
+from odi_assets.util import durable
 
 _LOCK_SECONDS = 60.0
 _POLL_SECONDS = 0.002
@@ -53,7 +54,7 @@ class JsonFile:
         """The document; empty if there is no file.
 
         Raises:
-            StateError: it cannot be told whether there is a file, or it cannot be read. Or it is not a JSON object: a
+            StateError: it is not known whether there is a file, or it cannot be read. Or it is not a JSON object: a
                 copy is set aside, and the file itself stays until someone repairs or removes it, so that nobody takes
                 it for empty state.
         """
@@ -190,14 +191,8 @@ def sync_folder(folder: Path) -> None:
     Raises:
         StateError: it cannot be done. What was written is there, and a power cut may take it back.
     """
-    if os.name == "nt":
-        return
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        durable.sync_folder(folder)
     except OSError as error:
         raise StateError(
             f"the change in {folder} was written, but may not survive a power cut: {error}",

@@ -1,7 +1,7 @@
 """Whether a query would restart from a checkpoint, and which batches can be read: every file is looked at. No Spark.
 
-What is wrong is told all at once. The rules are those of Spark 4.2; ``benchmarks.streaming.damage`` compares them with
-what Spark does, for every file of real checkpoints.
+All faults are reported at once. The rules are the rules of Spark 4.2; ``benchmarks.streaming.damage`` compares them
+with what Spark does, for every file of real checkpoints.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
 from odi_assets.streaming.checkpoints.inspect import (
-    Batch,
     Checkpoint,
+    MicroBatch,
     Operator,
     local_path,
     read_batch,
@@ -33,7 +33,7 @@ from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, c
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
 _AGAIN = "put it back from a copy; the next batch writes it again"
-_ANEW = "put it back from a copy, or begin anew with a checkpoint of its own"
+_ANEW = "put it back from a copy, or start over with a new checkpoint"
 _BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
 
 
@@ -70,7 +70,7 @@ class _Survey:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointVerdict:
     """What a checkpoint is good for.
 
     Attributes:
@@ -90,8 +90,8 @@ class Verdict:
     files: CheckpointFiles
 
 
-def judge(path: str | Path) -> Verdict:
-    """Read every file of a checkpoint on this machine. The query should not run meanwhile.
+def judge(path: str | Path) -> CheckpointVerdict:
+    """Read every file of a checkpoint on this machine. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint.
@@ -127,7 +127,7 @@ def judge(path: str | Path) -> Verdict:
     ]
     faults = [*survey.faults, *(_of_state(one, files) for one in files.faults), *filter(None, missing)]
     by_path = {one.path: one for one in reversed(faults)}
-    return Verdict(
+    return CheckpointVerdict(
         not survey.stops,
         f"{survey.stops[0].path} {survey.stops[0].fault}" if survey.stops else "",
         readable,
@@ -168,7 +168,7 @@ def _query(survey: _Survey) -> str:
     return str(content.get("id") or "")
 
 
-def _batches(survey: _Survey) -> tuple[Batch, ...]:
+def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
     """The batches whose offsets can be read; committed are those whose commits can be."""
     offsets, commits = (numbered_files(survey.root / folder) for folder in ("offsets", "commits"))
     newest, done = max(offsets, default=-1), max(commits, default=-1)
@@ -250,7 +250,7 @@ def _schema(operator: Operator, file: Path) -> Any:
     return read_schemas(operator) or True
 
 
-def _sources(survey: _Survey, batches: Iterable[Batch]) -> None:
+def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
     """The logs in which sources of files note what they have read."""
     ends = _log_ends(batches)
     there = (folder for folder in (survey.root / "sources").glob("*") if folder.is_dir())
@@ -264,7 +264,10 @@ def _sources(survey: _Survey, batches: Iterable[Batch]) -> None:
         for number in range(first + 1, newest + 1):
             if number not in plain:
                 survey.add(
-                    folder / str(number), "is missing: its files would be read again, or not at all", _ANEW, stops=True
+                    folder / str(number),
+                    "is missing: its files would be read again, or not at all",
+                    _ANEW,
+                    stops=True,
                 )
 
 

@@ -63,7 +63,7 @@ def query_conf(settings: StreamSettings) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """What Spark tells of a batch that ended.
+    """What Spark reports of a batch that ended.
 
     Attributes:
         rows_in: by input, the rows that it gave.
@@ -76,7 +76,7 @@ class BatchProgress:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], names: Sequence[str]) -> BatchProgress:
-        """The progress of a batch, from Spark's JSON; ``names`` are those of the sources, in the order it has them."""
+        """The progress of a batch, from Spark's JSON; ``names`` are the sources, in the order of this JSON."""
         counts = [int(source.get("numInputRows") or 0) for source in progress.get("sources") or ()]
         rows_in = dict(zip(names, counts, strict=True)) if len(names) == len(counts) else {}
         operators = tuple(_figures(i, one) for i, one in enumerate(progress.get("stateOperators") or ()))
@@ -84,14 +84,14 @@ class BatchProgress:
         return cls(int(progress["batchId"]), rows_in, operators, durations)
 
 
-def _figures(number: int, told: Mapping[str, Any]) -> OperatorFigures:
+def _figures(number: int, reported: Mapping[str, Any]) -> OperatorFigures:
     def count(name: str) -> int:
-        return int(told.get(name) or 0)
+        return int(reported.get(name) or 0)
 
-    custom = {name: int(value) for name, value in (told.get("customMetrics") or {}).items()}
+    custom = {name: int(value) for name, value in (reported.get("customMetrics") or {}).items()}
     return OperatorFigures(
         operator=number,
-        name=str(told.get("operatorName")),
+        name=str(reported.get("operatorName")),
         rows_total=count("numRowsTotal"),
         rows_updated=count("numRowsUpdated"),
         rows_removed=count("numRowsRemoved"),
@@ -194,15 +194,15 @@ class RunningQuery:
 
     def _new_progress(self, query: StreamingQuery) -> Iterator[BatchProgress]:
         for progress in query.recentProgress:
-            told = progress if isinstance(progress, dict) else _as_json(progress)
-            # While there is nothing to do, Spark tells of the next batch, which it has not run.
-            if int(told["batchId"]) > self._seen and "addBatch" in (told.get("durationMs") or {}):
-                self._seen = int(told["batchId"])
-                yield BatchProgress.of(told, self._names)
+            reported = progress if isinstance(progress, dict) else _as_json(progress)
+            # While there is nothing to do, Spark reports the next batch, which it has not run.
+            if int(reported["batchId"]) > self._seen and "addBatch" in (reported.get("durationMs") or {}):
+                self._seen = int(reported["batchId"])
+                yield BatchProgress.of(reported, self._names)
 
     def rows_dropped(self) -> tuple[int, ...] | None:
-        """Rows that came too late in the batch whose rows were just computed, by stateful operator; None if Spark does
-        not tell yet."""
+        """Rows that came too late in the batch whose rows were just computed, by stateful operator; None if Spark
+        does not know yet."""
         plan = self._plan()
         return None if plan is None else tuple(int(metric.value()) for _, metric in _operators(plan))
 
@@ -269,7 +269,7 @@ def query_error(node: str, command: str, checkpoint: Location, error: BaseExcept
             f"{node}: Spark cannot load the state that its checkpoint keeps: {(causes or lines)[-1]}",
             fix=f"odi checkpoint files {node}: it names what is missing or damaged, and the batches after which the "
             f"state is whole. Put the files back from a copy; or go back to such a batch: odi state rewind {node} "
-            f"--to-batch N; or begin anew: odi run {command} --full-refresh",
+            f"--to-batch N; or start over: odi run {command} --full-refresh",
             **fields,
         )
     if (why := why_unusable(checkpoint)) is not None:

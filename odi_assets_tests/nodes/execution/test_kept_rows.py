@@ -163,6 +163,14 @@ def test_unmatched_rows_asked_for_later_begin_where_the_checkpoint_still_tells_o
     assert box.plan("matched").to_json()["kept"]["unmatched_rows"]["lost"]
 
 
+def test_gaps_of_a_table_that_is_damaged_are_left_to_what_doctor_says_of_it(box: Sandbox) -> None:
+    hours(box, range(2))
+    box.run("matched")
+    (box.root / "lake" / "matched" / "_delta_log" / f"{0:020d}.json").write_text("", encoding="utf-8")
+    assert Kind.UNREADABLE in kinds(box)
+    assert kept_gaps(box.project, [NodeKey("p", "matched")]) == {}
+
+
 def test_late_rows_asked_for_later_say_which_batches_they_lack(box: Sandbox) -> None:
     redefined(box, KEPT, "")
     hours(box, range(2))

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from odi_assets.errors import TableError
 from odi_assets.nodes.result import rows_left
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -111,6 +112,21 @@ def test_rows_that_others_rewrote_are_counted_at_least(make: Make) -> None:
     feed(box, DELTA, (3, 15))
     DeltaTable(str(box.root / "lake" / "source")).update(predicate="id = 1", updates={"at": "11"})
     assert below(box.run("events")) == (0, 1)
+
+
+def test_a_commit_that_cannot_be_looked_at_is_not_taken_for_one_that_was_cleaned_away(make: Make) -> None:
+    box = make(DELTA, "boundary: open, on_change: ignore")
+    for number in range(4):
+        feed(box, DELTA, (number, 10 * number))
+        if not number:
+            box.run("events")
+    source = DeltaTable(str(box.root / "lake" / "source"))
+    source.create_checkpoint()
+    commit = box.root / "lake" / "source" / "_delta_log" / f"{2:020d}.json"
+    commit.unlink()
+    commit.mkdir()
+    with pytest.raises(TableError, match=f"{2:020d}.json|Is a directory"):
+        box.plan("events")
 
 
 def test_a_file_that_was_rewritten_makes_the_count_a_least_one(make: Make) -> None:

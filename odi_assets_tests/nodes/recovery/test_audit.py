@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -199,6 +199,35 @@ def test_of_the_rows_of_a_key_the_newest_is_compared(tmp_path: Path, spark: Spar
     DeltaTable(str(box.root / "lake" / "events")).update(predicate="g = 'x'", updates={"v": "'b'"})
     (one,) = audited(box).differing
     assert (one.name, differences(one.found)) == ("3000000 to 3999999", "other values")
+
+
+PARTITIONED_BY = """
+- pipeline: p
+  nodes:
+  - name: events
+    read: {connection: lake, format: delta, path: source, incremental: version}
+    write: {connection: lake, path: events, mode: append, partition_by: [g]}
+"""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array(["--5", "²", "10", "9", None]), pa.array([date(9999, 12, 31), date(1, 1, 1), date(2024, 3, 1)])],
+    ids=["texts that are nearly numbers", "the first and the last day"],
+)
+def test_partitions_of_any_value_are_compared_and_repaired(
+    tmp_path: Path, spark: SparkSession, values: pa.Array
+) -> None:
+    box = Sandbox(tmp_path, spark, PARTITIONED_BY)
+    write_deltalake(str(box.root / "lake" / "source"), pa.table({"id": range(len(values)), "g": values}))
+    box.run("events")
+    assert audited(box).differing == ()
+    DeltaTable(str(box.root / "lake" / "events")).delete("id <> 2")
+    found = audited(box)
+    assert len(found.differing) == len(values) - 1
+    assert {one.command for one in found.differing} == {"odi run p --node events --full-refresh"}
+    follow(box, found)
+    assert audited(box).differing == ()
 
 
 def test_a_node_without_a_table_and_a_stream_say_what_to_do(tmp_path: Path, spark: SparkSession) -> None:

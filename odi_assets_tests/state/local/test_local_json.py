@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from odi_assets.errors import StateError
+from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state import LocalJSONStateBackend, RunStatus, StateManager
 from odi_assets_tests.state.test_runs_contract import run
 
@@ -137,6 +137,21 @@ def test_each_kind_of_damage_is_set_aside_once(path: Path) -> None:
         with pytest.raises(StateError):
             LocalJSONStateBackend(path).get_hwm("a")
     assert sorted(p.name for p in path.parent.glob("*.corrupt-*")) == ["state.json.corrupt-1", "state.json.corrupt-2"]
+
+
+def test_a_file_that_another_process_repaired_is_not_moved(path: Path) -> None:
+    backend = LocalJSONStateBackend(path)
+    backend.set_hwm("a", 1)
+    good = path.read_text()
+    path.write_text(good[:-5])
+    (damaged,) = backend.damaged_files()
+    path.write_text(good)
+    with pytest.raises(StateConflictError, match="was repaired meanwhile"):
+        backend.set_aside(damaged)
+    assert backend.get_hwm("a") == 1
+    path.write_text(good[:-5])
+    assert backend.set_aside(damaged).read_text() == good[:-5]
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(
