@@ -139,7 +139,9 @@ def next_checkpoint(node: Node) -> Location:
     number = 1
     while True:
         found = checkpoint_named(node, name if number == 1 else f"{name}-{number}")
-        if ProgressLog(found).query() is None:
+        log = ProgressLog(found)
+        # Spark starts no query where batches are left of a checkpoint that has lost its id.
+        if log.query() is None and not log.planned() and not log.committed():
             return found
         number += 1
 
