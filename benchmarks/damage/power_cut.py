@@ -99,7 +99,7 @@ def recorded(root: Path, *, from_now: bool = True) -> Iterator[Disk]:
             disk.fsyncs += 1
             disk.take(path)
 
-    os.fsync = watched
+    os.fsync = watched  # type: ignore[assignment]
     try:
         yield disk
     finally:

@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.damage.world import LOOKS, Answer, World, remove
+from benchmarks.damage.world import Answer, World, remove
 
 _BROKEN_DOWN = ("Traceback (most recent call last)", "this is a bug in odi_assets")
 _COMMAND = re.compile(r"odi ((?:run|state|tables|stream|system|store|doctor)\b[^,;:()\n]*)")
-_WAYS_ON = ("→", "permissions")
+_WAYS_ON = ("→", "permissions", "from a copy")
 _MOST_REMEDIES = 25
+
+
+_Harm = Callable[[Path, random.Random], None]
+
+
+def _empty(path: Path, draws: random.Random) -> None:
+    del draws
+    path.write_bytes(b"")
 
 
 def _halve(path: Path, draws: random.Random) -> None:
@@ -49,13 +57,26 @@ def _lock(path: Path, draws: random.Random) -> None:
     path.symlink_to(path.name)
 
 
-DAMAGES: Mapping[str, Callable[[Path, random.Random], None]] = {
+DAMAGES: Mapping[str, _Harm] = {
     "deleted": lambda path, _: remove(path),
-    "emptied": lambda path, _: path.write_bytes(b"") and None,
+    "emptied": _empty,
     "cut to half": _halve,
     "one byte flipped": _flip,
     "replaced by a folder": _fold,
     "unreadable": _lock,
+}
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        remove(path)
+
+
+FOLDER = "folder"
+"""The kind of what is no file."""
+FOLDER_DAMAGES: Mapping[str, _Harm] = {
+    "deleted": lambda path, _: remove(path),
+    "emptied": lambda path, _: _clear(path),
 }
 
 
@@ -88,11 +109,11 @@ class Tally:
 
 
 def files_by_kind(root: Path) -> dict[str, list[str]]:
-    """Every file of the lake, by what it is."""
+    """Every file and folder of the lake and of the local state, by what it is."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted((root / "lake").rglob("*")):
-        if path.is_file():
-            found[_kind(path.relative_to(root / "lake"))].append(path.relative_to(root).as_posix())
+    for path in sorted([*(root / "lake").rglob("*"), *(root / ".odibi").rglob("*")]):
+        kind = FOLDER if path.is_dir() else _kind(path.relative_to(root))
+        found[kind].append(path.relative_to(root).as_posix())
     for files in list(found.values()):
         commits = [file for file in files if re.search(r"_delta_log/\d+\.json$", file)]
         by_table: dict[str, str] = {file.rpartition("/")[0]: file for file in commits}
@@ -102,23 +123,30 @@ def files_by_kind(root: Path) -> dict[str, list[str]]:
 
 
 def _kind(path: Path) -> str:
-    system = path.parts[1] if path.parts[0] == "system" else ""
-    where = f"{system} " if system else ""
+    system = next((f"{part} " for part in path.parts if part.startswith("meta_")), "")
     if "_odi_stream" in path.parts:
         below = path.parts[path.parts.index("_odi_stream") + 1]
-        return f"stream {below}{' checksum' if path.suffix == '.crc' else ''}"
+        deeper = " description" if below == "state" and "_metadata" in path.parts else ""
+        return f"stream {below}{deeper}{' checksum' if path.suffix == '.crc' else ''}"
     if "_odi_files" in path.parts:
         return "ledger"
     if "_delta_log" in path.parts:
-        return where + ("checkpoint" if "checkpoint.parquet" in path.name else
-                        "_last_checkpoint" if path.name.startswith("_last") else "commit")  # fmt: skip
-    return where + ("data" if path.suffix == ".parquet" else "other")
+        return system + ("checkpoint" if "checkpoint.parquet" in path.name else
+                         "_last_checkpoint" if path.name.startswith("_last") else "commit")  # fmt: skip
+    if path.parts[0] == ".odibi" and not system:
+        return path.name if path.parent.name == ".odibi" else path.parent.name
+    return system + ("data" if path.suffix == ".parquet" else "other")
+
+
+def damages_of(kind: str) -> Mapping[str, _Harm]:
+    """What may happen to a file of a kind."""
+    return FOLDER_DAMAGES if kind == FOLDER else DAMAGES
 
 
 def drawn(root: Path, steps: int, seed: int) -> Iterator[tuple[int, str, str, str]]:
     """Damages to make: number of the draw, kind of file, file, and what happens to it. Each kind comes in turn."""
     kinds = files_by_kind(root)
-    pairs = [(kind, how) for kind in sorted(kinds) for how in DAMAGES]
+    pairs = [(kind, how) for kind in sorted(kinds) for how in damages_of(kind)]
     random.Random(seed).shuffle(pairs)
     for step in range(steps):
         number = seed + step
@@ -126,13 +154,19 @@ def drawn(root: Path, steps: int, seed: int) -> Iterator[tuple[int, str, str, st
         yield number, kind, random.Random(number).choice(kinds[kind]), how
 
 
-def sweep(world: World, steps: Iterable[tuple[int, str, str, str]], say: Callable[[str], None]) -> Tally:
-    """Make each damage in the world as it was, look at it with every command, and follow the remedies."""
-    tally = Tally()
+def sweep(
+    world: World, steps: Iterable[tuple[int, str, str, str]], say: Callable[[str], None], tally: Tally | None = None
+) -> Tally:
+    """Make each damage in the world as it was, look at it with every command, and follow the remedies.
+
+    Args:
+        tally: counts to add to.
+    """
+    tally = tally or Tally()
     for number, kind, file, how in steps:
         world.put_back()
-        DAMAGES[how](world.root / file, random.Random(number))
-        what = f"seed {number}: {file} {how}"
+        damages_of(kind)[how](world.root / file, random.Random(number))
+        what = f"{world.kind}, seed {number}: {file} {how}"
         say(f"{what} ({kind})")
         tally.damages += 1
         tally.by_kind[f"{kind}, {how}"] += 1
@@ -149,9 +183,9 @@ def sweep(world: World, steps: Iterable[tuple[int, str, str, str]], say: Callabl
 def _judge(world: World, what: str, file: str, draws: random.Random, tally: Tally) -> None:
     seen = [_given(world, command, what, tally) for command in ("doctor --json", "doctor --deep --json")]
     agrees = not any(answer.code for answer in seen)
-    for command in LOOKS:
+    for command in world.looks:
         answer = _given(world, command, what, tally)
-        if answer.code and agrees and not command.startswith("state get"):
+        if answer.code and agrees:
             tally.silent.append(f"{what}: doctor agrees, and `odi {command}` says {_short(answer)}")
             agrees = False
     world.land()
@@ -212,7 +246,8 @@ def _follow(world: World, what: str, file: str, last: Answer, draws: random.Rand
 def _obeyed(world: World, text: str, what: str, done: list[str], draws: random.Random, tally: Tally) -> bool:
     """Whether one of the commands that a text names, and was not yet given twice, was given."""
     commands = [found[1].split("`")[0].split(" (")[0].strip().rstrip(".") for found in _COMMAND.finditer(text)]
-    for command in dict.fromkeys(commands):
+    # Each command that is named has to lead on, not the first alone.
+    for command in draws.sample(distinct := [*dict.fromkeys(commands)], len(distinct)):
         # What an acceptance gives up on purpose is not what is judged here; a listing repairs nothing.
         if command.startswith(("state accept", "doctor")) or done.count(command) >= 2:
             continue

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shlex
 import shutil
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import deltalake
+import pyarrow as pa
 
 from odi_assets.cli import main
 
@@ -24,40 +28,78 @@ pipelines:
 - pipeline: p
   nodes:
 """
-_BATCH = """\
+_SYSTEM = "system: {connection: lake, path: system}\n"
+_CSV = """{connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k BIGINT, v STRING",
+      options: {header: "true"}%s}"""
+_FILES = _CSV % ", incremental: {mode: files}"
+_NODES: Mapping[str, str] = {
+    "raw": f"""\
   - name: raw
-    read: &csv
-      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k BIGINT, v STRING",
-       options: {header: "true"}, incremental: {mode: files}}
-    write: {connection: lake, path: raw, mode: append}
+    read: {_FILES}
+    write: {{connection: lake, path: raw, mode: append}}
+""",
+    "newest": """\
   - name: newest
     inputs: {raw: {node: raw, incremental: {mode: version}}}
     transform: {sql: "SELECT k, id, v FROM raw"}
     write: {connection: lake, path: newest, mode: upsert, keys: [k], only_if_newer: id}
+""",
+    "days": f"""\
   - name: days
-    read: *csv
-    write: {connection: lake, path: days, mode: append, partition_by: [k]}
+    read: {_FILES}
+    write: {{connection: lake, path: days, mode: append, partition_by: [k]}}
+""",
+    "counts": """\
   - name: counts
     inputs: {raw: raw}
     transform: {sql: "SELECT k, count(*) AS n FROM raw GROUP BY k"}
     write: {connection: lake, path: counts, mode: overwrite}
-"""
-_STREAM = """\
+""",
+    "by_k": """\
+  - name: by_k
+    inputs: {raw: {node: raw, incremental: {mode: version}}}
+    transform: {sql: "SELECT k, count(*) AS n FROM raw GROUP BY k"}
+    write: {connection: lake, path: by_k, mode: partition_overwrite, partition_by: [k]}
+""",
+    "copied": """\
+  - name: copied
+    read: {connection: landing, format: delta, path: table, incremental: {mode: version}}
+    write: {connection: lake, path: copied, mode: append}
+""",
+    "seen": f"""\
   - name: seen
-    read: {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k BIGINT, v STRING",
-           options: {header: "true"}}
-    stream: {}
-    write: {connection: lake, path: seen, mode: append}
-"""
+    read: {_CSV % ""}
+    stream: {{}}
+    write: {{connection: lake, path: seen, mode: append}}
+""",
+    "matched": """\
+  - name: matched
+    inputs:
+      orders: {read: {connection: landing, format: json, path: "orders/*.json", schema: "id BIGINT, at TIMESTAMP"}}
+      payments: {read: {connection: landing, format: json, path: "payments/*.json", schema: "of BIGINT, at TIMESTAMP"}}
+    stream:
+      inputs:
+        orders: {watermark: {column: at, delay: 2m}, max_files_per_batch: 1}
+        payments: {watermark: {column: at, delay: 2m}, max_files_per_batch: 1}
+      state_partitions: 1
+      unmatched_rows: unmatched
+    transform:
+      sql: SELECT id, orders.at FROM orders JOIN payments ON id = of
+        AND payments.at BETWEEN orders.at - INTERVAL 5 MINUTES AND orders.at + INTERVAL 5 MINUTES
+    write: {connection: lake, path: matched, mode: append}
+""",
+}
+WORLDS: Mapping[str, tuple[str, ...]] = {
+    "batch": ("raw", "newest", "days", "counts"),
+    "stream": ("seen",),
+    "state in a file": ("raw", "newest", "seen"),
+    "partitions": ("raw", "by_k", "copied"),
+    "kept rows": ("matched",),
+}
+"""The nodes of each kind of world; that of a state file has no ``system``."""
 KEYS = 3
 ROWS = 4
 """Rows of each file that lands."""
-
-LOOKS = (
-    "plan", "ls", "show p.raw", "state list", "state get p.raw", "state history p.raw", "runs list", "runs last p",
-    "state recover --dry-run", "tables maintain --dry-run", "tables maintain --yes", "tables repair --dry-run",
-    "explain p.newest --key k=1",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,15 +119,28 @@ class Answer:
 class World:
     """The project in ``root``, and the copy that it is put back from."""
 
-    def __init__(self, root: Path, *, nodes: Literal["all", "batch", "stream"] = "all") -> None:
+    def __init__(self, root: Path, kind: str = "batch") -> None:
         self.root = root
         self.pristine = root.with_name(f"{root.name}.pristine")
+        self.kind = kind
+        self.names = WORLDS[kind]
         self.landed = 0
-        batch, stream = (_BATCH if nodes != "stream" else ""), (_STREAM if nodes != "batch" else "")
-        self.names = [*(("raw", "newest", "days", "counts") if batch else ()), *(("seen",) if stream else ())]
         root.mkdir(parents=True)
         (root / "landing").mkdir()
-        (root / "odibi.yaml").write_text(_HEAD + batch + stream, encoding="utf-8")
+        head = _HEAD.replace(_SYSTEM, "") if kind == "state in a file" else _HEAD
+        (root / "odibi.yaml").write_text(head + "".join(_NODES[name] for name in self.names), encoding="utf-8")
+
+    @property
+    def looks(self) -> tuple[str, ...]:
+        """Commands that change no row."""
+        node = f"p.{self.names[0]}"
+        # A stream has no HWM in the state.
+        marked = () if self.names[0] in ("seen", "matched") else (f"state get {node}", f"state history {node}")
+        explained = ("explain p.newest --key k=1",) if "newest" in self.names else ()
+        return (
+            "plan", "ls", f"show {node}", "state list", *marked, "runs list", "runs last p", "state recover --dry-run",
+            "tables maintain --dry-run", "tables maintain --yes", "tables repair --dry-run", *explained,
+        )  # fmt: skip
 
     def build(self, deliveries: int = 3) -> None:
         """Run the project over some deliveries, with checkpoints of some logs, and keep a copy."""
@@ -94,9 +149,11 @@ class World:
             done = self.odi("run")
             if done.code:
                 raise RuntimeError(done.text)
-            if number == 1:
-                for name in ("raw" if "raw" in self.names else "seen", "system/meta_runs"):
-                    deltalake.DeltaTable(self.root / "lake" / name).create_checkpoint()
+            # One of a version in between, and one of the newest, whose commit is beside it.
+            names = {1: (self.names[0], "system/meta_runs"), 2: (self.names[-1], "system/meta_state")}.get(number, ())
+            for table in (self.root / "lake" / name for name in names):
+                if table.is_dir() and not (table / "_delta_log" / "_last_checkpoint").exists():
+                    deltalake.DeltaTable(table).create_checkpoint()
         self._kept = self.landed
         shutil.copytree(self.root, self.pristine, symlinks=True)
 
@@ -107,17 +164,33 @@ class World:
         self.landed = self._kept
 
     def put_back_file(self, path: str) -> None:
-        """Put one file back from the copy, as who has a copy would."""
-        place = self.root / path
+        """Put one file or folder back from the copy, as who has a copy would."""
+        place, copy = self.root / path, self.pristine / path
         remove(place)
-        shutil.copy2(self.pristine / path, place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if copy.is_dir():
+            shutil.copytree(copy, place, symlinks=True)
+        else:
+            shutil.copy2(copy, place)
 
     def land(self) -> None:
-        """Land the next file."""
+        """Land the next delivery."""
         self.landed += 1
-        file = self.root / "landing" / f"{self.landed:04d}.csv"
-        lines = [f"{row},{row % KEYS},v{row}" for row in self._ids(self.landed)]
-        file.write_text("\n".join(["id,k,v", *lines, ""]), encoding="utf-8")
+        ids = self._ids(self.landed)
+        if "matched" in self.names:
+            self._write(f"orders/{self.landed:04d}.json", map(json.dumps, map(_order, ids)))
+            # The last order of a delivery is paid by nobody.
+            self._write(f"payments/{self.landed:04d}.json", map(json.dumps, map(_payment, ids[:-1])))
+            return
+        self._write(f"{self.landed:04d}.csv", ["id,k,v", *(f"{row},{row % KEYS},v{row}" for row in ids)])
+        if "copied" in self.names:
+            rows = [{"id": row, "k": row % KEYS, "v": f"v{row}"} for row in ids]
+            deltalake.write_deltalake(self.root / "landing" / "table", pa.Table.from_pylist(rows), mode="append")
+
+    def _write(self, name: str, lines: Iterable[str]) -> None:
+        file = self.root / "landing" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("\n".join([*lines, ""]), encoding="utf-8")
         moment = 1_700_000_000 + self.landed
         os.utime(file, (moment, moment))
 
@@ -131,26 +204,38 @@ class World:
                 code = main(shlex.split(command))
         finally:
             os.chdir(before)
-        printed = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+        printed = [stream.buffer.getvalue().decode() for stream in (out, err)]
         return Answer(command, code, *printed)
 
     def rows(self, name: str) -> list[tuple[object, ...]]:
         """The rows of a node's table."""
+        return sorted(tuple(record[column] for column in self._columns(name)) for record in self._records(name))
+
+    def _records(self, name: str) -> list[dict[str, Any]]:
         reader = deltalake.DeltaTable(self.root / "lake" / name).scan()
-        return sorted(tuple(row[column] for column in self._columns(name)) for row in _records(reader))
+        return list(pa.RecordBatchReader.from_stream(reader).read_all().to_pylist())
 
     def expected(self, name: str) -> list[tuple[object, ...]]:
         """The rows that a node's table should have, computed in Python from what has landed."""
         ids = [row for number in range(1, self.landed + 1) for row in self._ids(number)]
         if name == "newest":
             return sorted((key, row, f"v{row}") for key, row in {row % KEYS: row for row in ids}.items())
-        if name == "counts":
+        if name in ("counts", "by_k"):
             return sorted((key, sum(row % KEYS == key for row in ids)) for key in {row % KEYS for row in ids})
+        if name == "matched":
+            return sorted((row,) for row in ids if (row + 1) % ROWS)
         return sorted((row, row % KEYS, f"v{row}") for row in ids)
 
     def wrong(self) -> list[str]:
-        """The nodes whose rows are not those expected."""
-        return [name for name in self.names if self.rows(name) != self.expected(name)]
+        """The nodes whose rows are not those expected, and the tables of kept rows."""
+        found = [name for name in self.names if self.rows(name) != self.expected(name)]
+        return [*found, *(["unmatched"] if "matched" in self.names and not self._has_kept_rows() else [])]
+
+    def _has_kept_rows(self) -> bool:
+        """Whether orders that nobody paid are kept, or doctor says which are not."""
+        kept = sorted(record["row"]["orders"]["id"] for record in self._records("unmatched"))
+        wanted = [ROWS * number - 1 for number in range(1, self.landed)]
+        return kept == wanted or (set(kept) < set(wanted) and "lacks those of" in self.odi("doctor").text)
 
     @staticmethod
     def _ids(number: int) -> range:
@@ -158,13 +243,21 @@ class World:
 
     @staticmethod
     def _columns(name: str) -> tuple[str, ...]:
-        return {"newest": ("k", "id", "v"), "counts": ("k", "n")}.get(name, ("id", "k", "v"))
+        named = {"newest": ("k", "id", "v"), "counts": ("k", "n"), "by_k": ("k", "n"), "matched": ("id",)}
+        return named.get(name, ("id", "k", "v"))
 
 
-def _records(reader: object) -> list[dict[str, object]]:
-    import pyarrow as pa
+def _order(row: int) -> dict[str, Any]:
+    return {"id": row, "at": _hour(row)}
 
-    return list(pa.RecordBatchReader.from_stream(reader).read_all().to_pylist())
+
+def _payment(row: int) -> dict[str, Any]:
+    return {"of": row, "at": _hour(row)}
+
+
+def _hour(row: int) -> str:
+    """The time of a delivery: the next one takes what nobody paid out of the state."""
+    return datetime.fromtimestamp(1_704_103_200 + 3600 * (row // ROWS), UTC).isoformat()
 
 
 def remove(path: Path) -> None:

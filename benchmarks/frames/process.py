@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
-from odi_assets.orchestration.assets.attempts import Attempt
+from odi_assets.orchestration.assets.attempts import StepAttempt
 from odi_assets.orchestration.assets.frames import AssetTable, write_frame
 from odi_assets.tables.engine import WriteResult
 
@@ -22,7 +22,7 @@ def write(folder: Path, case: str, mode: str, days: list[str], label: str) -> Wr
     location = Location(str(folder / case))
     table = AssetTable(case, location, WriteMode(mode), ("id",), ("day",), "day")
     rows = pa.table({"id": days, "day": days, "run": [label] * len(days)})
-    attempt = Attempt(f"{label}/step", label, None, lambda _: False, tuple(days))
+    attempt = StepAttempt(f"{label}/step", label, None, lambda _: False, tuple(days))
     return write_frame(table, rows, attempt, _no_spark)[0]
 
 

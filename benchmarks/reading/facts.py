@@ -69,6 +69,8 @@ def cursor_of(fact: Fact, node: Mapping[str, Any]) -> Any:
     value = fact.values()[column] if (column := increment["column"]) in fact.values() else None
     if (node.get("read") or {}).get("format") == "csv" and str(value) == options.get("nullValue"):
         return None
+    if declared_type(node, column) == "STRING" and not increment.get("date_format"):
+        return str(value)
     try:
         if column == "at":
             swapped = options.get("timestampFormat")
@@ -78,6 +80,13 @@ def cursor_of(fact: Fact, node: Mapping[str, Any]) -> Any:
     except (ValueError, KeyError):
         return None
     return value
+
+
+def declared_type(node: Mapping[str, Any], column: str) -> str | None:
+    """The type of a column in the node's schema, whole numbers as one; None if it names none."""
+    columns = (one.partition(" ") for one in (node.get("read") or {}).get("schema", "").split(", "))
+    found = next((kind for name, _, kind in columns if name == column), None)
+    return "BIGINT" if found == "INT" else found
 
 
 def increment_of(node: Mapping[str, Any]) -> dict[str, Any]:

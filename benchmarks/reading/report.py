@@ -11,6 +11,13 @@ from benchmarks.harness import Options, Row
 from benchmarks.reading.edits import keys_without_edits
 from benchmarks.reading.sweep import Tally, sweep
 
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Of Spark: an edit moves a dozen rows, and compiled plans cost more than they save."""
+
 
 def edits(options: Options) -> list[Row]:
     """Edits of each key of the models: rows lost or repeated in silence, and stops that lead nowhere."""
@@ -23,7 +30,8 @@ def edits(options: Options) -> list[Row]:
     quiet_libraries()
     logging.getLogger("odi_assets").setLevel(logging.ERROR)
     spark = session()
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
     try:
         with started() as server:
             tally = sweep(spark, options.steps, options.seed, folder, options.say, server)
@@ -49,6 +57,6 @@ def in_words(tally: Tally) -> str:
     """What became of the edits."""
     remedies = ", ".join(f"{count} by {name}" for name, count in tally.remedies.most_common())
     return (
-        f"{tally.edits} edits: {tally.went_on} went on, {tally.stopped} stopped, {tally.refused} were refused; "
+        f"{tally.edits} edits: {tally.went_on} went on, {tally.stopped} stopped, {len(tally.refused)} were refused; "
         f"stops ended: {remedies}"
     )

@@ -11,7 +11,7 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.reading.edits import EDITS, Edit
-from benchmarks.reading.facts import Fact, increment_of, key_of, options_of, wanted_of
+from benchmarks.reading.facts import Fact, declared_type, increment_of, key_of, options_of, wanted_of
 from benchmarks.reading.world import World, more_facts
 from odi_assets.errors import ConfigError, OdiError
 
@@ -33,13 +33,13 @@ class Tally:
 
     edits: int = 0
     went_on: int = 0
-    refused: int = 0
     stopped: int = 0
     remedies: Counter[str] = field(default_factory=Counter)
     by_key: Counter[str] = field(default_factory=Counter)
     silent: list[str] = field(default_factory=list)
     tracebacks: list[str] = field(default_factory=list)
     dead_ends: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     needless: list[str] = field(default_factory=list)
 
 
@@ -97,7 +97,9 @@ def _born(world: World, draw: random.Random) -> None:
         read |= {"connection": "lake", "path": "source"}
     elif kind == "sql":
         read = {"connection": "db", "format": "sql"}
-        read |= draw.choice([{"table": "facts"}, {"query": "SELECT * FROM facts"}])
+        # Nothing but a table's key says how to cut a snapshot into chunks.
+        queries = [{"query": "SELECT * FROM facts"}] if increment["mode"] == "stateful" else []
+        read |= draw.choice([{"table": "facts"}, *queries])
         world.server.begin()
     write: dict[str, Any] = {"connection": "lake", "path": "n", "mode": mode}
     again = increment.get("watermark_lag") or increment.get("on_null") == "include"
@@ -124,10 +126,11 @@ def _increment(draw: random.Random, kind: str, mode: str) -> dict[str, Any]:
         return {"mode": "cursors", "columns": ["seq"]} | ({"watermark_lag": 2} if mode != "append" else {})
     if draw.random() < 0.3 and kind != "sql":
         return {"mode": "files" if kind in ("csv", "json", "parquet") else "version"}
-    column = draw.choice(["seq", "seq", "at", "day"]) if kind in ("csv", "json", "parquet") else "seq"
+    column = draw.choice(["seq", "seq", "at", "day"]) if kind in ("csv", "json", "parquet", "sql") else "seq"
     found: dict[str, Any] = {"mode": "stateful", "column": column}
     if column == "day":
-        found |= draw.choice([{"date_format": "eu"}, {"date_format": "eu"}, {"date_format": "us"}, {}])
+        unread = [{}] if kind != "sql" else []
+        found |= draw.choice([{"date_format": "eu"}, {"date_format": "eu"}, {"date_format": "us"}, *unread])
     elif draw.random() < 0.4:
         found["boundary"] = "closed"
     elif column == "seq" and draw.random() < 0.4:
@@ -143,7 +146,7 @@ def _may_repeat_ids(node: dict[str, Any]) -> bool:
 
 
 def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tally) -> Iterator[str]:
-    """Make edits and run; findings."""
+    """Make edits and run, and where that goes on, take them back and run; findings."""
     before = json.dumps(world.node)
     unread = draw.random() < 0.6
     if unread:
@@ -151,31 +154,44 @@ def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tal
     said = [edit.make(world.node, draw, world) for edit in edits]
     if None in said or (json.dumps(world.node) == before and not world.comment):
         return
-    tally.edits += 1
-    tally.by_key.update(edit.key for edit in edits)
     world.save()
     base = f"{before}, {'rows unread' if unread else 'all read'}"
     what = f"{'; '.join(f'{edit.key}: {text}' for edit, text in zip(edits, said, strict=True))} | {base}"
+    if (yield from _run_edited(world, draw, edits, tally, before, what, lands=not unread)):
+        edited = json.dumps(world.node)
+        world.land(_fresh(world, draw, tied=False))
+        _put_back(world, before)
+        yield from _run_edited(world, draw, edits, tally, edited, f"{what}, and taken back", lands=False)
+
+
+def _run_edited(
+    world: World, draw: random.Random, edits: Sequence[Edit], tally: Tally, before: str, what: str, *, lands: bool
+) -> Generator[str, None, bool]:
+    """Run after edits; findings, and whether the run went on rightly."""
+    tally.edits += 1
+    tally.by_key.update(edit.key for edit in edits)
     loaded = world.counts()
     try:
-        if not unread:
+        if lands:
             _require_readable(world)
             world.land(_fresh(world, draw, tied=False))
         world.run()
     except ConfigError as error:
-        tally.refused += 1
-        del error
-        return
+        tally.refused.append(f"{what}: {error}")
+        yield from _needless(edits, tally, tally.refused[-1])
+        return False
     except OdiError as error:
         tally.stopped += 1
         yield from _after_stop(world, draw, edits, tally, str(error), before, loaded, what)
-        return
+        return False
     except Exception as error:  # noqa: BLE001  any other error is a finding
         tally.tracebacks.append(f"{what}: {type(error).__name__}: {str(error)[:300]}")
         yield tally.tracebacks[-1]
-        return
+        return False
     tally.went_on += 1
-    yield from _judged(world, loaded, before, tally, what)
+    found = [*_judged(world, loaded, before, tally, what)]
+    yield from found
+    return not found
 
 
 def _require_readable(world: World) -> None:
@@ -203,9 +219,7 @@ def _after_stop(
     loaded: Counter[int],
     what: str,
 ) -> Iterator[str]:
-    if all(edit.harmless for edit in edits):
-        tally.needless.append(f"{what}: {message}")
-        yield f"stops without need: {tally.needless[-1]}"
+    yield from _needless(edits, tally, f"{what}: {message}")
     fix = message.partition("→")[2]
     if not fix:
         tally.dead_ends.append(f"{what}: no way on in {message}")
@@ -252,8 +266,15 @@ def _after_stop(
         world.put_back(there)
 
 
+def _needless(edits: Sequence[Edit], tally: Tally, end: str) -> Iterator[str]:
+    if all(edit.harmless for edit in edits):
+        tally.needless.append(end)
+        yield f"stops without need: {end}"
+
+
 def _put_back(world: World, before: str) -> None:
     world.node, world.comment = json.loads(before), ""
+    world.land_in_format()
     world.save()
 
 
@@ -281,6 +302,11 @@ def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> b
     if options_of(then).get("timestampFormat") != options_of(now).get("timestampFormat"):
         return False
     if options_of(then).get("nullValue") != options_of(now).get("nullValue"):
+        return False
+    cursor = increment_of(then).get("column", "")
+    if declared_type(then, cursor) != declared_type(now, cursor):
+        return False
+    if then.get("read", {}).get("columns") != now.get("read", {}).get("columns"):
         return False
     return then["write"] == now["write"] and all(key_of(one, then) == key_of(one, now) for one in facts)
 

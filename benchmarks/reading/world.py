@@ -49,7 +49,7 @@ class World:
         self.facts_have_x = False
         self.comment = ""
         self.extra: list[dict[str, Any]] = []
-        self._landed: list[Path] = []
+        self._landed: dict[Path, list[dict[str, Any]]] = {}
 
     # -- the project ---------------------------------------------------------------------------------------------------
 
@@ -91,22 +91,25 @@ class World:
         """What :meth:`put_back` takes."""
         kept = self.root.with_name(name)
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(self.root / "lake", kept)
-        there = {"facts": list(self.facts), "landed": list(self._landed), "comment": self.comment}
-        return there | {"node": json.dumps(self.node), "lake": kept}
+        for folder in self._folders():
+            shutil.copytree(folder, kept / folder.name)
+        there = {"facts": list(self.facts), "landed": dict(self._landed), "comment": self.comment}
+        return there | {"node": json.dumps(self.node), "folder": kept}
 
     def put_back(self, kept: Mapping[str, Any]) -> None:
         """The project, its lake and its source as they were."""
-        shutil.rmtree(self.root / "lake")
-        shutil.copytree(kept["lake"], self.root / "lake")
-        for file in self._landed:
-            if file not in kept["landed"]:
-                file.unlink()
-        self.node, self.facts, self._landed = json.loads(kept["node"]), list(kept["facts"]), list(kept["landed"])
+        for folder in self._folders():
+            shutil.rmtree(folder)
+        for folder in kept["folder"].iterdir():
+            shutil.copytree(folder, self.root / folder.name)
+        self.node, self.facts, self._landed = json.loads(kept["node"]), list(kept["facts"]), dict(kept["landed"])
         self.comment = kept["comment"]
         if self.node.get("read", {}).get("format") == "sql":
             self.server.keep_rows({fact.uid for fact in self.facts})
         self.save()
+
+    def _folders(self) -> list[Path]:
+        return [folder for name in ("lake", "landing") if (folder := self.root / name).exists()]
 
     # -- the source ----------------------------------------------------------------------------------------------------
 
@@ -121,10 +124,19 @@ class World:
         elif source["format"] == "delta":
             deltalake.write_deltalake(str(self.root / "lake/source"), _typed(rows), mode="append")
         else:
-            self._land_file(source["format"], rows)
+            self._land_file(self.root / "landing" / "in" / f"{len(self._landed):03}.{source['format']}", rows)
 
-    def _land_file(self, kind: str, rows: list[dict[str, Any]]) -> None:
-        file = self.root / "landing" / "in" / f"{len(self._landed):03}.{kind}"
+    def land_in_format(self) -> None:
+        """Write files of another format than the node's again, in that."""
+        for file, rows in [*self._landed.items()]:
+            kind = self.node["read"]["format"]
+            if file.suffix != f".{kind}":
+                file.unlink()
+                del self._landed[file]
+                self._land_file(file.with_suffix(f".{kind}"), rows)
+
+    def _land_file(self, file: Path, rows: list[dict[str, Any]]) -> None:
+        kind = file.suffix[1:]
         file.parent.mkdir(parents=True, exist_ok=True)
         if kind == "parquet":
             pq.write_table(_typed(rows), file)
@@ -133,9 +145,9 @@ class World:
         else:
             lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
             file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        moment = 1_700_000_000 + len(self._landed)
+        moment = 1_700_000_000 + int(file.stem)
         os.utime(file, (moment, moment))
-        self._landed.append(file)
+        self._landed[file] = rows
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 

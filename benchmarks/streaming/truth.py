@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.sample.orders_payments import Batch
+from odi_assets.sample.orders_payments import OrdersAndPayments
 
 if TYPE_CHECKING:
     from odi_assets.streaming.explain.verdicts import KeyExplanation
@@ -52,7 +52,7 @@ class Truth:
     null_keys: int
 
 
-def truth(batches: Iterable[Batch]) -> Truth:
+def truth(batches: Iterable[OrdersAndPayments]) -> Truth:
     """Follow every row."""
     keys: dict[str, TrueKey] = defaultdict(TrueKey)
     greatest: list[datetime | None] = [None, None]

@@ -15,10 +15,9 @@ _OBJECTS_BETWEEN_PASSES = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``odi`` with ``arguments`` (those of the process if None) and return its exit code.
-
-    0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away. What went wrong is
-    told on stderr.
+    """Run ``odi`` with ``arguments`` (by default, the arguments of the process) and return its exit code.
+    0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away. Errors are printed
+    to stderr.
     """
     from odi_assets.cli.app import group
 

@@ -244,9 +244,9 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "state": (
                 "state.odibi:state",
-                "List high-water marks as `odibi catalog state` does; `odi state list` tells more.",
+                "List high-water marks as `odibi catalog state` does; `odi state list` shows more.",
             ),
-            "runs": ("state.odibi:runs", "List runs as `odibi catalog runs` does; `odi runs list` tells more."),
+            "runs": ("state.odibi:runs", "List runs as `odibi catalog runs` does; `odi runs list` shows more."),
             "nodes": ("state.odibi:nodes", "List the nodes as `odibi catalog nodes` does; `odi ls` is the same."),
             "tables": ("state.odibi:tables", "List the tables of the nodes: version, rows, files and size."),
             "stats": ("state.odibi:stats", "Success rates and durations; `odi runs stats` is the same."),

@@ -39,7 +39,7 @@ def dev(
     if not project.config.spark.remote:
         find_java()
     home = lasting_home(project.root)
-    note(f"{HOME_VARIABLE} is {home}: runs and their logs are kept there, those of `odi run` too. Ctrl-C ends all.")
+    note(f"{HOME_VARIABLE} is {home}: runs and their logs are kept there, `odi run`'s too. Ctrl-C ends all.")
     arguments = ["-m", _MODULE, "--host", host, *(["--port", str(port)] if port else [])]
     _become_dagster(project, arguments, {HOME_VARIABLE: str(home)})
 

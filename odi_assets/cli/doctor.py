@@ -91,7 +91,7 @@ def doctor(
     for key, left in ({} if of_system else unfinished(project, state, keys)).items():
         note(f"{key}: {left}; its next run goes on there.")
     for key, gaps in ({} if of_system else kept_gaps(project, keys)).items():
-        note(f"{key}: {gaps}: nothing tells of these rows any more.")
+        note(f"{key}: {gaps}: these rows are lost.")
     if found:
         raise typer.Exit(FAILED)
 

@@ -41,7 +41,7 @@ def prepare(settings: Settings, as_json: JsonOption = False) -> None:
 
 
 def _standing(settings: Settings) -> tuple[Java, Archive, str | None]:
-    """The Java, the archive and the class path of the project's JVMs; those of any project where there is none."""
+    """The Java, the archive and the class path of the project's JVMs; without a project, of any project's JVMs."""
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.archive import Archive
     from odi_assets.spark.java import find_java

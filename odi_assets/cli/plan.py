@@ -60,11 +60,12 @@ def plan(
         data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], found)
         _conclude(found)
         show_losses(found)
-    errors = [(one.key, one.error) for one in found if one.error]
-    for key, error in errors:
-        note(f"odi: {key} cannot be planned: {readable(str(error))}")
+    errors = [one for one in found if one.error]
+    for one in errors:
+        what = "would stop" if one.plan else "cannot be planned"
+        note(f"odi: {one.key} {what}: {readable(str(one.error))}")
     if errors:
-        raise typer.Exit(BAD_INPUT if all(isinstance(error, ConfigError) for _, error in errors) else FAILED)
+        raise typer.Exit(BAD_INPUT if all(isinstance(one.error, ConfigError) for one in errors) else FAILED)
 
 
 def _conclude(found: Sequence[Forecast]) -> None:

@@ -1,4 +1,4 @@
-"""``odi store``: versioned key-value stores, those of nodes and those of programs."""
+"""``odi store``: versioned key-value stores, of nodes and of programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.connections.location import Location
-    from odi_assets.state.store import Change, StateStore
+    from odi_assets.state.store import StateStore, StoreChange
     from odi_assets.state.store.check import DamagedFile
     from odi_assets.state.store.provider import StateStoreProvider
 
@@ -115,7 +115,7 @@ def versions(settings: Settings, path: PathArgument, limit: LimitOption = 0, as_
         note("No version was committed yet.")
     _tell_left(len(rows) - len(shown), "earlier version")
     if found.unreadable:
-        note(f"{counted(len(found.unreadable), 'version')} cannot be read: `odi store check {path}` tells why.")
+        note(f"{counted(len(found.unreadable), 'version')} cannot be read: `odi store check {path}` says why.")
 
 
 def get(
@@ -300,7 +300,7 @@ def _get_store(provider: StateStoreProvider, version: int | None) -> StateStore:
         ) from None
 
 
-def _show_changes(changes: list[Change], limit: int, as_hex: bool, as_json: bool) -> None:
+def _show_changes(changes: list[StoreChange], limit: int, as_hex: bool, as_json: bool) -> None:
     shown = changes[:limit] if limit else changes
     if as_json:
         data_json([{"version": c.version, "key": _json(c.key), "value": c.value and _json(c.value)} for c in shown])

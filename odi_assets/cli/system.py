@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.output import data_json, note
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.util.words import counted
 
-_TOLD = {
+_LABELS = {
     "runs_recovered": "rows of run history written for runs that vanished",
     "runs_dropped": "rows of run history dropped",
     "files_folded": "small files compacted into one",
@@ -60,7 +60,7 @@ def maintain(
 def _show(done: Mapping[str, int], span: timedelta | None, *, dry_run: bool) -> None:
     for name, number in done.items():
         if not (dry_run and name == "runs_recovered"):
-            note(f"{number:>6,} {_TOLD.get(name, name)}")
+            note(f"{number:>6,} {_LABELS.get(name, name)}")
     if span is None:
         note("All runs are kept: neither --keep-runs-for nor `system.keep_runs_for` says for how long.")
     if dry_run:
@@ -86,7 +86,7 @@ def share(settings: Settings, as_json: JsonOption = False) -> None:
         data_json(done)
         return
     for (name, number), path in zip(done.items(), (state.meta_state_path, state.meta_runs_path), strict=True):
-        note(f"{name} at {path}: Odibi's columns; {counted(number, 'row')} written anew")
+        note(f"{name} at {path}: Odibi's columns; {counted(number, 'row')} rewritten")
 
 
 def _span(text: str | None) -> timedelta | None:

@@ -56,7 +56,7 @@ def maintain(
 ) -> None:
     """Compact small files, write a checkpoint, and delete files that no version needs any more.
 
-    No row changes, and runs may go on meanwhile. Versions older than --retain-hours can no longer be gone back to.
+    No row changes, and runs may go on. Versions older than --retain-hours can no longer be gone back to.
     """
     from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.delta.maintenance.maintain import MaintenanceOptions
@@ -123,7 +123,7 @@ def repair(
     if system and tables:
         raise ConfigError("--system names the tables itself", fix="give --system, or name nodes, not both")
     if not dry_run:
-        note("This sets files aside that are torn, and versions after them; runs should not be under way meanwhile.")
+        note("This sets files aside that are torn, and versions after them; no run should be under way.")
         require_consent(yes)
     if system:
         found = list(repairs.repair_system(project, state, dry_run=dry_run))

@@ -13,7 +13,7 @@ from odi_assets.config.models import (
     RollingWindowIncrement,
     StatefulIncrement,
 )
-from odi_assets.config.sql_columns import Definition, definitions, plain_definition
+from odi_assets.config.sql_columns import ColumnDefinition, definitions, plain_definition
 
 _READ = "df"
 
@@ -37,12 +37,12 @@ def identifying_columns(node: NodeConfig) -> tuple[str, ...]:
 
 
 def compared_columns(node: NodeConfig) -> tuple[str, ...]:
-    """All columns whose values are compared with those of rows that are in the table."""
+    """All columns whose values are compared with values of rows in the table."""
     newer = node.write.only_if_newer
     return tuple(dict.fromkeys([*identifying_columns(node), *([] if newer is None else [newer])]))
 
 
-def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str, Definition]:
+def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str, ColumnDefinition]:
     """By column of the node's rows, what it is made of.
 
     Args:
@@ -56,7 +56,7 @@ def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str
         return {name: plain_definition(next(iter(views.values()), _READ), name) for name in names}
     if transform.function is not None:
         params = f" with {json.dumps(transform.params, sort_keys=True, default=str)}" if transform.params else ""
-        return {name: Definition(f"what {transform.function} makes of it{params}") for name in names}
+        return {name: ColumnDefinition(f"what {transform.function} makes of it{params}") for name in names}
     return definitions(transform.sql_text(root), names, tuple(views.items()))
 
 

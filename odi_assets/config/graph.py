@@ -45,8 +45,8 @@ class Graph:
     """The nodes of a project and their dependencies, ``inputs`` and ``depends_on`` together.
 
     Raises:
-        ConfigError: a reference names no node, or nodes need one another in a circle. A configuration that the loader
-            returned has neither.
+        ConfigError: a reference names no node, or nodes depend on each other in a circle. A configuration that the
+            loader returned has neither.
     """
 
     def __init__(self, config: ProjectConfig) -> None:
@@ -65,7 +65,7 @@ class Graph:
             self._order = topological_order(self._upstream)
         except CycleError:
             circle = find_cycles(self._upstream)[0][::-1]
-            text = f"nodes need one another in a circle: {' → '.join(map(str, circle))}"
+            text = f"nodes depend on each other in a circle: {' → '.join(map(str, circle))}"
             raise ConfigError(text, cycle=circle) from None
 
     def node(self, key: NodeKey) -> NodeConfig:

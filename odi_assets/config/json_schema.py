@@ -70,7 +70,7 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
 
 
 def _accept_nothing(model: dict[str, Any]) -> None:
-    """Let keys without a value stand for keys left out; a union's members need the key that tells them apart."""
+    """Let keys without a value stand for keys left out; a union's members need the key by which they differ."""
     required = model.setdefault("required", [])
     for name, value in model["properties"].items():
         value.pop("title", None)

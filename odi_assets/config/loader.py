@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from odi_assets.config.checks import CHECKS
 from odi_assets.config.checks.view import ProjectView
-from odi_assets.config.diagnostics.mistakes import ConfigErrors, Mark, Mistake, Problem, render_path
+from odi_assets.config.diagnostics.mistakes import ConfigErrors, FilePosition, Mistake, Problem, render_path
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig, Strict
-from odi_assets.config.yaml.document import Document, read_document
+from odi_assets.config.yaml.document import YamlDocument, read_document
 
 LOCAL_STATE_WARNING = "⚠️ No system catalog configured. Using local JSON state backend (local-only mode)."
 
@@ -58,7 +58,7 @@ def load_project_file(
         path: the file.
         env: what ``${VAR}`` is looked up in; the process's environment when None.
         environment: which of the file's ``environments`` to take; what it says goes before the rest of the file.
-        functions: decorated functions that are nodes beside those of the file.
+        functions: decorated functions that are nodes in addition to the nodes of the file.
 
     Raises:
         ConfigErrors: with every mistake that could be found, each with its place. No message holds a secret, or what
@@ -104,7 +104,7 @@ def load_project_file(
     return LoadedProject(config, file.absolute(), root, tuple(warnings))
 
 
-def _take_out_ignored(document: Document) -> list[str]:
+def _take_out_ignored(document: YamlDocument) -> list[str]:
     """Take the keys that mean nothing here out of a document, and return their paths as messages write them."""
     models: dict[int, type[Strict]] = {1: ProjectConfig, 3: PipelineConfig, 5: NodeConfig}
     found = [
@@ -121,7 +121,7 @@ def _take_out_ignored(document: Document) -> list[str]:
 
 def _errors(
     path: str | Path,
-    document: Document,
+    document: YamlDocument,
     unset: Sequence[Mistake] = (),
     invalid: ValidationError | None = None,
     checked: Sequence[Mistake] = (),
@@ -151,10 +151,10 @@ def _errors(
     return ConfigErrors.of(str(path), map(locations.problem, [*document.mistakes, *kept]))
 
 
-def _not_a_mapping(document: Document) -> Mistake:
+def _not_a_mapping(document: YamlDocument) -> Mistake:
     if document.data is None:
         message = "the file is empty: a project file has `project`, `connections` and `pipelines`"
-        return Mistake(message, mark=Mark(1, 1))
+        return Mistake(message, mark=FilePosition(1, 1))
     message = "the file is not a mapping of keys and values: it starts with `project: …`"
     return Mistake(message, mark=document.places[()].mark)
 

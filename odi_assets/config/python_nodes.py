@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
-from odi_assets.config.diagnostics.mistakes import Mark, Path
-from odi_assets.config.yaml.document import Document, Origin, Place
+from odi_assets.config.diagnostics.mistakes import FilePosition, Path
+from odi_assets.config.yaml.document import PythonOrigin, ValuePlace, YamlDocument
 from odi_assets.errors import ConfigError, TransformError
 from odi_assets.util.user_code import error_with_place, named_from
 
@@ -71,7 +71,7 @@ def node(
     Args:
         pipeline: the pipeline that the node belongs to. One that the project file does not have is added.
         write: where its rows go, and how: ``connection``, ``path``, ``mode``, ``keys``.
-        name: that of the function unless given.
+        name: by default, the name of the function.
         description: the first paragraph of the function's docstring unless given.
 
     The other arguments are keys of a node in the project file, and mean the same.
@@ -108,7 +108,7 @@ def decorated(reference: str) -> Callable[..., Any] | None:
     return _functions.get(reference)
 
 
-def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root: FilePath) -> None:
+def add_nodes(document: YamlDocument, functions: Iterable[Callable[..., Any]], root: FilePath) -> None:
     """Put the nodes of ``functions``, and of the modules that the document's ``python`` names, into its pipelines.
 
     Raises:
@@ -123,7 +123,7 @@ def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root:
         return
     document.data["pipelines"] = pipelines
     for made in [*nodes_of_modules(modules, root), *nodes_among(functions)]:
-        origin = Origin(named_from(root, made.file), made.line, made.function.rpartition(":")[2])
+        origin = PythonOrigin(named_from(root, made.file), made.line, made.function.rpartition(":")[2])
         place = _pipeline(document, pipelines, made.pipeline, origin)
         nodes = pipelines[place].setdefault("nodes", [])
         if isinstance(nodes, list):
@@ -131,7 +131,7 @@ def add_nodes(document: Document, functions: Iterable[Callable[..., Any]], root:
             _place(document, ("pipelines", place, "nodes", len(nodes) - 1), nodes[-1], origin)
 
 
-def _pipeline(document: Document, pipelines: list[Any], name: str, origin: Origin) -> int:
+def _pipeline(document: YamlDocument, pipelines: list[Any], name: str, origin: PythonOrigin) -> int:
     for place, pipeline in enumerate(pipelines):
         if isinstance(pipeline, dict) and pipeline.get("pipeline") == name:
             return place
@@ -140,11 +140,11 @@ def _pipeline(document: Document, pipelines: list[Any], name: str, origin: Origi
     return len(pipelines) - 1
 
 
-def _place(document: Document, path: Path, value: Any, origin: Origin) -> None:
+def _place(document: YamlDocument, path: Path, value: Any, origin: PythonOrigin) -> None:
     """Say of what Python made where it was made."""
     document.origins[path] = origin
     for inner, text in _texts(path, value):
-        document.places[inner] = Place(Mark(origin.line, 1), None, text)
+        document.places[inner] = ValuePlace(FilePosition(origin.line, 1), None, text)
 
 
 def _texts(path: Path, value: Any) -> Iterator[tuple[Path, str | None]]:
@@ -207,8 +207,8 @@ def import_user_module(name: str, root: FilePath, node: str | None = None) -> An
                 fix="put it beside the project file, or install it",
                 **fields,
             ) from error
-        told = error_with_place(error, root)
-        raise TransformError(f"{label}importing {name} failed: {told}", **fields) from error
+        failure = error_with_place(error, root)
+        raise TransformError(f"{label}importing {name} failed: {failure}", **fields) from error
 
 
 def _is_within(module: str, package: str) -> bool:

@@ -31,15 +31,15 @@ _DEPTH = 20
 
 
 @dataclass(frozen=True)
-class Definition:
+class ColumnDefinition:
     """What a column is made of.
 
     Attributes:
         text: its expression, over columns of the sources.
         sources: the columns of the sources in it, each with the view that it is of; empty where that is not clear.
-        random: a function in it whose value is another one each time.
-        clock: a function in it that tells the time.
-        place: a function in it that tells the place of a row among the rows that are read together.
+        random: a function in it whose value changes with each call.
+        clock: a function in it that reads the clock.
+        place: a function in it that depends on the place of a row among the rows that are read together.
     """
 
     text: str
@@ -49,13 +49,15 @@ class Definition:
     place: str | None = None
 
 
-def plain_definition(view: str, name: str) -> Definition:
-    """That of a column which is taken from a view as it is."""
-    return Definition(f"{view}.{name}".casefold(), ((view.casefold(), name.casefold()),))
+def plain_definition(view: str, name: str) -> ColumnDefinition:
+    """The definition of a column that is taken from a view as it is."""
+    return ColumnDefinition(f"{view}.{name}".casefold(), ((view.casefold(), name.casefold()),))
 
 
 @lru_cache(maxsize=512)
-def definitions(sql: str, names: tuple[str, ...], views: tuple[tuple[str, str], ...] = ()) -> Mapping[str, Definition]:
+def definitions(
+    sql: str, names: tuple[str, ...], views: tuple[tuple[str, str], ...] = ()
+) -> Mapping[str, ColumnDefinition]:
     """By name, what these columns of a query are made of.
 
     Args:
@@ -67,19 +69,21 @@ def definitions(sql: str, names: tuple[str, ...], views: tuple[tuple[str, str], 
     try:
         query = parse_one(sql, dialect="spark")
     except (SqlglotError, RecursionError):
-        return {name: Definition(" ".join(sql.split())) for name in names}
+        return {name: ColumnDefinition(" ".join(sql.split())) for name in names}
     shown = {view.casefold(): other.casefold() for view, other in views}
     return {name: _definition(query, name, shown) for name in names}
 
 
-def _definition(query: Expression, name: str, views: Mapping[str, str]) -> Definition:
+def _definition(query: Expression, name: str, views: Mapping[str, str]) -> ColumnDefinition:
     found = _Found(views)
     try:
         text = found.column(query, name, _Scope(query, {}), 0)
     except (_NotUnderstood, RecursionError):
         # Which of its functions make this column is not known.
         found, text = _Found(views), _text(query)
-    return Definition(text, tuple(sorted(found.sources)), *(found.first(kind) for kind in (_RANDOM, _CLOCK, _PLACES)))
+    return ColumnDefinition(
+        text, tuple(sorted(found.sources)), *(found.first(kind) for kind in (_RANDOM, _CLOCK, _PLACES))
+    )
 
 
 class _NotUnderstood(Exception):

@@ -21,7 +21,7 @@ class WriteTraits:
     Attributes:
         description: what becomes of the rows, for the documentation.
         needs_keys: the write finds stored rows by ``write.keys``, which have to be named.
-        increment: what has to be computed anew where a source gained rows: the gained ``rows`` alone, the
+        increment: what has to be recomputed where a source gained rows: the gained ``rows`` alone, the
             ``partitions`` they belong to, or the whole ``table``.
         takes_rows_again: a row that is written twice is stored once. Without it, rows that are read again have to be
             found by ``write.keys`` before they are written.

@@ -213,7 +213,7 @@ def is_there(path: Path) -> bool:
     """Whether there is something at a path of this machine.
 
     Raises:
-        OSError: that cannot be told: a folder on the way is closed to us, is a file, or is a link that leads nowhere.
+        OSError: that is not known: a folder on the way is closed to us, is a file, or is a link that leads nowhere.
     """
     try:
         path.stat()

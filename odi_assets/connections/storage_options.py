@@ -45,7 +45,7 @@ def azure_host(connection: AzureBlobConnection) -> str:
 
 
 def _azure(connection: AzureBlobConnection) -> Options:
-    """Return Azure's options. Hadoop's connector speaks to Azure only: an emulator's endpoint is not told to Spark."""
+    """Return Azure's options. Hadoop's connector speaks to Azure only: Spark does not get an emulator's endpoint."""
     host = azure_host(connection)
     storage = {"account_name": connection.account_name, "container_name": connection.container}
     fsspec = {"account_name": connection.account_name}

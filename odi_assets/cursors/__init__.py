@@ -11,16 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from odi_assets.cursors.canonical import canonical, dump, fingerprint
-from odi_assets.cursors.compare import Part, StreamMove, compare, compare_streams
+from odi_assets.cursors.compare import PartMove, StreamMove, compare, compare_streams
 from odi_assets.cursors.editing import with_cursors, with_shared_position, with_stream, without_streams
 from odi_assets.cursors.files import save
-from odi_assets.cursors.findings import Finding, Severity
+from odi_assets.cursors.findings import DocumentFinding, Severity
 from odi_assets.cursors.model import (
-    Chunk,
+    CursorChunk,
     CursorDocument,
+    CursorSnapshot,
     CursorStream,
     SharedPosition,
-    Snapshot,
     SnapshotStatus,
     StateType,
     Tool,
@@ -40,20 +40,20 @@ from odi_assets.cursors.reading import Inspection, inspect, inspect_bytes, inspe
 
 __all__ = [
     "BinlogPosition",
-    "Chunk",
     "ConsumerGroup",
+    "CursorChunk",
     "CursorDocument",
+    "CursorSnapshot",
     "CursorStream",
-    "Finding",
+    "DocumentFinding",
     "Inspection",
     "LogPosition",
     "Move",
-    "Part",
+    "PartMove",
     "PostgresLsn",
     "ResumeToken",
     "Severity",
     "SharedPosition",
-    "Snapshot",
     "SnapshotStatus",
     "SqlServerLsn",
     "StateType",

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from odi_assets.cursors.model import Chunk, CursorStream, Snapshot, SnapshotStatus
+from odi_assets.cursors.model import CursorChunk, CursorSnapshot, CursorStream, SnapshotStatus
 from odi_assets.cursors.positions import (
     BinlogPosition,
     ConsumerGroup,
@@ -51,8 +51,8 @@ def of_value(value: Mapping[str, Any]) -> CursorStream:
     if given is not None:
         kind = _KINDS[given["kind"]]
         position = kind(**{item.name: given[item.name] for item in fields(kind)})
-    chunks = frozenset(Chunk(str(low), str(high)) for low, high in value["chunks"])
-    snapshot = Snapshot(SnapshotStatus(value["snapshot"]), chunks, str(value["reached"]))
+    chunks = frozenset(CursorChunk(str(low), str(high)) for low, high in value["chunks"])
+    snapshot = CursorSnapshot(SnapshotStatus(value["snapshot"]), chunks, str(value["reached"]))
     return CursorStream(str(value["stream"]), "", "", "", snapshot, position, dict(value["columns"]))
 
 

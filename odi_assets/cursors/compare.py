@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from odi_assets.cursors.model import CursorDocument, CursorStream, Snapshot, SnapshotStatus
-from odi_assets.cursors.moves import UNMOVED, Move, Verdict, joined, ordered
+from odi_assets.cursors.model import CursorDocument, CursorSnapshot, CursorStream, SnapshotStatus
+from odi_assets.cursors.moves import UNMOVED, Move, MoveWithReason, joined, ordered
 from odi_assets.cursors.positions import LogPosition, compare_positions, log_distance
 from odi_assets.cursors.values import Scalar, compare_values, distance, is_same
 from odi_assets.util.collector import collector_paused
@@ -16,16 +16,16 @@ from odi_assets.util.words import counted
 
 _STAGES = (SnapshotStatus.ABSENT, SnapshotStatus.PENDING, SnapshotStatus.FINISHED)
 _NUMBER = re.compile(r"\d{1,400}")
-_NEW = Verdict(Move.NEW, "it was not in the old document")
-_GONE = Verdict(Move.GONE, "it is not in the new document")
+_NEW = MoveWithReason(Move.NEW, "it was not in the old document")
+_GONE = MoveWithReason(Move.GONE, "it is not in the new document")
 
 
 @dataclass(frozen=True)
-class Part:
+class PartMove:
     """How one part of a stream moved: its snapshot, its log position or a cursor column.
 
     Attributes:
-        by: how far, in words (`7,340 bytes`, `1 day, 0:00:00`, `3 chunks`); None where that cannot be told.
+        by: how far, in words (`7,340 bytes`, `1 day, 0:00:00`, `3 chunks`); None where that is not known.
     """
 
     name: str
@@ -39,7 +39,7 @@ class StreamMove(NamedTuple):
     """How one stream moved between two documents. ``old`` or ``new`` is None if it is not there."""
 
     stream: str
-    verdict: Verdict
+    verdict: MoveWithReason
     old: CursorStream | None
     new: CursorStream | None
 
@@ -57,7 +57,7 @@ class StreamMove(NamedTuple):
         return self.verdict.reason
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[PartMove, ...]:
         """The parts that moved."""
         if self.old is None or self.new is None:
             return ()
@@ -121,21 +121,21 @@ def compare_streams(name: str, old: CursorStream | None, new: CursorStream | Non
         changed = sorted(
             name for name in old.other.keys() | new.other.keys() if old.other.get(name) != new.other.get(name)
         )
-        verdict = Verdict(Move.INCOMPARABLE, f"{', '.join(changed)} changed: no order of it is known")
+        verdict = MoveWithReason(Move.INCOMPARABLE, f"{', '.join(changed)} changed: no order of it is known")
     return StreamMove(name, verdict, old, new)
 
 
-def _parts(old: CursorStream, new: CursorStream) -> Iterator[Part]:
+def _parts(old: CursorStream, new: CursorStream) -> Iterator[PartMove]:
     before, after = old.snapshot, new.snapshot
     done = len(before.chunks - after.chunks)
-    yield Part(
+    yield PartMove(
         "snapshot",
         _compare_snapshots(before, after).move,
         _snapshot_text(before),
         _snapshot_text(after),
         counted(done, "chunk") if done and after.status is not SnapshotStatus.ABSENT else None,
     )
-    yield Part(
+    yield PartMove(
         "log position",
         compare_positions(old.position, new.position).move,
         _text(old.position),
@@ -145,10 +145,10 @@ def _parts(old: CursorStream, new: CursorStream) -> Iterator[Part]:
     for name in sorted(old.cursors.keys() | new.cursors.keys()):
         values = old.cursors.get(name), new.cursors.get(name)
         move = compare_values(name, *values).move
-        yield Part(name, move, _text(values[0]), _text(values[1]), distance(*values))
+        yield PartMove(name, move, _text(values[0]), _text(values[1]), distance(*values))
 
 
-def _snapshot_text(snapshot: Snapshot) -> str:
+def _snapshot_text(snapshot: CursorSnapshot) -> str:
     left = f", {counted(len(snapshot.chunks), 'chunk')} left" if snapshot.chunks else ""
     return f"{snapshot.status}{left}" + (f", at {snapshot.reached}" if snapshot.reached else "")
 
@@ -157,7 +157,7 @@ def _text(value: LogPosition | Scalar) -> str | None:
     return None if value is None else str(value)
 
 
-def _compare_snapshots(old: Snapshot, new: Snapshot) -> Verdict:
+def _compare_snapshots(old: CursorSnapshot, new: CursorSnapshot) -> MoveWithReason:
     if old is new or old == new:
         return UNMOVED
     if old.status is not new.status:
@@ -166,23 +166,23 @@ def _compare_snapshots(old: Snapshot, new: Snapshot) -> Verdict:
         return _compare_reached(old.reached, new.reached)
     what = f"snapshot with {len(old.chunks)} → {len(new.chunks)} chunks to read"
     if new.chunks < old.chunks:
-        return Verdict(Move.FORWARD, what)
+        return MoveWithReason(Move.FORWARD, what)
     if new.chunks > old.chunks:
-        return Verdict(Move.BACK, what)
-    return Verdict(Move.INCOMPARABLE, f"{what}: it was cut into other chunks")
+        return MoveWithReason(Move.BACK, what)
+    return MoveWithReason(Move.INCOMPARABLE, f"{what}: it was cut into other chunks")
 
 
-def _compare_reached(old: str, new: str) -> Verdict:
+def _compare_reached(old: str, new: str) -> MoveWithReason:
     """Places that differ only in numbers, such as the row ids and keys of snapshots, have the order of these."""
     what = f"snapshot at {old or 'its start'} → {new or 'its start'}"
     if not old or not new:
         return ordered(bool(old), bool(new), what)
     if _NUMBER.sub("0", old) != _NUMBER.sub("0", new):
-        return Verdict(Move.INCOMPARABLE, f"{what}: these have no order")
+        return MoveWithReason(Move.INCOMPARABLE, f"{what}: these have no order")
     return ordered([int(n) for n in _NUMBER.findall(old)], [int(n) for n in _NUMBER.findall(new)], what)
 
 
-def _compare_cursors(old: CursorStream, new: CursorStream) -> Verdict:
+def _compare_cursors(old: CursorStream, new: CursorStream) -> MoveWithReason:
     before, after = old.cursors, new.cursors
     if before.keys() == after.keys():
         moved = [name for name, value in before.items() if not is_same(value, after[name])]
@@ -193,7 +193,7 @@ def _compare_cursors(old: CursorStream, new: CursorStream) -> Verdict:
         return _compare_partitions(old, new)
     what = f"cursor columns {', '.join(sorted(before)) or 'none'} → {', '.join(sorted(after)) or 'none'}"
     if before and after:
-        return Verdict(Move.INCOMPARABLE, f"{what}: other columns have no order")
+        return MoveWithReason(Move.INCOMPARABLE, f"{what}: other columns have no order")
     return ordered(bool(before), bool(after), what)
 
 
@@ -201,13 +201,13 @@ def _partitioned(stream: CursorStream) -> bool:
     return any("[{" in name for name in stream.cursors)
 
 
-def _compare_partitions(old: CursorStream, new: CursorStream) -> Verdict:
+def _compare_partitions(old: CursorStream, new: CursorStream) -> MoveWithReason:
     """Partitions come as rows do, and one that is gone is read from its start if it comes back."""
     verdicts = [
         compare_values(name, old.cursors[name], new.cursors[name]) for name in old.cursors.keys() & new.cursors.keys()
     ]
     if new.cursors.keys() - old.cursors.keys():
-        verdicts.append(Verdict(Move.FORWARD, "there are new partitions"))
+        verdicts.append(MoveWithReason(Move.FORWARD, "there are new partitions"))
     if old.cursors.keys() - new.cursors.keys():
-        verdicts.append(Verdict(Move.BACK, "partitions are gone"))
+        verdicts.append(MoveWithReason(Move.BACK, "partitions are gone"))
     return joined(verdicts)

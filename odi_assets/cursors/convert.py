@@ -73,7 +73,7 @@ def convert(document: CursorDocument, to: str, *, namespace: str | None = None) 
 
     Args:
         to: the tool.
-        namespace: the namespace of all streams there; that of each stream if None.
+        namespace: the namespace of all streams there; by default, each stream keeps its own.
 
     Raises:
         CursorDocumentError: the document is of that tool already.
@@ -185,7 +185,7 @@ def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, li
 
 
 def _named(stream: CursorStream, tool: str, namespace: str | None) -> CursorStream:
-    """The stream under the names that the new tool knows it by, as far as they can be told."""
+    """The stream under the names that the new tool knows it by, as far as these are known."""
     space, name = stream.namespace, stream.name
     if tool == Tool.SINGER and name.count("-") == 1:
         # Taps of databases join schema and table.

@@ -122,11 +122,11 @@ def without_streams(document: CursorDocument, stream_ids: Sequence[str]) -> Curs
         places = WRITERS[document.tool].removals(document, stream_id)
         if not places:
             raise CursorDocumentError(
-                f"{_name(document)}: where the state of {stream_id} is cannot be told",
+                f"{_name(document)}: it is not known where the state of {stream_id} is",
                 fix="edit the document by hand, and check it",
                 path=document.path,
             )
-        # One by one: an element that goes moves those after it.
+            # One by one: an element that goes moves the elements after it.
         for at in reversed(places):
             document = _edited(document, [without_member(document.text, at, many=document.many)])
     return document

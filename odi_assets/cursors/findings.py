@@ -16,7 +16,7 @@ from odi_assets.util.json_scan import Lines, Scan, locate, scan
 _SHOWN = 50
 """Findings spelled out in a message; ``findings`` of the error holds all."""
 _FEW = 8
-"""So many findings are each looked up in the text; for more, all places are looked up at once."""
+"""Up to this many findings are each looked up in the text; for more, all places are looked up at once."""
 _ALIKE, _MUCH_ALIKE = 0.8, 0.9
 """How alike two keys are, of 1, to take one for the other mistyped: where all keys are known, and where any may be."""
 
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class DocumentFinding:
     """One thing that is wrong. ``line`` and ``column`` count from 1; ``key`` is empty for the document as a whole."""
 
     path: str
@@ -123,7 +123,7 @@ class Findings:
 
     def placed(
         self, text: str, path: str | None, *, many: bool = False, scanned: Scan | None = None
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[DocumentFinding, ...]:
         """All findings with their lines and columns, in the order of the text.
 
         Args:
@@ -141,7 +141,7 @@ class Findings:
             start = note.start if note.start is not None else _place(text, key, note.of_key, many, scanned)
             line, column = lines.at(start)
             found.append(
-                Finding(path or "<text>", line, column, key_text(key), note.message, note.remedy, note.severity)
+                DocumentFinding(path or "<text>", line, column, key_text(key), note.message, note.remedy, note.severity)
             )
         return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
 
@@ -154,8 +154,8 @@ def meant_key(key: str, known: frozenset[str], alike: float) -> str | None:
     return lowered[close[0]] if close else None
 
 
-def document_error(tool: str, findings: Iterable[Finding], *, torn: bool = False) -> CursorDocumentError:
-    """The error of one or more findings; its fields path, line, column and key are those of the first that is one.
+def document_error(tool: str, findings: Iterable[DocumentFinding], *, torn: bool = False) -> CursorDocumentError:
+    """The error of one or more findings; its path, line, column and key come from the first finding that is an error.
 
     Args:
         torn: the text ends in the middle, or is empty.

@@ -22,7 +22,7 @@ from odi_assets.cursors.model import CursorDocument, CursorStream
 from odi_assets.cursors.reading import parse
 from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import HwmEntry, Move
+from odi_assets.state.records import HwmEntry, KeyRestore
 from odi_assets.state.values import encode
 
 PREFIX = "cursors/"
@@ -46,7 +46,7 @@ def key_of(name: str, stream_id: str | None = None) -> str:
 
 
 def name_of(path: str | Path) -> str:
-    """The name that a document gets from its file: that of the file, without its ending."""
+    """The name that a document gets from its file: the file's name, without its ending."""
     return Path(path).name.removesuffix(".json") or "state"
 
 
@@ -110,7 +110,9 @@ def _document(entries: Mapping[str, HwmEntry], name: str) -> Kept | None:
     if head is None or head.deleted:
         return None
     if not isinstance(head.value, Mapping) or not isinstance(head.value.get("text"), str):
-        raise StateError(f"{head.key} holds no cursor document", fix=f"odi state delete {head.key}, and import it anew")
+        raise StateError(
+            f"{head.key} holds no cursor document", fix=f"odi state delete {head.key}, and import the document again"
+        )
     document = parse(head.value["text"], tool=head.value.get("tool"), path=head.value.get("path"))
     present = states_of(document)
     changed: dict[str, str] = {}
@@ -129,7 +131,7 @@ def _without_streams(document: CursorDocument) -> CursorDocument:
     return CursorDocument(document.tool, document.type, document.version, (), None, {})
 
 
-def _changes(entries: Mapping[str, HwmEntry], wanted: Mapping[str, Any], environment: str | None) -> list[Move]:
+def _changes(entries: Mapping[str, HwmEntry], wanted: Mapping[str, Any], environment: str | None) -> list[KeyRestore]:
     now = datetime.now(UTC)
     moves = []
     for key in sorted(entries.keys() | wanted.keys()):
@@ -146,7 +148,7 @@ def _changes(entries: Mapping[str, HwmEntry], wanted: Mapping[str, Any], environ
             deleted=key not in wanted,
             value_type=encode(value).type if key in wanted else None,
         )
-        moves.append(Move(entry, None if before is None else before.revision))
+        moves.append(KeyRestore(entry, None if before is None else before.revision))
     return moves
 
 

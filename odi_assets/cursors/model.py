@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from odi_assets.cursors.findings import Finding
+from odi_assets.cursors.findings import DocumentFinding
 from odi_assets.cursors.positions import LogPosition
 from odi_assets.cursors.values import Scalar
 
@@ -42,7 +42,7 @@ class SnapshotStatus(StrEnum):
     FINISHED = "finished"
 
 
-class Chunk(NamedTuple):
+class CursorChunk(NamedTuple):
     """A range of a snapshot still to be read, ``min <= key < max``; each bound as canonical JSON, ``null`` is open."""
 
     min: str
@@ -50,20 +50,20 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CursorSnapshot:
     """The first full read of a stream.
 
-    ABSENT: not begun, or its plan is lost; the tool would begin anew. PENDING: ``chunks`` are still to be read, or the
+    ABSENT: not begun, or its plan is lost; the tool would start over. PENDING: ``chunks`` are still to be read, or the
     snapshot has come as far as ``reached`` says. FINISHED: all is read.
     """
 
     status: SnapshotStatus
-    chunks: frozenset[Chunk] = frozenset()
+    chunks: frozenset[CursorChunk] = frozenset()
     reached: str = ""
     """Where a snapshot that is read in order of a key stands, as canonical JSON; empty for one in chunks."""
 
 
-ABSENT, FINISHED = Snapshot(SnapshotStatus.ABSENT), Snapshot(SnapshotStatus.FINISHED)
+ABSENT, FINISHED = CursorSnapshot(SnapshotStatus.ABSENT), CursorSnapshot(SnapshotStatus.FINISHED)
 
 
 class CursorStream(NamedTuple):
@@ -80,7 +80,7 @@ class CursorStream(NamedTuple):
     namespace: str
     name: str
     sync_mode: str
-    snapshot: Snapshot
+    snapshot: CursorSnapshot
     position: LogPosition | None = None
     cursors: Mapping[str, Scalar] = NO_CURSORS
     other: Mapping[str, str] = NO_CURSORS
@@ -118,7 +118,7 @@ class CursorDocument:
     form: str = "state"
     text: str = field(default="", repr=False, compare=False)
     many: bool = field(default=False, compare=False)
-    warnings: tuple[Finding, ...] = field(default=(), repr=False, compare=False)
+    warnings: tuple[DocumentFinding, ...] = field(default=(), repr=False, compare=False)
     path: str | None = field(default=None, compare=False)
 
     @cached_property

@@ -18,7 +18,7 @@ class Move(StrEnum):
     GONE = "gone"
 
 
-class Verdict(NamedTuple):
+class MoveWithReason(NamedTuple):
     """A move and the reason for it: words, or a function and what it makes them of, for most are never asked for."""
 
     move: Move
@@ -31,18 +31,18 @@ class Verdict(NamedTuple):
         return self.why if isinstance(self.why, str) else self.why(*self.parts)
 
 
-UNMOVED = Verdict(Move.SAME, "nothing moved")
+UNMOVED = MoveWithReason(Move.SAME, "nothing moved")
 _FORWARD, _BACK = Move.FORWARD, Move.BACK
 
 
-def ordered(old: Any, new: Any, why: str | Callable[..., str], parts: tuple[Any, ...] = ()) -> Verdict:
-    """The verdict on two values that Python can compare; ``why`` names them, see :class:`Verdict`."""
+def ordered(old: Any, new: Any, why: str | Callable[..., str], parts: tuple[Any, ...] = ()) -> MoveWithReason:
+    """The verdict on two values that Python can compare; ``why`` names them, see :class:`MoveWithReason`."""
     if old == new:
         return UNMOVED
-    return Verdict(_FORWARD if new > old else _BACK, why, parts)
+    return MoveWithReason(_FORWARD if new > old else _BACK, why, parts)
 
 
-def joined(verdicts: Iterable[Verdict]) -> Verdict:
+def joined(verdicts: Iterable[MoveWithReason]) -> MoveWithReason:
     """The move of a whole from the moves of its parts.
 
     Parts that did not move do not count. If all others moved forward, so did the whole; likewise back. If some moved
@@ -53,8 +53,8 @@ def joined(verdicts: Iterable[Verdict]) -> Verdict:
         return moved[0] if moved else UNMOVED
     moves = {verdict.move for verdict in moved}
     move = moves.pop() if len(moves) == 1 else Move.INCOMPARABLE
-    return Verdict(move, _reasons, tuple(moved))
+    return MoveWithReason(move, _reasons, tuple(moved))
 
 
-def _reasons(*verdicts: Verdict) -> str:
+def _reasons(*verdicts: MoveWithReason) -> str:
     return "; ".join(verdict.reason for verdict in verdicts)

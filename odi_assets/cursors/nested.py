@@ -25,7 +25,7 @@ def leaves(
 ) -> Iterator[Leaf]:
     """The values of a nested state, each named by the dotted path to it.
 
-    The elements of a list of partitions are told apart by the partition, not by their places in the list.
+    The elements of a list of partitions are identified by the partition, not by their places in the list.
 
     Args:
         skipped: keys, at any depth, that are left out.

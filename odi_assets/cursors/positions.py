@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odi_assets.cursors.moves import UNMOVED, Move, Verdict, ordered
+from odi_assets.cursors.moves import UNMOVED, Move, MoveWithReason, ordered
 from odi_assets.util.words import counted
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", flags=re.ASCII)
@@ -88,7 +88,7 @@ def lsn_of(text: str) -> int | None:
 LogPosition: TypeAlias = BinlogPosition | PostgresLsn | SqlServerLsn | ResumeToken | ConsumerGroup | UnknownPosition
 
 
-def compare_positions(old: LogPosition | None, new: LogPosition | None) -> Verdict:
+def compare_positions(old: LogPosition | None, new: LogPosition | None) -> MoveWithReason:
     """How a log position moved. None is a stream that does not read its log yet; it is before every position."""
     if old is new or old == new:
         return UNMOVED
@@ -103,17 +103,17 @@ def compare_positions(old: LogPosition | None, new: LogPosition | None) -> Verdi
         return ordered(old.digits, new.digits, what)
     if isinstance(old, SqlServerLsn) and isinstance(new, SqlServerLsn) and len(old.digits) == len(new.digits):
         return ordered(old.digits, new.digits, what)
-    return Verdict(Move.INCOMPARABLE, f"{what}: these have no order")
+    return MoveWithReason(Move.INCOMPARABLE, f"{what}: these have no order")
 
 
-def _compare_binlogs(old: BinlogPosition, new: BinlogPosition, what: str) -> Verdict:
+def _compare_binlogs(old: BinlogPosition, new: BinlogPosition, what: str) -> MoveWithReason:
     if old.server_id is not None and new.server_id is not None and old.server_id != new.server_id:
-        return Verdict(
+        return MoveWithReason(
             Move.INCOMPARABLE,
-            f"{what}: server_id changed from {old.server_id} to {new.server_id}, a reading begun anew",
+            f"{what}: server_id changed from {old.server_id} to {new.server_id}: the reading was started over",
         )
     if old.prefix != new.prefix:
-        return Verdict(Move.INCOMPARABLE, f"{what}: logs of two names have no order")
+        return MoveWithReason(Move.INCOMPARABLE, f"{what}: logs of two names have no order")
     return ordered((old.number, old.offset), (new.number, new.offset), what)
 
 

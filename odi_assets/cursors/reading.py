@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from odi_assets.cursors.findings import Finding, Findings, document_error
+from odi_assets.cursors.findings import DocumentFinding, Findings, document_error
 from odi_assets.cursors.model import CursorDocument, Tool
 from odi_assets.cursors.tools import LINE_READERS, READERS, recognise
 from odi_assets.errors import CursorDocumentError
@@ -32,11 +32,11 @@ class Inspection:
         document: None if a finding is an error.
         findings: all there is to say, in the order of the text.
         torn: the text ends in the middle, or is empty: all positions are lost.
-        tool: whose document it is, or seems to be; None if that cannot be told.
+        tool: whose document it is, or seems to be; None if that is not known.
     """
 
     document: CursorDocument | None
-    findings: tuple[Finding, ...]
+    findings: tuple[DocumentFinding, ...]
     torn: bool = False
     tool: str | None = None
 
@@ -60,8 +60,8 @@ def parse(text: str, *, tool: str | None = None, path: str | Path | None = None)
 
     Raises:
         CursorDocumentError: it is not JSON, or no document that can be relied on. ``findings`` lists all that is wrong,
-            with line, column, key and remedy, ``problems`` those that are errors; ``path``, ``line``, ``column`` and
-            ``key`` are those of the first error; ``torn`` says that the text ends in the middle.
+            with line, column, key and remedy, ``problems`` the findings that are errors; ``path``, ``line``, ``column``
+            and ``key`` come from the first error; ``torn`` says that the text ends in the middle.
     """
     return inspect(text, tool=tool, path=path).require()
 

@@ -34,7 +34,7 @@ _FORMS: Mapping[str, Callable[[Any], str | None]] = {
 
 
 def recognise(content: Any, *, many: bool = False) -> str | None:
-    """The tool whose document a JSON value is; None if it is none's, or may be that of more than one.
+    """The tool whose document a JSON value is; None if it is none's, or may be more than one's.
 
     Args:
         many: ``content`` is a list of messages that stood one after another.

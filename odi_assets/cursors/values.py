@@ -9,7 +9,7 @@ from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple, TypeAlias
 
-from odi_assets.cursors.moves import UNMOVED, Move, Verdict, ordered
+from odi_assets.cursors.moves import UNMOVED, Move, MoveWithReason, ordered
 
 Scalar: TypeAlias = str | int | Decimal | bool | None
 
@@ -48,7 +48,7 @@ def is_same(old: Scalar, new: Scalar) -> bool:
     return type(old) is type(new) and old == new
 
 
-def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
+def compare_values(name: str, old: Scalar, new: Scalar) -> MoveWithReason:
     """How the cursor column ``name`` moved.
 
     Numbers are compared as numbers, without rounding. Two dates, two timestamps with a zone or two timestamps without
@@ -65,7 +65,7 @@ def compare_values(name: str, old: Scalar, new: Scalar) -> Verdict:
         return ordered(old, new, _change, what)
     if isinstance(old, str) and isinstance(new, str):
         return _compare_texts(name, old, new)
-    return Verdict(Move.INCOMPARABLE, f"{_change(*what)}: values of two types have no order")
+    return MoveWithReason(Move.INCOMPARABLE, f"{_change(*what)}: values of two types have no order")
 
 
 def _change(name: str, old: Scalar, new: Scalar) -> str:
@@ -86,16 +86,16 @@ def distance(old: Scalar, new: Scalar) -> str | None:
     return str(abs(exact[1] - exact[0]))
 
 
-def _compare_texts(name: str, old: str, new: str) -> Verdict:
+def _compare_texts(name: str, old: str, new: str) -> MoveWithReason:
     what = (name, old, new)
     before, after = _instant(old), _instant(new)
     if before and after:
         if before.kind != after.kind:
-            return Verdict(Move.INCOMPARABLE, f"{_change(*what)}: {before.kind} and {after.kind} have no order")
+            return MoveWithReason(Move.INCOMPARABLE, f"{_change(*what)}: {before.kind} and {after.kind} have no order")
         return ordered(before, after, _change, what)
     by_text = ordered(old, new, _change, what)
     if _is_integer(old) and _is_integer(new) and ordered(int(old), int(new), "").move is not by_text.move:
-        return Verdict(Move.INCOMPARABLE, f"{_change(*what)}: as numbers and as texts these go opposite ways")
+        return MoveWithReason(Move.INCOMPARABLE, f"{_change(*what)}: as numbers and as texts these go opposite ways")
     return by_text
 
 

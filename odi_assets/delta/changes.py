@@ -1,6 +1,6 @@
 """What a Delta table gained between two of its versions, read from its log alone: no scan, no Spark.
 
-Needs no change data feed. A plain append tells its rows by its files; our own upserts commit changed rows in files
+Needs no change data feed. The files of a plain append are its rows; our own upserts commit changed rows in files
 of their own (see ``upsert``), and our partition writes name their partitions. Everything else counts as rewritten.
 """
 
@@ -31,12 +31,12 @@ class CommitChange:
         files: files added with ``dataChange``.
         keys: of an upsert, the columns that identify a row.
         updated: of an upsert, how many rows replaced one with the same keys.
-        deleted: of an upsert, how many rows it took out for good; no file of the commit tells which.
+        deleted: of an upsert, how many rows it took out for good; no file of the commit shows which.
         moved: files of rows that were in removed files before.
         removed: path and partition of the files it took out.
         partitions: values of the partitions the commit added to or removed from.
         kind: ``rows`` (the files hold just what is new or changed), ``partitions`` (those partitions are to be read
-            anew), ``table`` (all is to be read anew), ``none`` (only rearranged or described).
+            again), ``table`` (all is to be read again), ``none`` (only rearranged or described).
         restored: the version whose rows this commit brought back, if it did just that.
     """
 
@@ -69,7 +69,7 @@ class TableChanges:
     def kind(self) -> str:
         """The widest kind among the commits.
 
-        Deleted rows are in no file that says ``dataChange``, so the partitions they were in have to be read anew.
+        Deleted rows are in no file that says ``dataChange``, so the partitions they were in have to be read again.
         """
         kinds = {"partitions" if commit.kind == "rows" and commit.deleted else commit.kind for commit in self.commits}
         return next((kind for kind in ("table", "partitions", "rows") if kind in kinds), "none")
@@ -166,7 +166,7 @@ def is_other_history(handle: TableHandle, version: int, commit: str | None) -> b
     """
     if commit is None or not handle.exists:
         return False
-    # What a log no longer tells was cleaned after its retention, and is taken for the same.
+    # Commits missing from the log were cleaned after its retention, and are taken for the same.
     return version > int(handle.version or 0) or commit_digest(handle.location, version) not in (None, commit)
 
 

@@ -1,7 +1,7 @@
 """The one moment that counts: data, fence and facts in one Delta commit, on the handle that the plan was made on.
 
-:func:`commit` is that of a node's table: with a stamp, made anew on what others committed first, and retried while the
-store does not answer. :func:`looked_for` finds out what became of any commit whose answer was lost.
+:func:`commit` commits to a node's table: with a stamp, repeated on top of what others committed first, and retried
+while the store does not answer. :func:`looked_for` finds out what became of any commit whose answer was lost.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RowChanges = Literal["rows", "partitions", "table"]
-"""What a commit changed, told to downstream readers: single rows (all in the files added with ``dataChange``),
-whole partitions, or the whole table."""
+"""What a commit changed, for downstream readers: single rows (all in the files added with ``dataChange``), whole
+partitions, or the whole table."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Stamp:
         app_id: the Delta app transaction of the node.
         number: the fence; the last committed one plus 1.
         facts: JSON-ready: HWM, increment, run id, state revision, code version.
-        write_id: fresh for every write; names the folder of its files and tells our commit from another's.
-        fences: False for bounded runs: the number admits nobody before others and is taken anew when another run came
-            first. Their rows hold only for the table as the handle has it, so they are never written to a later one.
+        write_id: fresh for every write; names the folder of its files and identifies our commit.
+        fences: False for bounded runs: their number admits no writer before others, and the next number is taken when
+            another run came first. Their rows hold only for the table as the handle has it, so they are never written
+            to a later one.
         transactions: app transactions that the commit has beside the fence.
     """
 
@@ -92,7 +93,7 @@ class FileChanges:
         rows_deleted: rows that left the table for good.
         keys: the columns that identify a row.
         computed_from: what of the table this was computed from.
-        partitions: partitions that changed, beside those of ``new``.
+        partitions: partitions that changed, in addition to the partitions of ``new``.
     """
 
     kind: RowChanges
@@ -303,14 +304,14 @@ def _commit_once(
     alone = not handle.exists or removes or changes.computed_from != "nothing" or not stamp.fences
     # Left to retry, deltalake 1.6 lets several creators of one table succeed, the later ones as version 1; passes
     # over what others added; and removes files that a compaction has removed, whose rows then are there twice.
-    told = {
+    written = {
         "changes": changes.kind,
         "rows_written": sum(file.rows for file in changes.new),
         "rows_updated": changes.rows_updated,
         "rows_deleted": changes.rows_deleted,
         "keys": list(changes.keys),
     }
-    properties = stamp.properties(told, max_retries=0 if alone else None)
+    properties = stamp.properties(written, max_retries=0 if alone else None)
     added = [file.add_action(data_change=True) for file in changes.new]
     added += [file.add_action(data_change=False) for file in changes.moved]
     if not handle.exists:
@@ -338,8 +339,8 @@ def _commit_once(
 
 
 def _cleans(changes: FileChanges, stamp: Stamp) -> bool:
-    """Whether what is older than the log's retention may go after a commit. The stamp that tells a node's HWM is out of
-    use only once its next increment is committed."""
+    """Whether a commit may remove what is older than the log's retention. The stamp with a node's HWM is in use until
+    the node's next increment is committed."""
     return stamp.fences and changes.data_change
 
 

@@ -102,7 +102,8 @@ def damaged(location: Location, faults: Sequence[LogFault], owner: Owner | None 
 
 
 def read_log(location: Location, *, every: bool = False) -> Log:
-    """Read the log of the table at ``location``: its checkpoints, and the commits after the newest whole one.
+    """Read the log of the table at ``location``: its checkpoints, the newest commit, and those after the newest
+    whole checkpoint.
 
     Args:
         every: read the other commits, too; else they are listed.
@@ -120,19 +121,26 @@ def read_log(location: Location, *, every: bool = False) -> Log:
             kept = checkpoints if _CHECKPOINT.fullmatch(name) else others
             kept[int(match[1])] = (*kept.get(int(match[1]), ()), name)
     bad = [fault for version, parts in checkpoints.items() for fault in _of_checkpoint(location, version, parts, names)]
-    # Without its commit the newest version can be read, and nothing can be committed after it.
-    bad += [
-        LogFault(parts[0], "has no commit of its version beside it, and none after it", version)
-        for version, parts in checkpoints.items()
-        if version > max(commits, default=-1)
+    whole, last = frozenset(checkpoints) - {fault.version for fault in bad}, max(commits, default=-1)
+    unread = -1 if every else min(max(whole, default=-1), last - 1)
+    torn = [
+        LogFault(name, why, version)
+        for version, name in sorted(commits.items())
+        if (why := _torn_commit(location, name, names[name], look=version > unread)) is not None
     ]
-    sound = frozenset(checkpoints) - {fault.version for fault in bad}
+    bad += torn
+    # Without its commit the newest version can be read, and nothing can be committed after it.
+    committed = max(commits.keys() - {fault.version for fault in torn}, default=-1)
+    ahead = {version for version in checkpoints if version > committed}
+    if whole & ahead and not every:
+        # The commits that it covers count now.
+        return read_log(location, every=True)
+    bad += [
+        LogFault(checkpoints[version][0], "has no commit of its version beside it, and none after it", version)
+        for version in sorted(ahead)
+    ]
+    sound = whole - ahead
     base = max(sound, default=-1)
-    for version, name in sorted(commits.items()):
-        why = _torn_commit(location, name, names[name], look=every or version > base)
-        if why is not None:
-            bad.append(LogFault(name, why, version))
-    last = max(commits, default=-1)
     bad += [
         LogFault(f"{version:020d}.json", "is missing", version)
         for version in range(base + 1, last)
@@ -177,7 +185,7 @@ def require_no_remains(location: Location) -> None:
 
 
 def data_beside_empty_log(location: Location) -> str | None:
-    """A data file of a local table whose log is there and holds no version; None if there is none such."""
+    """A data file of a local table whose log folder exists and holds no version; None if there is no such file."""
     if not location.is_local:
         return None
     log = location.local_path / LOG

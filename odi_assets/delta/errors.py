@@ -1,4 +1,4 @@
-"""Faults of Delta tables and their stores as errors of ours, told apart by type: callers see what may be tried again.
+"""Faults of Delta tables and their stores as errors of ours. Their types show callers what may be tried again.
 
 deltalake raises ``OSError`` or ``DeltaError`` for whatever went wrong in a store and keeps no field of it: the HTTP
 status is in the text alone, in the words of Rust's ``object_store``. Nothing else is decided by words.
@@ -101,7 +101,7 @@ Answer = Literal["silence", "denied", "no bucket", "no object", "refused", "unus
 * no bucket, no object: there is no such bucket or container; one object is not there, the store is.
 * refused: the request was understood and refused: another region, a name that cannot be.
 * unusable: the options made no client: nothing was sent.
-* unknown: the words are not those of an object store's client.
+* unknown: an object store's client does not use these words.
 """
 
 _TRANSIENT = frozenset(

@@ -43,7 +43,7 @@ class CommittedStamp:
 
 
 @dataclass(frozen=True)
-class Commit:
+class TableCommit:
     """What a commit says of itself.
 
     Attributes:
@@ -58,7 +58,7 @@ class Commit:
     stamp: CommittedStamp | None = None
 
 
-def commits(location: Location, newest: int) -> Iterator[Commit]:
+def commits(location: Location, newest: int) -> Iterator[TableCommit]:
     """Commits from ``newest`` down to the oldest that the log still has.
 
     Raises:
@@ -78,7 +78,7 @@ def commits(location: Location, newest: int) -> Iterator[Commit]:
                 yield _commit(location, version, text)
 
 
-def commit_at(location: Location, version: int) -> Commit | None:
+def commit_at(location: Location, version: int) -> TableCommit | None:
     """The commit that made ``version``; None if the log has no such commit (any more).
 
     Raises:
@@ -89,10 +89,9 @@ def commit_at(location: Location, version: int) -> Commit | None:
 
 
 def commit_digest(location: Location, version: int) -> str | None:
-    """What tells the commit of ``version`` from any other one; None if the log has no such commit (any more).
-
-    A version number does not: a table that was put back from a copy of its folder keeps its id, and comes to the same
-    numbers again.
+    """A digest that identifies the commit of ``version``; None if the log has no such commit (any more).
+    A version number does not identify a commit: a table that was put back from a copy of its folder keeps its id, and
+    comes to the same numbers again.
 
     Raises:
         TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
@@ -101,7 +100,7 @@ def commit_digest(location: Location, version: int) -> str | None:
     return None if text is None else hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def replaces_rows(commit: Commit) -> str | None:
+def replaces_rows(commit: TableCommit) -> str | None:
     """How somebody else's commit put other rows in the place of all that were there, as a participle; None if not."""
     mode = str(commit.parameters.get("mode") or "").strip('"').lower()
     if commit.operation == "RESTORE":
@@ -183,7 +182,7 @@ def _paged(newest: int) -> Iterator[range]:
         upper, page = upper - size, page + 1
 
 
-def _commit(location: Location, version: int, text: str) -> Commit:
+def _commit(location: Location, version: int, text: str) -> TableCommit:
     # A commit may hold thousands of files; only the line that describes it is parsed.
     line = next((line for line in text.splitlines() if line.lstrip().startswith('{"commitInfo"')), None)
     try:
@@ -192,7 +191,7 @@ def _commit(location: Location, version: int, text: str) -> Commit:
         raise torn(location, version, ValueError(f"is torn: {error}")) from error
 
 
-def _described(version: int, info: Mapping[str, Any]) -> Commit:
+def _described(version: int, info: Mapping[str, Any]) -> TableCommit:
     made_at = datetime.fromtimestamp(int(info.get("timestamp") or 0) / 1000, UTC)
     facts, stamp = info.get(METADATA_KEY), None
     if isinstance(facts, str):
@@ -200,4 +199,4 @@ def _described(version: int, info: Mapping[str, Any]) -> Commit:
     if isinstance(facts, dict) and "fence" in facts:
         app_id, number = str(facts["fence"]["app_id"]), int(facts["fence"]["number"])
         stamp = CommittedStamp(version, app_id, number, str(facts.get("write_id", "")), facts, made_at)
-    return Commit(version, made_at, str(info.get("operation") or ""), info.get("operationParameters") or {}, stamp)
+    return TableCommit(version, made_at, str(info.get("operation") or ""), info.get("operationParameters") or {}, stamp)

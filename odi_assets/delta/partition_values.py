@@ -52,7 +52,7 @@ def same_spelling(text: str | None, kind: Any) -> str | None:
     try:
         return partition_string(_value(text, kind))
     except (ValueError, OverflowError, InvalidOperation):
-        # A year beyond those of Python, for example; as it is spelled, it still names its own partition.
+        # For example a year beyond Python's range; as it is spelled, it still names its own partition.
         return text
 
 

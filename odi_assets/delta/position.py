@@ -31,7 +31,7 @@ def table_position(location: Location) -> Mapping[str, Any]:
 
 
 def _log_stamp(location: Location) -> _LogStamp | None:
-    """What tells the newest commit of a log from all others: its name, and its file; None where that is not known."""
+    """What identifies the newest commit of a log: its name, and its file; None where that is not known."""
     if not location.is_local:
         return None
     try:
@@ -41,6 +41,6 @@ def _log_stamp(location: Location) -> _LogStamp | None:
                 return None
             status = newest.stat()
     except OSError:
-        # Whether it is missing, or cannot be looked at, opening the table tells.
+        # Opening the table will show whether it is missing or cannot be looked at.
         return None
     return newest.name, status.st_ino, status.st_mtime_ns, status.st_size

@@ -74,7 +74,7 @@ def require_removable(handle: TableHandle, what: str) -> None:
 
 
 def with_features(handle: TableHandle, schema_json: str) -> TableHandle:
-    """``handle``, or the table opened anew after it got the features that ``schema_json`` needs.
+    """``handle``, or the table opened again after it got the features that ``schema_json`` needs.
 
     deltalake 1.6 commits a TIMESTAMP_NTZ column to a table without that feature, and cannot open the table afterwards.
     A feature is a commit of its own that changes no row; it is there for good.

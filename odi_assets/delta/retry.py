@@ -1,7 +1,7 @@
 """Trying again: waiting for a store that does not answer, and starting over at once after a lost race.
 
 Waiting follows the project's one policy and is never silent. A lost race is no fault: another process made progress,
-so the same work is begun anew on what that process left.
+so the same work starts over on what that process left.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_RACES = 20
-"""How often the same work is begun that other processes overtake. It is the only such number: whoever loses more races
-raises its error, which the caller may answer by computing anew, or the policy by waiting."""
+"""How often work is started when other processes overtake it. It is the only such number: after more lost races, their
+error is raised. The caller may then compute its rows again, or the policy may wait."""
 _RACE_SECONDS = 0.005
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may succeed when made again; told by the error's type alone."""
+    """Whether the same call may succeed when made again, by the error's type alone."""
     return isinstance(error, Transient)
 
 
@@ -37,8 +37,8 @@ def is_transient(error: BaseException) -> bool:
 class Retry:
     """Calls an operation until it succeeds, fails for good, or the retries are used up.
 
-    The waits are those of ``config`` (1, 2, 4, 8 and 16 s by default), each plus a random part up to ``jitter``. The
-    operation itself must look at the state anew each time.
+    The waits are set by ``config`` (1, 2, 4, 8 and 16 s by default), each plus a random part up to ``jitter``. The
+    operation itself must look at the state again each time.
 
     Attributes:
         config: numbers of retries and waits, in seconds; the default ones if None.
@@ -87,8 +87,8 @@ class Retry:
 def _tell(state: RetryCallState, what: str, attempts: int) -> None:
     error = _met(state)
     kind, message = type(error).__name__, getattr(error, "message", error)
-    told = "%s: attempt %d of %d met %s: %s; trying again in %.1f s"
-    _log.warning(told, what, state.attempt_number, attempts, kind, message, state.upcoming_sleep)
+    text = "%s: attempt %d of %d met %s: %s; trying again in %.1f s"
+    _log.warning(text, what, state.attempt_number, attempts, kind, message, state.upcoming_sleep)
 
 
 def _give_up(state: RetryCallState) -> NoReturn:
@@ -105,10 +105,10 @@ def _met(state: RetryCallState) -> BaseException:
 
 
 def raced(attempt: Callable[[], T], lost: Callable[[OdiError], bool]) -> T:
-    """The result of ``attempt``, begun anew at once as long as its error says that another process was faster.
+    """The result of ``attempt``, started over at once as long as its error says that another process was faster.
 
     Args:
-        attempt: looks at the state anew each time.
+        attempt: looks at the state again each time.
         lost: whether an error is such a lost race.
 
     Raises:

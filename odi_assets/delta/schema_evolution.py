@@ -54,7 +54,7 @@ def replaced_schema(handle: TableHandle, rows_json: str) -> str:
     metadata say.
 
     Raises:
-        TableError: a column that may not be NULL in the table is not among those of the rows.
+        TableError: the rows lack a column that may not be NULL in the table.
     """
     merge = _Merge(handle.location.uri, "evolve")
     return json.dumps(merge.replaced("", json.loads(handle.schema_json), json.loads(rows_json)))

@@ -23,7 +23,7 @@ from deltalake.exceptions import TableNotFoundError
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
-from odi_assets.delta.history import Commit, CommittedStamp, commit_digest, commits
+from odi_assets.delta.history import CommittedStamp, TableCommit, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.retry import Retry, raced
@@ -52,7 +52,7 @@ class TableHandle:
 
     Attributes:
         location: where it is.
-        owner: whose it is; tells what its faults are raised as.
+        owner: whose it is; decides what its faults are raised as.
         opened_at: when this handle was opened, in seconds of the clock.
         version: the version that was opened; None if there is no table.
         exists: whether there is a table.
@@ -100,7 +100,7 @@ class TableHandle:
             if not may_be_damage(error):
                 raise
             try:
-                faults = read_log(location).faults
+                faults = read_log(location, every=True).faults
             except OdiError:
                 # What the log cannot be listed for is what it could not be opened for.
                 raise error from None
@@ -175,8 +175,8 @@ class TableHandle:
 
     @cached_property
     def commit(self) -> str | None:
-        """What tells the commit of this version from any other one (see :func:`commit_digest`); None if the log does
-        not have it."""
+        """A digest that identifies the commit of this version (see :func:`commit_digest`); None if the log does not
+        have it."""
         return None if self.version is None else commit_digest(self.location, self.version)
 
     @property
@@ -250,7 +250,7 @@ class TableHandle:
         """Size of this version's data files; 0 if there is no table."""
         return sum(file.size for file in self.live_files)
 
-    def commits(self) -> Iterator[Commit]:
+    def commits(self) -> Iterator[TableCommit]:
         """The commits up to this version, newest first, as far back as the log goes."""
         return iter(()) if self.version is None else commits(self.location, self.version)
 
@@ -266,11 +266,11 @@ class TableHandle:
         return next((stamp for stamp in own if carrying is None or carrying in stamp.facts), None)
 
     def refreshed(self) -> TableHandle:
-        """The same place, opened anew."""
+        """The same place, opened again."""
         return TableHandle.open(self.location)
 
     def is_kept(self, version: int) -> bool:
-        """Whether the log still tells what the table held at ``version``.
+        """Whether the log still has what the table held at ``version``.
 
         Raises:
             TableError: the store does not answer, or refuses.

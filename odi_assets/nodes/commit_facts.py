@@ -67,14 +67,14 @@ class CommittedHwm:
 
 
 @dataclass(frozen=True)
-class Origin:
+class HwmOrigin:
     """What an HWM is of, as state stores it beside the HWM. None where that is not known.
 
     Attributes:
         node: ``pipeline.node``.
         root: the folder of the project, links resolved.
         table_id: the id of the node's table; None in an HWM that was set by hand.
-        commit: what tells the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
+        commit: identifies the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
         measures: by source, what its mark measures.
     """
 
@@ -85,7 +85,7 @@ class Origin:
     measures: Mapping[str, Identity] = field(default_factory=dict)
     commit: str | None = None
 
-    def of_version(self, table: Location, version: int | None) -> Origin:
+    def of_version(self, table: Location, version: int | None) -> HwmOrigin:
         """The origin of an HWM that belongs to ``version`` of the node's ``table``; None stands for no table."""
         return replace(self, commit=None if version is None or version < 0 else commit_digest(table, version))
 
@@ -94,7 +94,7 @@ class Origin:
         return json.dumps({**vars(self), "measures": {name: one.to_json() for name, one in self.measures.items()}})
 
     @classmethod
-    def from_json(cls, text: str | None) -> Origin | None:
+    def from_json(cls, text: str | None) -> HwmOrigin | None:
         """The origin that state stores; None for an HWM without one.
 
         Raises:
@@ -167,10 +167,10 @@ class CommitFacts:
     stream: StreamFacts | None = None
     known_by: Mapping[str, Any] | None = None
 
-    def origin(self, table_id: str | None) -> Origin:
+    def origin(self, table_id: str | None) -> HwmOrigin:
         """What the HWM of this commit is of."""
         measures = self.hwm.measures if self.hwm else {}
-        return Origin(self.node or None, self.project, self.root, table_id, measures)
+        return HwmOrigin(self.node or None, self.project, self.root, table_id, measures)
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""

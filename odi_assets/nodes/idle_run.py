@@ -41,7 +41,7 @@ class Outlook:
 
     Attributes:
         idle: the nodes, if none of them has anything to do, and nothing else needs the full way; else None.
-        bytes: size of the files that the run will read, or of more where only reading tells; None if not known.
+        bytes: size of the files that the run will read; an upper bound if it has to read to know. None if not known.
     """
 
     idle: Mapping[NodeKey, IdleNode] | None = None

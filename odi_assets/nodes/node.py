@@ -29,13 +29,13 @@ def app_id(key: NodeKey, *, bounded: bool = False) -> str:
     """The Delta app transaction that fences a node's increments and full refreshes.
 
     Args:
-        bounded: that of the node's bounded runs instead. They have their own, so they leave the other fence as it is.
+        bounded: the one for the node's bounded runs instead. They have a fence of their own, and leave the other alone.
     """
     return f"{NODE_PREFIX}{key}{_BOUNDED if bounded else ''}"
 
 
 def app_ids(key: NodeKey) -> tuple[str, str]:
-    """Both app transactions: that of increments and full refreshes, and that of bounded runs."""
+    """Both app transactions: first for increments and full refreshes, then for bounded runs."""
     return app_id(key), app_id(key, bounded=True)
 
 
@@ -159,13 +159,13 @@ def code_version(project: Project, key: NodeKey) -> str:
     The module is read, not imported: this starts no Spark and runs nobody's code.
     """
     node = project.graph.node(key)
-    told = node.model_dump(mode="json", exclude=_NOT_CODE)
+    definition = node.model_dump(mode="json", exclude=_NOT_CODE)
     if node.stream is None:
         # As before there were stream nodes, so that code versions stay what they are.
-        del told["stream"]
-        for given in told["inputs"].values():
+        del definition["stream"]
+        for given in definition["inputs"].values():
             del given["read"]
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode())
     if node.transform is not None and node.transform.function is not None:
         source = _module_file(node.transform.function.partition(":")[0], project.root)
         digest.update(source.read_bytes() if source else b"")

@@ -39,7 +39,7 @@ class Project:
         path: the file, absolute.
         root: its folder; relative paths start from here.
         graph: its nodes, and which of them need which.
-        environment: the environment of the state keys: that of ``system``, else that of the project.
+        environment: the environment of the state keys: from ``system``, else the project's.
         warnings: what is valid in the file but looks like a mistake.
         chosen: which of the file's ``environments`` was chosen; None for the file as it is.
         key_prefix: what other systems put before pipeline and node, so that several projects have different names.
@@ -69,7 +69,7 @@ class Project:
 
         Args:
             environment: which of the file's ``environments``; the one that ``$ODI_ENV`` names unless given.
-            nodes: functions decorated with ``@odi_assets.node``, beside those of the file.
+        nodes: functions decorated with ``@odi_assets.node``, in addition to the nodes of the file.
 
         Raises:
             ConfigErrors: all mistakes of the file.
@@ -166,7 +166,7 @@ class Project:
     def stores(self) -> Location:
         """The folder of the state stores of nodes: ``stores`` beside ``meta_state``, or below ``.odibi``.
 
-        Those of an environment that has a name are in a folder of that name.
+        A named environment has its stores in a folder of its name.
         """
         inside = f"stores/{self.environment}" if self.environment else "stores"
         system = self.config.system

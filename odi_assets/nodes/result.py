@@ -31,7 +31,7 @@ ROWS_LEFT: Mapping[str, str] = {
 """Keys of the metrics that count rows of the sources that a run did not take in, each with why."""
 
 ROWS_BELOW = ("rows_below_hwm", "rows_below_hwm_at_least")
-"""Those of them that tell of rows which no increment will read."""
+"""The keys that count rows which no increment will read."""
 
 
 @dataclass(frozen=True)

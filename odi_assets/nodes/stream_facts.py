@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 BatchSpan = tuple[int, int]
-"""The first and the last of batches that follow one another."""
+"""The first and the last number of a range of batches without gaps."""
 
 _LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts")
 """Facts that are not stored where there is nothing to say."""

@@ -1,4 +1,4 @@
-"""A stream node as a service: it goes on taking in what comes, until it is told to stop."""
+"""A stream node as a service: it processes new input as it arrives, until it is stopped."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import RunHistory
 from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, project_tags
@@ -36,7 +36,7 @@ def build_definitions(
     """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
 
     Starts no JVM and asks no source. Merge it with ``Definitions`` of your own to add assets beside the nodes, or with
-    those of another project, if one of the two has other prefixes.
+    the ``Definitions`` of another project, if one of the two has other prefixes.
 
     Args:
         key_prefix: comes before the keys of all assets, and the names of jobs, schedules and sensors.
@@ -127,7 +127,7 @@ def resources(
 ) -> dict[str, object]:
     """The resources of nodes, by their keys. The run history puts its results into ``results``, if that is given."""
     project.share()
-    names = Names.of(project)
+    names = DagsterNames.of(project)
 
     @dg.resource(
         required_resource_keys={names.resources + STATE},

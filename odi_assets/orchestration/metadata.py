@@ -127,7 +127,7 @@ def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
 
 
 def _last_commit(project: Project, result: NodeResult) -> datetime | None:
-    """When the node last committed rows; None if its table's log no longer tells."""
+    """When the node last committed rows; None if its table's log no longer has it."""
     target = TableHandle.open(project.target(result.key))
     stamps = (target.last_stamp(app_id) for app_id in app_ids(result.key))
     return max((stamp.committed_at for stamp in stamps if stamp is not None), default=None)

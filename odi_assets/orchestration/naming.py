@@ -19,7 +19,7 @@ _EXTENSIONS = re.compile(r"(\.[A-Za-z0-9]{1,7}){1,2}$")
 
 def asset_key(key: NodeKey) -> dg.AssetKey:
     """``[pipeline, node]``: the asset of a node of a project without a prefix."""
-    return Names().asset(key)
+    return DagsterNames().asset(key)
 
 
 def node_key(key: dg.AssetKey) -> NodeKey:
@@ -33,11 +33,11 @@ def node_of(project: Project, key: dg.AssetKey) -> NodeKey | None:
     if len(key.path) < 2:
         return None
     found = node_key(key)
-    return found if found in project.graph.nodes and Names.of(project).asset(found) == key else None
+    return found if found in project.graph.nodes and DagsterNames.of(project).asset(found) == key else None
 
 
 @dataclass(frozen=True)
-class Names:
+class DagsterNames:
     """What a project's parts are called in Dagster. Two projects in one code location need different prefixes.
 
     Attributes:
@@ -49,7 +49,7 @@ class Names:
     resources: str = ""
 
     @classmethod
-    def of(cls, project: Project) -> Names:
+    def of(cls, project: Project) -> DagsterNames:
         """The names of a project."""
         return cls(project.key_prefix, project.resource_prefix)
 

@@ -3,7 +3,7 @@
 The Spark resource has what a ``LazyPySparkResource`` of dagster-pyspark has: ``spark_session``, ``spark_context`` and
 ``spark_config``, so it can stand where one is expected. It is none, because the module of that class imports PySpark,
 which a run with nothing new and a code server do without. That class also makes sessions without the settings that our
-tables need (UTC, timestamps with statistics) and without those of the project file, knows no Spark Connect, gives no
+tables need (UTC, timestamps with statistics) and without the project file's settings, knows no Spark Connect, gives no
 useful error if there is no Java, and never stops what it started. So the session comes from
 ``odi_assets.spark.session`` and ends with the run.
 """
@@ -34,12 +34,10 @@ class SparkResource(dg.ConfigurableResource[Any]):
 
     spark_config: dict[str, Any] = Field(
         default_factory=dict,
-        description="Spark settings that override those of the project file; names may be nested at their dots.",
+        description="Spark settings that override the project file's; names may be nested at their dots.",
     )
-    master: str | None = Field(default=None, description="Spark master; that of the project file unless given.")
-    remote: str | None = Field(
-        default=None, description="Spark Connect address; that of the project file unless given."
-    )
+    master: str | None = Field(default=None, description="Spark master; by default, the project file's.")
+    remote: str | None = Field(default=None, description="Spark Connect address; by default, the project file's.")
     project_file: str | None = Field(default=None, description="Project file whose `spark` settings to take.")
 
     environment: str | None = Field(default=None, description="Which of the file's `environments`.")

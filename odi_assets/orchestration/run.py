@@ -17,7 +17,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunSummary
 from odi_assets.orchestration.definitions import build_job
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
 from odi_assets.orchestration.runs.in_flight import unfinished_runs
 from odi_assets.orchestration.runs.instance import open_instance
@@ -103,7 +103,7 @@ def _run(
     try:
         outcome = job.execute_in_process(
             instance=instance,
-            asset_selection=[*map(Names.of(project).asset, keys)],
+            asset_selection=[*map(DagsterNames.of(project).asset, keys)],
             run_config={"loggers": {LOGGER: {}}},
             tags={TRIGGER_TAG: "cli", **request.tags},
             run_id=run_id,

@@ -86,7 +86,7 @@ def hold(root: Path, keep_days: int) -> tuple[dt.date, ...]:
 
 
 def arrive(root: Path, days: int) -> Arrival:
-    """Land the next ``days`` days of 2013: the held ones first, then those of the published package.
+    """Land the next ``days`` days of 2013: the held ones first, then days of the published package.
 
     The flights and the weather of a day land together; a file that has landed is never written again. Fewer days
     land when the year ends; :attr:`Arrival.summary` says so. If a file can be had from nowhere, nothing lands at all.

@@ -1,4 +1,4 @@
-"""The landing zone's files: those of each day, and how a file appears, moves and goes without ever being incomplete."""
+"""The landing zone's files: the files of each day, and how they appear, move and go without ever being incomplete."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Zone:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock out other sample commands meanwhile.
+        """Lock out other sample commands within.
 
         Raises:
             SourceError: this project has no landing zone, or another sample command is at work for half a minute.

@@ -46,7 +46,7 @@ def current_rows(
     if not keys or _ID in keys:
         raise ConfigError(
             f"{'there are no keys' if not keys else f'`{_ID}` is no key'}: in a table without a primary key, OLake "
-            "gives different rows one id, so which row a change is of cannot be told",
+            "gives different rows one id, so it is not known which row a change belongs to",
             fix="name the columns of the primary key in `params.keys`; without one, append the changes as they are",
         )
     affected = changes.select(*keys).distinct()

@@ -43,18 +43,18 @@ _CUSTOMERS = 20
 
 
 @dataclass(frozen=True)
-class Batch:
+class OrdersAndPayments:
     """The rows of one file of orders and of the file of payments that arrives with it."""
 
     orders: tuple[dict[str, Any], ...]
     payments: tuple[dict[str, Any], ...]
 
 
-def batches(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iterator[Batch]:
+def batches(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iterator[OrdersAndPayments]:
     """The files of both inputs, in the order they arrive.
 
     Args:
-        in_file: so many orders are made in the time of one file.
+        in_file: the number of orders that are made in the time of one file.
         every: seconds from one order to the next.
     """
     late: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -72,7 +72,7 @@ def batches(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iter
                 again[file + 1][0].append(order)
             if n % 100 == 65:
                 again[file + 1][1].append(payment)
-        yield Batch((*made, *again[file][0], *late[file]), (*paid, *again[file][1]))
+        yield OrdersAndPayments((*made, *again[file][0], *late[file]), (*paid, *again[file][1]))
 
 
 def json_files(orders: int = 1_100, in_file: int = 100, every: float = 1.0) -> Iterator[tuple[str, str]]:

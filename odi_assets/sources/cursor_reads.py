@@ -25,8 +25,8 @@ from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
 from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions, Snapshot
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions, SourceSnapshot
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MOST_TIES = 1_000
 
 
 def plan_window(
-    snapshot: Snapshot,
+    snapshot: SourceSnapshot,
     increment: CursorIncrement,
     mark: CursorMark | None,
     *,
@@ -86,9 +86,7 @@ def plan_window(
         return read
     limit = limit_of(increment, kind, snapshot.now())
     if is_beyond(bound.upper, limit) or (bound.ahead and increment.on_ahead == "stop"):
-        # Only the rows tell which they are, and what is below them.
-        what = "stops the run" if increment.on_ahead == "stop" else "is left for later"
-        return replace(read, bound=UNRESOLVED, summary=f"{read.text()}; what is after {shown(limit)} {what}")
+        return read.beyond(limit, bound)
     found = read.bounded(kind, bound)
     if found.late.by_reading:
         return replace(read, late=found.late, summary=f"{read.text()}{found.late}")
@@ -97,7 +95,7 @@ def plan_window(
     return found
 
 
-def plan_range(snapshot: Snapshot, increment: CursorIncrement, start: datetime, end: datetime, node: str) -> Read:
+def plan_range(snapshot: SourceSnapshot, increment: CursorIncrement, start: datetime, end: datetime, node: str) -> Read:
     """The rows whose cursor lies in ``start <= cursor < end``, whatever was loaded. Moves no mark.
 
     Raises:
@@ -109,7 +107,7 @@ def plan_range(snapshot: Snapshot, increment: CursorIncrement, start: datetime, 
     return CursorWindow(snapshot=snapshot, summary=str(window), window=window, range_of=node)
 
 
-def plan_loaded(snapshot: Snapshot, increment: StatefulIncrement, mark: CursorMark) -> UnresolvedWindow:
+def plan_loaded(snapshot: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark) -> UnresolvedWindow:
     """The rows that runs up to ``mark`` have read. Moves no mark."""
     return UnresolvedWindow(
         snapshot=snapshot, summary=f"up to {shown(mark.value)}", increment=increment, upto=mark, rows_are_known=True
@@ -117,7 +115,7 @@ def plan_loaded(snapshot: Snapshot, increment: StatefulIncrement, mark: CursorMa
 
 
 def same_loaded_rows(
-    then: Snapshot, now: Snapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
+    then: SourceSnapshot, now: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
 ) -> bool:
     """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source."""
     from odi_assets.tables.columns import rows_digest
@@ -160,9 +158,9 @@ class CursorWindow(Read):
         window = replace(self.window, lower=self.start, lower_inclusive=True, ties={})
         return replace(self, window=window, only=wanted)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]
@@ -242,9 +240,9 @@ class UnresolvedWindow(UnresolvedRead):
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return replace(self, from_start=True, only=wanted)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
     def resolve(self, spark: SparkSession) -> Read:
         kind = self.kind or cursor_type(self.increment, _types(self.snapshot.rows(spark)), self.label)
@@ -346,6 +344,16 @@ class UnresolvedWindow(UnresolvedRead):
             late,
         )
 
+    def beyond(self, limit: Any, bound: Bound) -> UnresolvedWindow:
+        """The read, if there are rows ahead of the clock: only the rows tell which they are, and what is below them."""
+        increment, stop = self.increment, None
+        if increment.on_ahead == "stop":
+            greatest = () if bound.ahead else (f"the greatest is {shown(bound.upper)}",)
+            stop = rows_ahead(increment, bound.ahead, limit, greatest, self.label, increment.column)
+        what = "is left for later" if stop is None else "stops the run"
+        summary = f"{self.text()}; what is after {shown(limit)} {what}"
+        return replace(self, bound=UNRESOLVED, summary=summary, stop=stop)
+
     def nothing(self, why: str) -> NothingNew:
         """The read of nothing, for the reason ``why``."""
         return NothingNew.of(
@@ -413,7 +421,7 @@ def tied_by(types: Mapping[str, TypeName]) -> dict[str, Any]:
 
 
 def remembering_ties(
-    snapshot: Snapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
+    snapshot: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
 ) -> CursorMark:
     """``mark``, with the rows that are tied with it now counted as loaded.
 
@@ -434,7 +442,7 @@ def reads_again(increment: StatefulIncrement) -> bool:
     return lag or closed or increment.on_null == "include"
 
 
-def _fingerprint(snapshot: Snapshot, increment: StatefulIncrement) -> str | None:
+def _fingerprint(snapshot: SourceSnapshot, increment: StatefulIncrement) -> str | None:
     """A hash of the state of the source and of how it is followed; None if the state is not known."""
     if snapshot.fingerprint is None:
         return None

@@ -16,7 +16,7 @@ _FIXES = {
     # What an error says, and what to do about it in particular.
     "Unescaped quote character": "quotes within quotes are doubled (RFC 4180); if the file writes a backslash before "
     'them, say so: `options: {escape: "\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written',
-    "CSV header": "the columns of `read.schema` are those of the header, in its order: correct one of them; or set "
+    "CSV header": "`read.schema` must have the columns of the header, in its order: correct one of them; or set "
     "`read.rescued: COLUMN`, and files are read by the names in their headers",
     "TIMESTAMP(NANOS": "Spark has no times in nanoseconds: make the column a BIGINT in `read.schema` (nanoseconds "
     "since 1970), or leave out `schema`: whole microseconds are read as times then",
@@ -40,8 +40,8 @@ def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | N
         yield
     except (PySparkException, Py4JError) as error:
         text = error_text(error)
-        told = (one(text) for one in tell)
-        found = _unreadable_file(label, text) or next((one for one in told if one is not None), None)
+        named = (one(text) for one in tell)
+        found = _unreadable_file(label, text) or next((one for one in named if one is not None), None)
         if found is None:
             raise
         raise found from error

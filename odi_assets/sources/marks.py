@@ -32,7 +32,7 @@ UNRESOLVED = Unresolved.UNTIL_READ
 
 
 class History(NamedTuple):
-    """A version of a Delta table, and its commit: a number alone may be that of another history of the table."""
+    """A version of a Delta table, and its commit: the number alone may belong to another history of the table."""
 
     version: int
     commit: str
@@ -81,7 +81,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Part:
+class LedgerPart:
     """A part of the ledger of loaded files (see ``files.ledger``). ``files`` is how many it lists."""
 
     name: str
@@ -100,7 +100,7 @@ class FilesMark:
 
     mtime_ns: int
     path: str
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[LedgerPart, ...] | None = None
     measures: Identity | None = field(default=None, compare=False)
 
     @property
@@ -125,13 +125,13 @@ class FilesMark:
             mtime_ns, path = int(value["mtime_ns"]), str(value["path"])
         except (TypeError, KeyError, ValueError) as error:
             raise IncrementError(
-                f"the HWM of {label} is {value!r}, and that of files needs `mtime_ns` and `path`",
+                f"the HWM of {label} is {value!r}; the HWM of files needs `mtime_ns` and `path`",
                 fix="set it right with odi state set, or read everything once with odi run --full-refresh",
             ) from error
         if "ledger" not in value:
             return cls(mtime_ns, path)
         try:
-            return cls(mtime_ns, path, tuple(Part(str(name), int(count)) for name, count in value["ledger"]))
+            return cls(mtime_ns, path, tuple(LedgerPart(str(name), int(count)) for name, count in value["ledger"]))
         except (TypeError, ValueError) as error:
             raise IncrementError(
                 f"the HWM of {label} names no ledger that can be read: {value['ledger']!r}",
@@ -163,7 +163,7 @@ class VersionMark:
         if isinstance(value, Mapping) and isinstance(value.get("version"), int):
             return cls(value["version"], value.get("table_id"))
         raise IncrementError(
-            f"the HWM of {label} is {value!r}, and that of a Delta table needs a `version`",
+            f"the HWM of {label} is {value!r}; the HWM of a Delta table needs a `version`",
             fix="set it right with odi state set, or read everything once with odi run --full-refresh",
             label=label,
         )
@@ -179,7 +179,7 @@ class CursorMark:
     Attributes:
         seen: a fingerprint of the source that was read; while it is the same, the source has nothing new.
         ties: the rows at the mark that were loaded: a count for each row hash; None if not known.
-        held_then: what the source consisted of, so that what arrives later can be told; None if not known.
+        held_then: what the source consisted of, so that later arrivals can be recognized; None if not known.
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
     """
@@ -221,8 +221,8 @@ class CursorMark:
 class Mark(Protocol):
     """What all marks have in common: what state stores of them, and what they measure.
 
-    Those of tables that are read in chunks are in ``sql.marks``, those that a cursor document drives in
-    ``documents.marks``, those of streams in ``nodes.planning.stream``.
+    Marks of tables that are read in chunks are in ``sql.marks``, marks that a cursor document drives in
+    ``documents.marks``, marks of streams in ``nodes.planning.stream``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

@@ -43,7 +43,6 @@ _OF_NO_VALUE = frozenset(
 _SHOWN = frozenset(
     {"header", "sep", "delimiter", "quote", "escape", "encoding", "charset", "nullvalue", "emptyvalue", "nanvalue"}
     | {"multiline", "dateformat", "timestampformat", "timestampntzformat", "timezone", "locale", "linesep", "mode"}
-    | {"multiline", "dateformat", "timestampformat", "timestampntzformat", "timezone", "locale", "linesep", "mode"}
 )
 """Options whose values are no secrets. Of others, a digest is kept."""
 
@@ -51,13 +50,12 @@ _SECRET = re.compile("pass|secret|token|key|credential|user|sas|cert")
 """Names of options of which nothing is kept: values do not depend on who asks, and a digest of a password can be
 guessed."""
 
-
 _SAME_AS_UNSET = {
     **{"sep": ",", "encoding": "utf-8", "header": "false", "multiline": "false", "quote": '"', "nullvalue": ""},
     **{"ignoreleadingwhitespace": "false", "ignoretrailingwhitespace": "false", "inferschema": "false"},
     **{"timezone": "utc", "mode": "failfast"},
 }
-"""Values of options in small letters that are those of a read without the option."""
+"""Values of options, in small letters, that mean the same as leaving the option out."""
 
 _OTHER_NAMES = {"delimiter": "sep", "charset": "encoding"}
 
@@ -105,13 +103,13 @@ def _changes(then: Reading, now: Reading) -> Iterator[str]:
             "rows tied with the HWM are to be read (`boundary: closed` without `write.keys`), and which of them are "
             "loaded was not kept"
         )
-    told: set[str] = set()
+    named: set[str] = set()
     for part in ("cursor", "rows"):
         if part in then and part in now:
             differing = {*then[part].items()} ^ {*now[part].items()}
-            for name in sorted({name for name, _ in differing if not _is_new_type(name, then[part], now[part])} - told):
-                told.add(name)
-                yield _changed(name, then[part].get(name), now[part].get(name))
+            names = {name for name, _ in differing if not _is_new_type(name, then[part], now[part])} - named
+            named |= names
+            yield from (_changed(name, then[part].get(name), now[part].get(name)) for name in sorted(names))
 
 
 def _is_new_type(name: str, then: Settings, now: Settings) -> bool:

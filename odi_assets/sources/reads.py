@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from odi_assets.errors import OdiError
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, hwm_text
-from odi_assets.sources.snapshot import Partitions, Snapshot
+from odi_assets.sources.snapshot import Partitions, SourceSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Affected:
+class AffectedPartitions:
     """The partitions of the rows that a source gained or changed.
 
     Attributes:
@@ -37,8 +38,10 @@ class Affected:
     by_rows: bool = False
     everything: bool = False
 
-    def __or__(self, other: Affected) -> Affected:
-        return Affected(self.values | other.values, self.by_rows or other.by_rows, self.everything or other.everything)
+    def __or__(self, other: AffectedPartitions) -> AffectedPartitions:
+        return AffectedPartitions(
+            self.values | other.values, self.by_rows or other.by_rows, self.everything or other.everything
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +60,13 @@ class PlannedRead(ABC):
         late: rows that arrived at or below the mark since it was set, which no increment reads.
         under: where the stream of a cursor document is that the read was planned under; None if none drives it.
         warning: what somebody should look at, in words.
+        stop: the error that a run ends with at this read; None if it does not, as far as planning can see.
         rechecked: rows that were read before may be other ones now (:meth:`Source.corrections`); it is looked at before
             this is read.
         keep: writes to storage what goes with ``under``, before the commit.
     """
 
-    snapshot: Snapshot
+    snapshot: SourceSnapshot
     summary: str
     before: Mark | None = None
     after: Mark | Unresolved | None = None
@@ -73,6 +77,7 @@ class PlannedRead(ABC):
     late: Late = NONE_LATE
     under: str | None = None
     warning: str | None = None
+    stop: OdiError | None = None
     rechecked: bool = False
     keep: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
@@ -113,8 +118,8 @@ class PlannedRead(ABC):
 
     @property
     def bytes(self) -> int | None:
-        """Size of the files that will be read, or of more where only reading tells; None for sources that are not
-        files."""
+        """Size of the files that will be read; an upper bound if they have to be read to know. None for sources that
+        are not files."""
         return self.snapshot.bytes
 
     @property
@@ -130,7 +135,7 @@ class PlannedRead(ABC):
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         """All rows of the source that are in ``wanted``, up to the same mark."""
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         """The partitions, by ``column``, of the rows that the source gained or changed.
 
         Args:
@@ -141,7 +146,7 @@ class PlannedRead(ABC):
             IncrementError: rows of the affected partitions cannot be read any more.
         """
         del column, node
-        return Affected()
+        return AffectedPartitions()
 
     def before_commit(self) -> None:
         """Write to storage what the mark will name. Without the commit, it means nothing."""
@@ -207,7 +212,7 @@ class Read(PlannedRead):
 
 @dataclass(frozen=True, kw_only=True)
 class Whole(Read):
-    """All rows of a source, or those of some partitions.
+    """All rows of a source, or all rows of some partitions.
 
     Attributes:
         increment: the read that this one replaces and whose mark it moves; None: it moves no mark.
@@ -292,10 +297,10 @@ class NothingNew(Read):
     def load(self, spark: SparkSession) -> DataFrame:
         return self.snapshot.rows(spark).limit(0)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         # It affects no partition, but raises if its rows of the partitions that others affect are gone.
         self.increment.affected(column, node)
-        return Affected()
+        return AffectedPartitions()
 
     def whole(self) -> PlannedRead:
         return self.increment.whole()

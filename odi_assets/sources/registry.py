@@ -15,7 +15,7 @@ Locate = Callable[[str, str], Location]
 
 
 def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate, name: str = READ) -> Source:
-    """The source that a node's ``read`` names, on ``connection``; that of an input of a stream node by its ``name``."""
+    """The source that a node's ``read`` names, on ``connection``; ``name`` is the name of a stream node's input."""
     label = f"{read.connection}:{read.shown}"
     if isinstance(connection, SqlConnection):
         from odi_assets.sources.sql.source import sql_source
@@ -43,7 +43,7 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
 
 
 def table_source(name: str, label: str, target: Target, increment: Increment | None, location: Location) -> Source:
-    """A Delta table as a source: one on a connection, or that of an upstream node."""
+    """A Delta table as a source: a table on a connection, or the table of an upstream node."""
     from odi_assets.sources.delta.source import DeltaTableSource
 
     return DeltaTableSource(name=name, label=label, target=target, increment=increment, location=location)

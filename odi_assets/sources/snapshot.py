@@ -54,7 +54,7 @@ class Partitions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot(ABC):
+class SourceSnapshot(ABC):
     """A source at one moment.
 
     Attributes:
@@ -133,7 +133,7 @@ class Snapshot(ABC):
         """
 
     def now(self, spark: SparkSession | None = None) -> datetime:
-        """What the clock of the source says; that of this machine, if it has none or it cannot be asked.
+        """The time by the clock of the source; by this machine's clock, if the source has none or cannot be asked.
 
         Args:
             spark: asks for it, if nobody did yet.

@@ -23,7 +23,7 @@ from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time,
 from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
 from odi_assets.sources.reading import Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.snapshot import Position, SourceSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ class Target:
     Attributes:
         node: who reads, for messages: ``pipeline.node``.
         location: the table; sources keep lists of what is loaded beside it.
-        traits: those of the node's write mode.
+        traits: the traits of the node's write mode.
         keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
     """
@@ -123,7 +123,7 @@ class Source(ABC):
 
     @property
     def watchable(self) -> bool:
-        """Whether it tells, without being read, that it is ahead of its mark."""
+        """Whether the source can say, without being read, that it is ahead of its mark."""
         return False
 
     def followed_by(self, increment: Increment) -> Source:
@@ -135,7 +135,7 @@ class Source(ABC):
         """What is read, if the source waits for something else before it is read; otherwise the source itself."""
         return self
 
-    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+    def wrapped_mark(self, mark: Mark | None, value: Any) -> Mark | None:
         """``mark``, which is one of :attr:`unwaited`, as the source keeps it.
 
         Args:
@@ -164,7 +164,7 @@ class Source(ABC):
         return self.increment is not None and not isinstance(self.increment, RollingWindowIncrement)
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SourceSnapshot:
         """The source as it is now, found without Spark and without reading a row.
 
         Raises:
@@ -209,7 +209,7 @@ class Source(ABC):
             return self.whole()
         return self._window(self.snapshot(), mark if isinstance(mark, CursorMark) else None)
 
-    def _window(self, snapshot: Snapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
+    def _window(self, snapshot: SourceSnapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
         from odi_assets.sources.cursor_reads import plan_window
 
         assert isinstance(self.increment, CursorIncrement)
@@ -239,7 +239,7 @@ class Source(ABC):
         return None
 
     def other_history(self, mark: Mark) -> str | None:
-        """How the history of the source is another one than that of ``mark``, in words; None if it is the same.
+        """How the history of the source differs from the history of ``mark``, in words; None if it is the same.
 
         Raises:
             TableError: the log of a table cannot be read.

@@ -23,7 +23,7 @@ def without_tokens(text: str) -> str:
 
 
 class Redacted:
-    """A text stream that tokens are taken out of. Everything else is that of the stream."""
+    """A text stream that tokens are taken out of. Everything else is passed on to the wrapped stream."""
 
     hides_tokens = True
 

@@ -14,8 +14,8 @@ from odi_assets.spark.gateway import said_no_memory
 
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _OUT_OF_MEMORY_EXIT = 52
-"""Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is that of the JVM's own
-``-XX:+ExitOnOutOfMemoryError``."""
+"""Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is the exit code of the JVM's
+own ``-XX:+ExitOnOutOfMemoryError``."""
 _ENDING = ("SparkContext was shut down", "on a stopped SparkContext")
 """What a JVM answers to a call while it ends."""
 _SECONDS = 2.0
@@ -51,9 +51,9 @@ def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | Non
     during = f" while {what}" if what else ""
     is_silent = any(map(_is_of_connection, chain))
     if is_silent and (code := _exit_code()) is not None:
-        told, why = _in_words(code)
+        what_happened, why = _in_words(code)
         return SparkDiedError(
-            f"the JVM in which Spark runs died{during}: {told}",
+            f"the JVM in which Spark runs died{during}: {what_happened}",
             fix=f"{_GOES_ON}; {why}",
             exit_code=code,
         )

@@ -218,11 +218,11 @@ def _forward(source: int) -> None:
         pending, held = _after_warnings(stream), b""
         alive = True
         while pending or (pending := stream.read(_CHUNK)):
-            told, held = _without_chatter(held + pending)
-            if _NO_MEMORY in told:
+            shown, held = _without_chatter(held + pending)
+            if _NO_MEMORY in shown:
                 _seen.add(_NO_MEMORY)
             # Reading goes on when our stderr is closed: a full pipe would stop the JVM.
-            alive = alive and _written(told)
+            alive = alive and _written(shown)
             pending = b""
         if alive and held:
             _written(_CHATTER.sub(b"", held + b"\n"))

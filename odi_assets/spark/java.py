@@ -114,10 +114,10 @@ def _examined(java: Path, found_by: str) -> Java:
     facts = _released(home)
     if "JAVA_VERSION" not in facts:
         # `java` may be a script of a version manager, which lies in no folder of a Java.
-        told = _what_it_reports(java)
-        home = Path(told.get("java.home", home))
+        reported = _what_it_reports(java)
+        home = Path(reported.get("java.home", home))
         facts = _released(home) or _modules_it_lists(java)
-        facts["JAVA_VERSION"] = told["version"]
+        facts["JAVA_VERSION"] = reported["version"]
     version = facts["JAVA_VERSION"]
     if not MINIMUM_JAVA <= major_version(version) <= MAXIMUM_JAVA:
         raise JavaError(f"{_NEEDED}; {java} is Java {version}.", fix=_GET_JAVA, version=version)

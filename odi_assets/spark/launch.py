@@ -72,7 +72,7 @@ class LaunchCommand:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def line(self, *more: str, settings_file: Path | None = None) -> list[str]:
-        """The command line. Options of ``more`` come before those of the project, which so win.
+        """The command line. Options of ``more`` come before the project's, and so win.
 
         Args:
             settings_file: where :attr:`settings` are; without one, Spark gets none.
@@ -217,7 +217,7 @@ def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *m
     """Start a JVM and return at once. It ends when its stdin closes, so with this process.
 
     Args:
-        more: options that come before those of the project.
+        more: options that come before the project's.
     """
     scratch = tempfile.TemporaryDirectory(prefix="odi-jvm-")
     folder, home = Path(scratch.name), spark_home()

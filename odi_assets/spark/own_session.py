@@ -85,7 +85,8 @@ class OwnSession:
     def until_written(self, rows: DataFrame) -> Iterator[None]:
         """The block in which ``rows`` are written, and after which the clone is given up.
 
-        That of a write that failed stays with Spark Connect's server, which may be what failed. The server forgets it.
+        After a write that failed, the clone stays with Spark Connect's server, which may be what failed. The server
+        forgets it.
         """
         with self:
             # The node's code may have made them in yet another session.

@@ -72,7 +72,7 @@ def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
         raise OSError(f"{archive.folder.parent} has {free / 1024**2:,.0f} MB left; an archive takes some 200")
     try:
         with FileLock(archive.folder.parent / "making.lock", timeout=0):
-            # Who held the lock may have made it meanwhile.
+            # The process that held the lock may have made it.
             archive = _tried(find_archive(java, class_path), java, class_path)
             if not archive.is_usable and archive.folder is not None:
                 _make(java, command, class_path, archive.folder)
@@ -154,12 +154,12 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
         check=False,
     )
     shutil.rmtree(work, ignore_errors=True)
-    told = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    last_line = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     if done.returncode < 0 or _DISK_FULL in done.stderr:
         # The next attempt may succeed.
-        raise OSError(told)
+        raise OSError(last_line)
     if done.returncode:
-        return told
+        return last_line
     return None if (making / CLASSES).exists() else "the JVM wrote no archive"
 
 

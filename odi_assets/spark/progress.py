@@ -45,7 +45,7 @@ def _classic_stages() -> Stages | None:
         tracker = context.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     except (Py4JError, AttributeError, OSError):
-        # The session was stopped meanwhile, so nothing runs.
+        # The session was stopped in the meantime, so nothing runs.
         return None
     return _sum((info.numCompletedTasks, info.numTasks) for info in infos if info is not None)
 

@@ -182,8 +182,8 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
 
 
 def runs_tasks_once(spark: Any) -> bool:
-    """Whether a task that fails ends its job: on a local master that was given no number of failures. Through Spark
-    Connect nobody tells."""
+    """Whether a task that fails ends its job: on a local master that was given no number of failures. False through
+    Spark Connect, where this is not known."""
     return hasattr(spark, "_jsparkSession") and _ONE_ATTEMPT.fullmatch(str(spark.sparkContext.master)) is not None
 
 
@@ -228,7 +228,7 @@ def _classic(config: SparkConfig, app_name: str, *, is_small: bool = False) -> S
 
 
 def packages_conf(config: SparkConfig) -> dict[str, str]:
-    """The JARs that a new session fetches: those of `spark.conf`, then those of `spark.packages`."""
+    """The JARs that a new session fetches: first from `spark.conf`, then from `spark.packages`."""
     named = [*filter(None, config.conf.get(_PACKAGES, "").split(",")), *config.packages]
     return {_PACKAGES: ",".join(dict.fromkeys(named))} if config.packages else {}
 

@@ -16,7 +16,7 @@ from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state.monotonic import TextOrder, check_monotonic, undeclared
 from odi_assets.state.records import (
     HwmEntry,
-    Move,
+    KeyRestore,
     RunRecord,
     check_environment,
     check_key,
@@ -32,7 +32,7 @@ MOST_RUN_IDS = 20
 """How many ids :meth:`StateBackend.find_run_ids` gives at most."""
 
 
-Check = Callable[["Change", HwmEntry | None], None]
+Check = Callable[["KeyChange", HwmEntry | None], None]
 """Sees a change and its key's present revision (None: not set), and raises if the change may not be made."""
 
 
@@ -40,12 +40,12 @@ ANY_VALUE: Any = object()
 """What ``compare_and_set`` takes for: the revision alone decides."""
 
 
-def any_change(_change: Change, _current: HwmEntry | None) -> None:
+def any_change(_change: KeyChange, _current: HwmEntry | None) -> None:
     """The check of a change that may always be made."""
 
 
 @dataclass(slots=True)
-class Change:
+class KeyChange:
     """One key's next revision; ``encoded`` is its value as it is stored, made once.
 
     With ``move``, the revision is written as that says; otherwise it is the one after the present one, of now.
@@ -60,7 +60,7 @@ class Change:
     run_id: str | None = None
     deleted: bool = False
     check: Check = any_change
-    move: Move | None = None
+    move: KeyRestore | None = None
     origin: str | None = None
     encoded: Encoded = field(init=False)
 
@@ -93,7 +93,7 @@ class Change:
         )
 
 
-def _moved(move: Move, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
+def _moved(move: KeyRestore, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
     found = None if latest is None else latest.revision
     if found != move.expected:
         raise _changed(move.entry.key, found, move.expected)
@@ -138,7 +138,7 @@ class StateBackend(ABC):
         """The newest revision of every key, tombstones too, in order of the keys."""
 
     @abstractmethod
-    def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def _write(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         """Make all changes (of distinct keys) or none, each checked against the revision it replaces."""
 
     def get_hwm(self, key: str) -> Any:
@@ -157,20 +157,20 @@ class StateBackend(ABC):
         return [entry for entry in self._latest_of_all() if deleted or not entry.deleted]
 
     def hwms_stamp(self) -> Hashable | None:
-        """What is another one whenever the HWMs are others, and cheaper to have than these; None where nothing tells.
+        """A cheap fingerprint that changes whenever an HWM changes; None if the backend has none.
 
-        Take it before you read: what is written in between then shows in the next one.
+        Take it before reading the HWMs: a write in between then shows in the next fingerprint.
         """
         return None
 
-    def _check_monotonic(self, change: Change, current: HwmEntry | None) -> None:
+    def _check_monotonic(self, change: KeyChange, current: HwmEntry | None) -> None:
         """The check of a change that may not move its key back, or to another type."""
         check_monotonic(current, change.value, change.encoded.type, self.text_order)
 
     def set_hwm(self, key: str, value: Any, *, target_commit: int | None = None, run_id: str | None = None) -> HwmEntry:
         """Move ``key`` on to ``value``. A value that lies before the present one, or is of another type, is
         refused with ``StateError``: use :meth:`reset_hwm`."""
-        return self._write([Change(key, value, target_commit, run_id, check=self._check_monotonic)])[0]
+        return self._write([KeyChange(key, value, target_commit, run_id, check=self._check_monotonic)])[0]
 
     def reset_hwm(
         self,
@@ -182,7 +182,7 @@ class StateBackend(ABC):
         origin: str | None = None,
     ) -> HwmEntry:
         """Set ``key`` to ``value``, back or forward; ``origin`` says what the value is of (see :class:`HwmEntry`)."""
-        return self._write([Change(key, value, target_commit, run_id, origin=origin)])[0]
+        return self._write([KeyChange(key, value, target_commit, run_id, origin=origin)])[0]
 
     def compare_and_set(
         self,
@@ -203,7 +203,7 @@ class StateBackend(ABC):
             StateConflictError: it has another revision or value. Nothing was written.
         """
 
-        def check(_change: Change, current: HwmEntry | None) -> None:
+        def check(_change: KeyChange, current: HwmEntry | None) -> None:
             found = None if current is None else current.revision
             if found != expected_revision:
                 raise _changed(key, found, expected_revision)
@@ -212,18 +212,18 @@ class StateBackend(ABC):
             if encode(current.value) != encode(expected_value):
                 raise StateConflictError(
                     f"`{key}` is {_at(found)} as expected, but with another value: another tool set it again",
-                    fix="read the key again and decide anew; nothing was written",
+                    fix="read the key again and decide again; nothing was written",
                     key=key,
                     expected_revision=expected_revision,
                     revision=found,
                 )
 
-        return self._write([Change(key, value, target_commit, run_id, check=check, origin=origin)])[0]
+        return self._write([KeyChange(key, value, target_commit, run_id, check=check, origin=origin)])[0]
 
     def set_hwm_batch(self, updates: Sequence[Mapping[str, Any]]) -> list[HwmEntry]:
         """Move many keys on, all or none. Each update holds ``key`` and ``value``, and may hold
         ``target_commit`` and ``run_id``; of two updates of one key the last counts."""
-        changes: dict[str, Change] = {}
+        changes: dict[str, KeyChange] = {}
         for number, update in enumerate(updates):
             try:
                 key, value = update["key"], update["value"]
@@ -232,7 +232,7 @@ class StateBackend(ABC):
                     f"update {number} of the batch holds {sorted(map(str, update))}, not `key` and `value`",
                     fix="nothing was written; give each update both",
                 ) from error
-            changes[key] = Change(
+            changes[key] = KeyChange(
                 key, value, update.get("target_commit"), update.get("run_id"), check=self._check_monotonic
             )
         return self._write(list(changes.values())) if changes else []
@@ -241,16 +241,16 @@ class StateBackend(ABC):
         """Delete ``key``; False if it was not set."""
         if self.get_entry(key) is None:
             return False
-        self._write([Change(key, deleted=True)])
+        self._write([KeyChange(key, deleted=True)])
         return True
 
-    def restore(self, moves: Sequence[Move]) -> list[HwmEntry]:
+    def restore(self, moves: Sequence[KeyRestore]) -> list[HwmEntry]:
         """Add revisions of many keys as they are, with their numbers and times, all or none.
 
         Raises:
             StateConflictError: a key was changed since its move was decided. Nothing was written.
         """
-        changes = [Change(m.entry.key, m.entry.value, deleted=m.entry.deleted, move=m) for m in moves]
+        changes = [KeyChange(m.entry.key, m.entry.value, deleted=m.entry.deleted, move=m) for m in moves]
         return self._write(changes) if changes else []
 
     @abstractmethod
@@ -309,7 +309,7 @@ class StateBackend(ABC):
 def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:
     return StateConflictError(
         f"`{key}` is {_at(found)}, not {_at(expected)}: another writer was first",
-        fix="read the key again and decide anew; nothing was written",
+        fix="read the key again and decide again; nothing was written",
         key=key,
         expected_revision=expected,
         revision=found,

@@ -20,8 +20,8 @@ def create_state_backend(
 ) -> StateBackend:
     """The backend of ``system``: Delta tables at its connection, or without ``system`` the project's JSON file.
 
-    The environment is ``system.environment``, or else the project's ``environment``. The arguments are those of Odibi
-    3.15.1.
+    The environment is ``system.environment``, or else the project's ``environment``. The arguments are the same as in
+    Odibi 3.15.1.
 
     Args:
         config: a loaded project file.

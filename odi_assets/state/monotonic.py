@@ -13,7 +13,7 @@ _UNORDERED = frozenset({"null", "bool", "dict"})
 
 
 TextOrder = Callable[[str], str | None]
-"""Tells of a key how its node declares the order of a text HWM (see ``text_order``); None where it does not."""
+"""Returns for a key how its node declares the order of a text HWM (see ``text_order``); None if it does not."""
 
 
 def undeclared(_key: str) -> None:

@@ -26,7 +26,7 @@ class HwmEntry(NamedTuple):
         key: ``<pipeline>.<node>`` for nodes, or any free-form text.
         value: the typed value; None for a tombstone.
         environment: whose key it is; None is the environment without a name, which is what Odibi writes by default.
-        updated_at: when it was written, UTC; later than that of the revision before it, whatever the clocks say.
+        updated_at: when it was written, UTC; later than the revision before it was, whatever the clocks say.
         revision: 1 for the first write of a key, then one more with each write; 0 for a row that Odibi wrote.
         deleted: a tombstone.
         target_commit: version of the Delta table whose commit has this value; NO_TABLE where it was accepted
@@ -49,7 +49,7 @@ class HwmEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Move:
+class KeyRestore:
     """What :meth:`~odi_assets.state.backend.StateBackend.restore` shall add to one key.
 
     Attributes:

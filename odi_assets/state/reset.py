@@ -1,6 +1,6 @@
 """Setting a high-water mark back by hand: to an earlier revision, to a value, or to nothing.
 
-Each change says which revision it was decided on, so a run that moves the key meanwhile is not overwritten unseen.
+Each change names the revision it was decided on, so it never overwrites what a run has written to the key since then.
 """
 
 from __future__ import annotations

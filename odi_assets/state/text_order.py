@@ -56,7 +56,7 @@ def in_order(text: str, declared: str) -> Any:
         return _utc(datetime.fromisoformat(text.strip()))
     if declared in _DATES:
         return _date(text, declared)
-    raise ValueError(f"{declared} has no order but that of text")
+    raise ValueError(f"{declared} has no order other than text order")
 
 
 def parse_date(text: str, date_format: DateFormat) -> datetime:

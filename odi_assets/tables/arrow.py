@@ -103,8 +103,8 @@ def write_arrow(
         return _write(rows, handle, spec, stamp, undecided)
     except _NeedsSpark:
         # The files of a write that was given up have a folder of their own; no version names them.
-        anew = replace(stamp, write_id=uuid.uuid4().hex)
-        return EmbeddedEngine().write(open_spark().createDataFrame(rows), handle, spec, anew)
+        retried = replace(stamp, write_id=uuid.uuid4().hex)
+        return EmbeddedEngine().write(open_spark().createDataFrame(rows), handle, spec, retried)
 
 
 def storable(rows: pa.Table, uri: str) -> pa.Table:
@@ -192,7 +192,7 @@ def _write(
     if handle.exists:
         handle = with_features(handle, schema_json)
     if added and handle.live_files and spec.mode is not WriteMode.APPEND:
-        # Other files have to be written anew.
+        # Other files have to be rewritten.
         raise _NeedsSpark
     write = ArrowWrite(rows, handle, spec, stamp, schema_json, bool(added))
     changes = _upsert(write) if spec.mode is WriteMode.UPSERT else mode_of(spec.mode).stage(write)

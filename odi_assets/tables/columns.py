@@ -31,7 +31,7 @@ def same_keys(keys: Iterable[str]) -> Column:
 
 
 def row_text(names: Iterable[str]) -> Column:
-    """The named columns as JSON text that tells rows apart, whatever types they have.
+    """The named columns as JSON text that differs for different rows, whatever types they have.
 
     Columns are in the order of their names, and NULLs are left out. So the text of a row stays the same when columns
     come in another order, and when the row gains a column that is NULL.
@@ -42,7 +42,7 @@ def row_text(names: Iterable[str]) -> Column:
 
 
 def rows_digest(rows: DataFrame) -> tuple[Any, ...]:
-    """What tells these rows from others, in whatever order they are: computed by one pass over them."""
+    """A digest of these rows that does not depend on their order: computed by one pass over them."""
     from pyspark.sql import functions as F
 
     hashed = F.xxhash64(row_text(rows.columns)).cast("decimal(38,0)")

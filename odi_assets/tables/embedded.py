@@ -61,7 +61,7 @@ class EmbeddedEngine:
             if not handle.exists or not stamp.fences:
                 raise
         return raced(
-            lambda: _write_anew(df, handle.refreshed(), spec, stamp),
+            lambda: _write_again(df, handle.refreshed(), spec, stamp),
             lost=lambda error: isinstance(error, TableConflictError),
         )
 
@@ -97,7 +97,7 @@ def write_computed_once(
         first.discard()
 
 
-def _write_anew(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
+def _write_again(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
     require_unfenced(handle, stamp)
     return _write(df, handle, spec, replace(stamp, write_id=uuid.uuid4().hex))
 
@@ -160,7 +160,7 @@ def _admitted(write: Write) -> FileChanges:
 def _schema_plan(
     df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_columns: bool
 ) -> tuple[str, list[str], list[str]]:
-    """The table's schema after the commit, the columns it gains, and those of the rows that are left out."""
+    """The table's schema after the commit, the columns it gains, and the columns of the rows that are left out."""
     stored = df.drop(spec.delete_when) if spec.delete_when else df
     uri = handle.location.uri
     schema_json = delta_schema(stored, uri)
@@ -180,7 +180,7 @@ def _schema_plan(
 
 
 def result_of(write: Write, changes: FileChanges, version: int, columns: tuple[tuple[str, str], ...]) -> WriteResult:
-    """What the commit of ``version`` did; ``columns`` are those of the table, with their types."""
+    """What the commit of ``version`` did; ``columns`` are the table's columns, with their types."""
     added = [*changes.new, *changes.moved]
     changed = [*(file.partition for file in changes.new), *changes.partitions]
     partitions = {tuple(sorted(values.items())): values for values in changed if values}

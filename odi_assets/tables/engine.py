@@ -16,7 +16,7 @@ class WriteSpec:
     Attributes:
         mode: how the rows join the table.
         keys: columns that identify a row, for modes with the trait ``needs_keys``.
-        partition_by: columns the table is partitioned by; must match those of an existing table.
+        partition_by: columns the table is partitioned by; must match the partitioning of an existing table.
         replace: for partition_overwrite, partitions to replace even where no row is written; rows in others are
             refused. None means: replace just the partitions that rows are written to.
         schema_policy: what happens to columns that the table does not have; modes with the trait ``replaces_columns``

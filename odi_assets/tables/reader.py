@@ -61,7 +61,7 @@ def read_staged(
 
     Args:
         schema_json: the table's schema.
-        flag: name of a BOOLEAN column that the files hold beside those of the table.
+        flag: name of a BOOLEAN column that the files hold in addition to the table's columns.
     """
     schema = spark_schema(schema_json)
     if flag:

@@ -102,12 +102,12 @@ def require_kept(rules: Sequence[Rule], files: Sequence[WrittenFile], rows: Call
     found = staged.agg(*(figure.alias(f"f{number}") for number, figure in enumerate(figures))).collect()[0]
     broken = [(rule, found[2 * i], found[2 * i + 1]) for i, rule in enumerate(open_ones) if found[2 * i]]
     if broken:
-        told = (
+        breaches = (
             f"{counted(count, 'row')} of it {'breaks' if count == 1 else 'break'} {rule.label}, such as {_short(row)}"
             for rule, count, row in broken
         )
         raise TableError(
-            f"the table at {uri} does not admit what is to be written: {'; '.join(told)}. Nothing was written.",
+            f"the table at {uri} does not admit what is to be written: {'; '.join(breaches)}. Nothing was written.",
             fix="correct these rows in the transform, or leave them out there (WHERE); or take the rule off the table",
             uri=uri,
             rules=tuple(rule.label for rule, _, _ in broken),

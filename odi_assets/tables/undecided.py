@@ -28,7 +28,7 @@ def with_types(rows: pa.Table, handle: TableHandle, *, may_decide_later: bool) -
     """``rows`` with the table's types for columns that have none, and the columns whose type is left open.
 
     Args:
-        may_decide_later: the columns of ``rows`` become those of the table.
+        may_decide_later: the columns of ``rows`` become the table's columns.
     """
     known = {name.lower(): kind for name, kind in _types_of(handle)}
     undecided: set[str] = set()
@@ -51,7 +51,7 @@ def _types_of(handle: TableHandle) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _is_open(kind: pa.DataType) -> bool:
-    """Whether a type, or one within it, is that of NULL."""
+    """Whether a type is the type of NULL, or contains it."""
     return kind == pa.null() or any(_is_open(kind.field(place).type) for place in range(kind.num_fields))
 
 

@@ -48,9 +48,11 @@ def error_with_place(error: BaseException, root: Path) -> str:
     """
     raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return _told(Frame(error.filename, error.lineno, (error.text or "").strip()), f"SyntaxError: {error.msg}", root)
+        return _with_place(
+            Frame(error.filename, error.lineno, (error.text or "").strip()), f"SyntaxError: {error.msg}", root
+        )
     frames = [Frame(one.filename, one.lineno or 0, one.line or "") for one in traceback.extract_tb(error.__traceback__)]
-    return _told(_innermost(frames) or frames[-1], raised, root) if frames else raised
+    return _with_place(_innermost(frames) or frames[-1], raised, root) if frames else raised
 
 
 def worker_error_with_place(text: str, root: Path) -> str | None:
@@ -66,7 +68,7 @@ def worker_error_with_place(text: str, root: Path) -> str | None:
     if frame is None:
         return None
     raised = _RAISED.search(last, found[-1].end())
-    return _told(frame, raised[0].rstrip() if raised else "an error", root)
+    return _with_place(frame, raised[0].rstrip() if raised else "an error", root)
 
 
 def named_from(root: Path, file: str) -> str:
@@ -79,7 +81,7 @@ def _innermost(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in reversed(frames) if frame.is_users), None)
 
 
-def _told(frame: Frame, raised: str, root: Path) -> str:
+def _with_place(frame: Frame, raised: str, root: Path) -> str:
     # What Spark says may go on for many lines.
     first, _, rest = raised.partition("\n")
     shown = f"\n    {frame.text}" if frame.text else ""

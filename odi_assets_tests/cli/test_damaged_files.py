@@ -100,6 +100,16 @@ def test_a_ledger_that_is_gone_or_torn_is_found_and_a_full_refresh_writes_it_ane
     assert odi("doctor").code == 0
 
 
+def test_a_link_that_leads_nowhere_is_found_where_no_row_is(box: Sandbox, odi: Odi) -> None:
+    link = box.root / "lake" / "raw" / "part-unused.parquet"
+    link.symlink_to("part-gone.parquet")
+    sick = odi("doctor", "--deep", "--json")
+    assert (sick.code, kinds(sick.out)) == (1, {"damaged"})
+    assert "part-unused.parquet" in sick.out
+    link.unlink()
+    assert odi("doctor", "--deep").code == 0
+
+
 def test_what_doctor_did_not_look_at_it_names(box: Sandbox, odi: Odi) -> None:
     assert box.table("raw").exists
     shallow, deep, part = (odi("doctor", *words) for words in ((), ("--deep",), ("p", "--node", "raw")))

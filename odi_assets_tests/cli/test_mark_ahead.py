@@ -7,8 +7,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from odi_assets_tests.cli.conftest import Odi
 
@@ -115,3 +116,30 @@ def test_a_mark_that_somebody_set_ahead_is_put_back_to_that_of_the_table(root: P
     assert odi("run").code == 0
     assert ids(root) == [1, 2]
     assert odi("doctor").code == 0
+
+
+DELTA = """
+    read: {connection: lake, format: delta, path: source, incremental: {mode: stateful, column: at, MORE}}
+    write: {connection: lake, path: events, mode: append}
+  - {name: other, read: {connection: lake, format: delta, path: source}, write: {connection: lake, path: other}}
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--full-refresh"]], ids=" ".join)
+def test_a_plan_says_that_the_run_would_stop_at_a_row_of_the_future(
+    tmp_path: Path, odi: Odi, arguments: list[str]
+) -> None:
+    project = PROJECT.partition("    read:")[0] + DELTA.lstrip("\n")
+    (tmp_path / "odibi.yaml").write_text(project.replace("MORE", "boundary: open"), encoding="utf-8")
+    at = pa.array([NOW, NOW + hours(900 * 24)], pa.timestamp("us", "UTC"))
+    write_deltalake(tmp_path / "lake" / "source", pa.table({"id": [1, 2], "at": at}))
+    answer = odi("plan", *arguments)
+    assert answer.code == 1
+    assert re.search(r"p.events would stop: rows of lake:source have a `at` after .* now \+ 1 day", answer.err)
+    assert "→ correct them at the source" in answer.err
+    assert "1 of 2 nodes would write" in answer.err
+    events, other = json.loads(odi("plan", *arguments, "--json").out)
+    assert (events["action"], other["action"]) == ("error", "write")
+    assert "would keep out all rows" in events["error"]
+    (tmp_path / "odibi.yaml").write_text(project.replace("MORE", "on_ahead: hold"), encoding="utf-8")
+    assert odi("plan", *arguments).code == 0

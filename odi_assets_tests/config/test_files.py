@@ -127,7 +127,7 @@ def test_aliases_cannot_unfold_without_end() -> None:
 def test_very_deep_nesting_is_a_mistake_and_no_crash(opening: str) -> None:
     found = document.read_document(opening * 100_000).mistakes
     assert len(found) == 1
-    assert found[0].message == "not valid YAML: more than 100 lists and mappings inside one another"
+    assert found[0].message == "not valid YAML: lists and mappings are nested more than 100 deep"
 
 
 def test_letters_of_the_private_use_area_stay_what_they_are(tmp_path: Path) -> None:

@@ -599,7 +599,7 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
     (
         '{"type":"LEGACY","data":{"start":"2024"}}',
         None,
-        ((1, 26, "data.start", "warning", "belongs to no stream, as far as can be told"),),
+        ((1, 26, "data.start", "warning", "belongs to no known stream"),),
     ),
     (
         '{"stateType":"streams","streamState":[]}',
@@ -662,7 +662,7 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
     (
         S % '{"replication_key_value":7}',
         None,
-        ((1, 19, "bookmarks.s.replication_key", "warning", "is missing: whose value this is cannot be told"),),
+        ((1, 19, "bookmarks.s.replication_key", "warning", "is missing: it is not known whose value this is"),),
     ),
     (
         S % '{"replication_key":"id","replication_key_value":[7]}',

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from benchmarks.cursors.documents import DOCUMENTS
 from odi_assets.cursors import (
     BinlogPosition,
-    Chunk,
+    CursorChunk,
+    CursorSnapshot,
     Move,
     PostgresLsn,
     SharedPosition,
-    Snapshot,
     SnapshotStatus,
     compare,
     olake_text,
@@ -71,7 +71,7 @@ def test_a_chunk_that_is_read_goes_and_the_shared_position_stays() -> None:
     document = parse_olake(TEXT)
     stream = document.stream("public.b")
     assert stream is not None
-    left = stream._replace(snapshot=Snapshot(SnapshotStatus.PENDING, frozenset({Chunk('"9"', "null")})))
+    left = stream._replace(snapshot=CursorSnapshot(SnapshotStatus.PENDING, frozenset({CursorChunk('"9"', "null")})))
     changed = with_stream(document, left)
     assert changed.text == TEXT.replace(',{"min":"5","max":"9"}', "").replace(
         '{"max":null,"min":"9"}', '{"min":"9","max":null}'

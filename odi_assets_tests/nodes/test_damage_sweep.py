@@ -9,40 +9,49 @@ import json
 import re
 from pathlib import Path
 
+import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.damage.power_cut import recorded
-from benchmarks.damage.sweep import drawn, sweep
-from benchmarks.damage.world import World
+from benchmarks.damage.sweep import FOLDER, drawn, sweep
+from benchmarks.damage.world import WORLDS, World, remove
 
 SEED = 2026
-DAMAGES = 5
+DAMAGES = 2
 
 
 @pytest.fixture
-def world(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> World:
+def at(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a world."""
     for name in ("ODI_PROJECT", "ODI_DEBUG", "DAGSTER_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ODI_SPARK_LOG_LEVEL", "fatal")
     assert spark is not None
-    return World(tmp_path / "world", nodes="batch")
+    return tmp_path / "world"
+
+
+@pytest.fixture
+def world(at: Path) -> World:
+    return World(at)
 
 
 @pytest.fixture(scope="module")
 def streamed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
     assert spark is not None
-    world = World(tmp_path_factory.mktemp("streamed") / "world", nodes="stream")
+    world = World(tmp_path_factory.mktemp("streamed") / "world", "stream")
     world.build(2)
     return world
 
 
-def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(world: World) -> None:
-    world.build()
+@pytest.mark.parametrize("kind", WORLDS)
+def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(at: Path, kind: str) -> None:
+    world = World(at, kind)
+    world.build(2)
     tally = sweep(world, drawn(world.root, DAMAGES, SEED), print)
     assert tally.findings == []
     assert tally.damages == DAMAGES
-    assert tally.commands > 15 * DAMAGES
+    assert tally.commands > 12 * DAMAGES
 
 
 @pytest.mark.parametrize(
@@ -69,8 +78,47 @@ def test_a_torn_checkpoint_of_a_stream_is_set_aside_and_its_query_goes_on(
     assert streamed.odi("doctor").code == 0
 
 
+@pytest.mark.parametrize("folder", ["sources/df", "sources", "offsets", "commits"])
+def test_a_folder_of_a_checkpoint_that_is_gone_is_seen_and_its_remedies_lead_on(streamed: World, folder: str) -> None:
+    tally = sweep(streamed, [(SEED, FOLDER, f"lake/seen/_odi_stream/{folder}", "deleted")], print)
+    assert tally.findings == []
+    assert tally.harmless == 0
+
+
+def test_a_query_that_its_checkpoint_keeps_from_starting_names_the_repair(streamed: World) -> None:
+    streamed.put_back()
+    log = streamed.root / "lake" / "seen" / "_odi_stream" / "sources" / "df"
+    (log / "0").unlink()
+    (log / ".0.crc").unlink()
+    streamed.land()
+    stopped = streamed.odi("run")
+    assert stopped.code == 1
+    assert "sources/df/0 is missing" in stopped.text
+    assert "odi tables repair p.seen" in stopped.text
+    assert streamed.odi("tables repair p.seen --yes").code == 0
+    assert streamed.odi("run p --node seen --full-refresh").code == 0
+    assert streamed.wrong() == []
+    assert streamed.odi("doctor").code == 0
+
+
+def test_a_full_refresh_leaves_what_is_left_of_a_checkpoint_where_it_is(streamed: World) -> None:
+    streamed.put_back()
+    checkpoint = streamed.root / "lake" / "seen" / "_odi_stream"
+    (checkpoint / "metadata").unlink()
+    sick = streamed.odi("doctor")
+    assert sick.code == 1
+    assert "odi run p --node seen --full-refresh" in sick.out
+    done = streamed.odi("run p --node seen --full-refresh")
+    assert done.code == 0, done.text
+    assert checkpoint.with_name("_odi_stream-2").is_dir()
+    assert streamed.wrong() == []
+    assert streamed.odi("doctor").code == 0
+
+
+@pytest.mark.parametrize("kind", ["batch", "state in a file"])
 @pytest.mark.parametrize("names_survive", [False, True])
-def test_a_power_cut_takes_nothing_back_that_a_run_acknowledged(world: World, names_survive: bool) -> None:
+def test_a_power_cut_takes_nothing_back_that_a_run_acknowledged(at: Path, kind: str, names_survive: bool) -> None:
+    world = World(at, kind)
     world.build(1)
     with recorded(world.root) as disk:
         world.land()
@@ -100,3 +148,49 @@ def test_without_fsync_a_power_cut_leaves_damage_that_is_named_and_repaired(worl
         assert done.code == 0, done.text
     assert world.wrong() == []
     assert world.odi("doctor --deep").code == 0
+
+
+def test_a_torn_state_file_and_its_history_are_set_aside_and_come_back_from_the_logs_of_tables(at: Path) -> None:
+    world = World(at, "state in a file")
+    world.build(2)
+    files = [world.root / ".odibi" / name for name in ("state.json", "state.runs.jsonl")]
+    for damage in (b"", b"{\n", b"\0" * 64 + b"\n"):
+        world.put_back()
+        for file in files:
+            file.write_bytes(damage)
+        sick = world.odi("doctor")
+        assert sick.code == 1
+        assert "odi tables repair --system" in sick.text
+        assert world.odi("tables repair --system --dry-run").code == 0
+        assert files[0].read_bytes() == damage
+        done = world.odi("tables repair --system --yes --json")
+        assert done.code == 0, done.text
+        asides = {one["what"]: Path(one["aside"]) for one in json.loads(done.out)}
+        assert asides["state.json"].read_bytes() == damage
+        recovered = world.odi("state recover")
+        assert recovered.code == 0, recovered.text
+        assert world.odi("state get p.raw").code == 0
+        world.land()
+        assert world.odi("run").code == 0
+        assert world.wrong() == []
+        assert world.odi("doctor").code == 0
+
+
+@pytest.mark.parametrize("left", [None, 0, 9])
+def test_a_checkpoint_of_the_newest_version_without_its_commit_is_repaired(streamed: World, left: int | None) -> None:
+    streamed.put_back()
+    table = deltalake.DeltaTable(streamed.root / "lake" / "seen")
+    commit = streamed.root / "lake" / "seen" / "_delta_log" / f"{table.version():020d}.json"
+    assert commit.with_suffix(".checkpoint.parquet").exists()
+    remove(commit)
+    if left is not None:
+        commit.write_bytes(b'{"commitInfo"'[:left])
+    sick = streamed.odi("doctor")
+    assert sick.code == 1
+    assert "has no commit of its version beside it" in sick.out or f"{commit.name} is" in sick.out
+    done = streamed.odi("tables repair p.seen --yes")
+    assert done.code == 0, done.text
+    streamed.land()
+    assert streamed.odi("run").code == 0
+    assert streamed.wrong() == []
+    assert streamed.odi("doctor --deep").code == 0

@@ -24,7 +24,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, TableError
-from odi_assets.orchestration.assets.attempts import Attempt
+from odi_assets.orchestration.assets.attempts import StepAttempt
 from odi_assets.orchestration.assets.frames import AssetTable, write_frame
 from odi_assets.orchestration.assets.inputs import Wanted, load_whole
 from odi_assets.orchestration.assets.words import words_of_assets
@@ -38,7 +38,7 @@ def write(tmp_path: Path) -> Callable[..., None]:
 
     def write(frame: Any, mode: str = "append", open_spark: Any = None, **options: Any) -> None:
         table = AssetTable("prices", Location(str(tmp_path / "prices")), WriteMode(mode), **options)
-        attempt = Attempt(uuid.uuid4().hex, "run", None, lambda _: False)
+        attempt = StepAttempt(uuid.uuid4().hex, "run", None, lambda _: False)
         with words_of_assets():
             write_frame(table, frame, attempt, open_spark or pytest.fail)
 

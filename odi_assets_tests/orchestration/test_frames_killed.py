@@ -21,7 +21,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import METADATA_KEY
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.assets.attempts import Attempt, app_id
+from odi_assets.orchestration.assets.attempts import StepAttempt, app_id
 from odi_assets.orchestration.assets.frames import AssetTable, write_frame
 
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
@@ -52,7 +52,7 @@ def test_a_commit_of_a_former_version_is_found(tmp_path: Path) -> None:
     rows = pa.table({"day": DAYS, "price": [1, 2, 3, 4]})
     write_deltalake(str(tmp_path), rows, partition_by=["day"], commit_properties=properties)
     table = AssetTable("prices", Location(str(tmp_path)), WriteMode.APPEND, (), ("day",), "day")
-    attempt = Attempt(facts["attempt_of"], "second", began, lambda _: False, tuple(DAYS))  # type: ignore[arg-type]
+    attempt = StepAttempt(facts["attempt_of"], "second", began, lambda _: False, tuple(DAYS))  # type: ignore[arg-type]
     assert write_frame(table, rows, attempt, pytest.fail) == (None, 0)
     assert DeltaTable(str(tmp_path)).version() == 0
 
@@ -118,7 +118,7 @@ def test_a_killed_run_at_a_range_is_executed_anew_without_a_second_commit(projec
     table = AssetTable("prices", location, WriteMode.APPEND, (), ("day",), "day")
     for number in range(60):
         day = f"2024-03-{number % 28 + 1:02d}"
-        attempt = Attempt(f"other {number}", f"other {number}", None, lambda _: False, (day,))
+        attempt = StepAttempt(f"other {number}", f"other {number}", None, lambda _: False, (day,))
         write_frame(table, pa.table({"day": [day], "price": [1]}), attempt, pytest.fail)
     again = process("again", 2)
     assert again.returncode == 0, again.stderr

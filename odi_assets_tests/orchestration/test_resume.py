@@ -17,7 +17,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.events import NodeEvent
 from odi_assets.nodes.history import attempts
-from odi_assets.nodes.history.resume import Verdict, last_rows, verdict
+from odi_assets.nodes.history.resume import ResumeDecision, last_rows, verdict
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
@@ -82,7 +82,7 @@ def test_whatever_changed_since_a_node_succeeded_makes_it_run_again_and_compacti
     run_pipeline(project, "shop", nodes=["raw_sales", "shops", "sales"], instance=instance)
     state = project.open_state()
 
-    def judged(node: str, now: Project = project) -> Verdict:
+    def judged(node: str, now: Project = project) -> ResumeDecision:
         key = NodeKey("shop", node)
         return verdict(now, state, key, last_rows(state, project, "shop", "this run").get(key))
 

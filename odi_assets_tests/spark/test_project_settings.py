@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
-from odi_assets.cli.checkpoint.place import Place, open_reader
+from odi_assets.cli.checkpoint.place import CheckpointPlace, open_reader
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
 from odi_assets.nodes.execution import stream_definition
@@ -58,7 +58,7 @@ def _explain(project: Project) -> None:
 
 
 def _a_reader(project: Project) -> None:
-    place = Place(project.location("lake", "checkpoint"), project)
+    place = CheckpointPlace(project.location("lake", "checkpoint"), project)
     place.location.local_path.mkdir(parents=True)
     (place.location.local_path / "metadata").write_text('{"id": "of-a-query"}', encoding="utf-8")
     with pytest.raises(NoSession), open_reader(place):

@@ -9,7 +9,7 @@ import pytest
 
 from odi_assets.errors import StateConflictError, StateError, Transient
 from odi_assets.state import StateBackend
-from odi_assets.state.records import Move
+from odi_assets.state.records import KeyRestore
 from odi_assets_tests.state.conftest import Reopen
 from odi_assets_tests.state.test_runs_contract import run
 
@@ -299,10 +299,10 @@ def test_revisions_are_restored_as_they_are_or_not_at_all(backend: StateBackend,
     for number in range(3):
         other.reset_hwm("k", date(2013, 1, 3 - number), target_commit=number, run_id="r")
     newest, *older = other.history("k")
-    backend.restore([Move(newest, None, tuple(reversed(older)))])
+    backend.restore([KeyRestore(newest, None, tuple(reversed(older)))])
     assert [entry._replace(environment="other") for entry in reopen().history("k")] == [newest, *older]
     backend.set_hwm("free", 1)
     with pytest.raises(StateConflictError):
-        backend.restore([Move(newest._replace(key="free", revision=5), 1), Move(newest, 2)])
+        backend.restore([KeyRestore(newest._replace(key="free", revision=5), 1), KeyRestore(newest, 2)])
     assert backend.get_hwm("free") == 1
     assert backend.set_hwm("k", date(2013, 1, 2)).revision == 4

@@ -1,4 +1,4 @@
-"""``odi checkpoint explain``: why a join has not returned a row, told from its checkpoint alone."""
+"""``odi checkpoint explain``: why a join has not returned a row, by its checkpoint alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def explain(
 ) -> None:
     """Tell whether a key of a stream-stream join waits on either side, was purged, or was never stored.
 
-    A checkpoint alone does not know what arrived: of a stream node, `odi stream explain` tells more.
+    A checkpoint alone does not know what arrived: of a stream node, `odi stream explain` says more.
     """
     from odi_assets.cli.checkpoint.place import find_place, open_reader
     from odi_assets.streaming.checkpoints import explain_key

@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, moment
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import Checkpoint, StoreVersions, Verdict
+    from odi_assets.streaming.checkpoints import Checkpoint, CheckpointVerdict, StoreVersions
 
 _PARTS = (
     Column("operator", lambda row: f"{row['operator']} {row['name'] or '?'}"),
@@ -54,7 +54,7 @@ def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False
         return
     if parts:
         data_table(_PARTS, parts)
-    for line in _told(known):
+    for line in _summary_lines(known):
         note(line)
 
 
@@ -117,7 +117,7 @@ def files(
         raise typer.Exit(FAILED)
 
 
-def _tell_batches(verdict: Verdict) -> None:
+def _tell_batches(verdict: CheckpointVerdict) -> None:
     if not verdict.files.stores and verdict.restarts:
         note("The query keeps no state, or has not run yet.")
         return
@@ -154,7 +154,7 @@ def _facts(known: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _told(known: Checkpoint) -> list[str]:
+def _summary_lines(known: Checkpoint) -> list[str]:
     committed = [batch.batch_id for batch in known.batches if batch.committed]
     lines = [f"Query {known.query_id}."]
     lines.append(f"Batches {spans(committed)} are retained." if committed else "No batch is committed yet.")
@@ -174,7 +174,7 @@ def _columns(schema: Any) -> str | None:
     return ", ".join(f"{name} {kind}" for name, kind in type_names(schema)) if schema else None
 
 
-def _files_json(verdict: Verdict) -> dict[str, Any]:
+def _files_json(verdict: CheckpointVerdict) -> dict[str, Any]:
     found = verdict.files
     return {
         "restarts": verdict.restarts,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckpointPlace:
     """Where a checkpoint is, the project that was read to find it, and the node whose it is."""
 
     location: Location
@@ -39,7 +39,7 @@ class Place:
         return self.location.uri
 
     @contextmanager
-    def on_this_machine(self, *, logs_only: bool = False) -> Iterator[Place]:
+    def on_this_machine(self, *, logs_only: bool = False) -> Iterator[CheckpointPlace]:
         """The checkpoint as files of this machine: itself, or a copy of one in a store.
 
         Raises:
@@ -51,7 +51,7 @@ class Place:
             yield self if copy is None else replace(self, location=Location(str(copy)))
 
     def records(self) -> Sequence[BatchRecord]:
-        """What ``meta_batches`` tells of the node's batches; nothing for a checkpoint of no node."""
+        """The records of the node's batches in ``meta_batches``; nothing for a checkpoint of no node."""
         if self.project is None or self.node is None:
             return ()
         return self.project.open_batches().of_node(str(self.node))
@@ -64,25 +64,25 @@ class Place:
         return stream.health if stream else None
 
 
-def find_place(settings: Settings, path: str) -> Place:
+def find_place(settings: Settings, path: str) -> CheckpointPlace:
     """Where PATH is; the project file is read only if PATH is neither a folder nor a URI.
 
     Raises:
         ConfigError: it is nothing of what it may be, or the node has run no batch.
     """
     if "://" in path or Path(path).exists():
-        return Place(Location(path))
+        return CheckpointPlace(Location(path))
     try:
         named = settings.project_file
     except ConfigError:
-        # There is no project file here, so PATH can only be a folder; that it does not exist is told by its reader.
+        # There is no project file here, so PATH can only be a folder; its reader reports it if it does not exist.
         named = None
     project = None if named is None else settings.project()
     if project is None:
-        return Place(Location(path))
+        return CheckpointPlace(Location(path))
     connection, colon, below = path.partition(":")
     if colon and connection in project.config.connections:
-        return Place(project.location(connection, below), project)
+        return CheckpointPlace(project.location(connection, below), project)
     node = project.find_node(path)
     if node is None:
         streams = [str(key) for key, one in project.graph.nodes.items() if one.stream is not None]
@@ -96,7 +96,7 @@ def find_place(settings: Settings, path: str) -> Place:
     return _of_node(project, node)
 
 
-def _of_node(project: Project, key: NodeKey) -> Place:
+def _of_node(project: Project, key: NodeKey) -> CheckpointPlace:
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.planning.stream_marks import checkpoint_of
 
@@ -107,18 +107,18 @@ def _of_node(project: Project, key: NodeKey) -> Place:
             fix="name a stream node that has run, or the folder of a checkpoint",
             node=str(key),
         )
-    return Place(found, project, key)
+    return CheckpointPlace(found, project, key)
 
 
 @contextmanager
-def open_reader(place: Place, *, logs_only: bool = True) -> Iterator[CheckpointReader]:
+def open_reader(place: CheckpointPlace, *, logs_only: bool = True) -> Iterator[CheckpointReader]:
     """The reader of a checkpoint, with a Spark session as the project has it. What Spark prints goes to stderr.
 
     Args:
         logs_only: what is asked for of a checkpoint in a store is checked against its logs, not against all its files.
 
     Raises:
-        CheckpointError: there is no checkpoint; that is told before Spark starts.
+        CheckpointError: there is no checkpoint; this is checked before Spark starts.
     """
     from odi_assets.spark.session import open_session
     from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote

@@ -113,7 +113,7 @@ def reset(
     from odi_assets.cursors import without_streams
 
     target = output or file
-    # Who is asked may take long, and holds up nobody: what changes meanwhile is noticed.
+    # The question may stay open for long, and holds up nobody: what changes until the answer is noticed.
     with alone(target) if yes else nullcontext():
         document = document_of(file, tool)
         changed = without_streams(document, streams)

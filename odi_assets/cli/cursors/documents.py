@@ -24,7 +24,7 @@ ToolName = Literal["olake", "airbyte", "singer", "dlt"]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A cursor document; - for standard input.")]
 FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE…", help="Cursor documents; - for standard input.")]
 ToolOption = Annotated[
-    ToolName | None, typer.Option("--tool", help="Whose documents they are; told by their shape unless given.")
+    ToolName | None, typer.Option("--tool", help="Whose documents they are; by default, recognized by their shape.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also where streams go back to an earlier position.")]
 OutputOption = Annotated[
@@ -72,8 +72,8 @@ def document_of(file: str, tool: ToolName | None) -> CursorDocument:
 
 
 def documents_of(old: str, new: str, tool: ToolName | None) -> tuple[CursorDocument, CursorDocument]:
-    """Two documents, as :func:`document_of` gives them. One whose tool cannot be told is taken for one of the other's
-    tool: an empty object may be any tool's."""
+    """Two documents, as :func:`document_of` gives them. If the tool of one is not known, the tool of the other counts:
+    an empty object may be any tool's."""
     found = {file: inspected(file, tool) for file in (old, new)}
     seen = {one.tool for one in found.values() if one.tool}
     for file, one in found.items():

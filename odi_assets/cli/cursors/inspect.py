@@ -97,7 +97,7 @@ def _tell_kept(settings: Settings, file: str) -> None:
     try:
         kept = give_out(project.open_state(), name_of(file))
     except OdiError as error:
-        note(f"warning: whether state has a copy cannot be told: {error.message}")
+        note(f"warning: it is not known whether state has a copy: {error.message}")
         return
     if kept is not None:
         note(f"State has it as of {moment(kept.taken_at)} UTC: odi cursors export {file} --force puts it there.")
@@ -139,7 +139,7 @@ def diff(
 ) -> None:
     """Compare two documents stream by stream, by what positions mean.
 
-    Exits with 1 if a stream went back or is gone, or if how it moved cannot be told.
+    Exits with 1 if a stream went back or is gone, or if it is not known how a stream moved.
     """
     from odi_assets.cursors import Move, compare
     from odi_assets.cursors.files import BACKWARDS

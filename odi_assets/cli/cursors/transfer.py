@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NameOption = Annotated[
     str | None,
     typer.Option(
-        "--name", metavar="NAME", help="Its name in state: keys cursors/NAME/…; that of the file unless given."
+        "--name", metavar="NAME", help="Its name in state: keys cursors/NAME/…; by default, the name of the file."
     ),
 ]
 NodeOption = Annotated[

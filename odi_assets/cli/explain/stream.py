@@ -36,7 +36,7 @@ def explain(
         bool | None,
         typer.Option(
             "--state/--no-state",
-            help="Compare the answers with the query's state; so it is for up to 100 keys unless told.",
+            help="Compare the answers with the query's state; by default, for up to 100 keys.",
         ),
     ] = None,
     as_json: JsonOption = False,

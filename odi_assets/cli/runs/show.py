@@ -79,7 +79,7 @@ def _whole_id(state: StateBackend, prefix: str) -> str:
 
 
 def _node_names(project: Project, state: StateBackend, pipeline: str) -> list[str]:
-    """The nodes of a pipeline: those of the project, or those of its last run if it is no longer there."""
+    """The nodes of a pipeline: from the project, or from its last run if it is no longer there."""
     if any(one.pipeline == pipeline for one in project.config.pipelines):
         return [key.node for key in project.pipeline_nodes(pipeline)]
     newest = state.list_runs(pipeline=pipeline, limit=1)
@@ -91,8 +91,8 @@ def _tell(records: Sequence[RunRecord]) -> None:
     again = any(record.attempt > 1 for record in records)
     show_table(records, leave_out={"run"} if again else {"run", "attempt"})
     for record in records:
-        told = {name: value for name, value in record.metrics.items() if name not in _FOR_RESUMING}
-        lines = [f"  {name}: {_text(value)}" for name, value in told.items() if value not in (None, "")]
+        shown = {name: value for name, value in record.metrics.items() if name not in _FOR_RESUMING}
+        lines = [f"  {name}: {_text(value)}" for name, value in shown.items() if value not in (None, "")]
         if record.error:
             what = "reason" if record.status.value == "SKIPPED" else "error"
             lines.append(f"  {what}: {readable(record.error)}".replace("\n", "\n    "))

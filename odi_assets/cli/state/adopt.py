@@ -60,7 +60,7 @@ def adopt(
         note(f"  Its HWM: {hwm_text(one.hwm_before) or 'none'} → {hwm_text(one.hwm_after) or 'none'}.")
     if not found or dry_run:
         return
-    note("The rows of these tables are taken for those of the nodes as they are defined now; none is read again.")
+    note("The rows of these tables count as rows of the nodes as they are defined now; none is read again.")
     require_consent(yes)
     for key, one in found.items():
         apply_adoption(state, one)

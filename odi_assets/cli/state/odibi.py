@@ -27,7 +27,7 @@ def state(
     ] = None,
     format_: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print.")] = "table",
 ) -> None:
-    """List high-water marks as `odibi catalog state` does; `odi state list` tells more."""
+    """List high-water marks as `odibi catalog state` does; `odi state list` shows more."""
     from odi_assets.state.values import to_json
 
     entries = settings.at(file).project().open_state().list_hwms()
@@ -57,7 +57,7 @@ def runs(
     limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="At most this many, the newest.")] = 20,
     format_: FormatOption = "table",
 ) -> None:
-    """List runs as `odibi catalog runs` does; `odi runs list` tells more."""
+    """List runs as `odibi catalog runs` does; `odi runs list` shows more."""
     from odi_assets.cli.runs.list import record_json, show_table
 
     project = settings.at(file).project()

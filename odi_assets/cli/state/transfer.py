@@ -19,7 +19,7 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
-    from odi_assets.state.transfer.load import Difference, Transfer
+    from odi_assets.state.transfer.load import Transfer, TransferredKey
 
 _STREAM = "-"
 _COLUMNS = (
@@ -72,8 +72,8 @@ def export(
     else:
         _write(Path(file), text)
     keys = sum(not key.entry.deleted for state_ in found.environments for key in state_.keys)
-    told = f", {counted(sum(len(s.runs) for s in found.environments), 'run')}" if runs else ""
-    note(f"{counted(keys, 'key')}{told}{'' if file == _STREAM else f' in {file}'}")
+    and_runs = f", {counted(sum(len(s.runs) for s in found.environments), 'run')}" if runs else ""
+    note(f"{counted(keys, 'key')}{and_runs}{'' if file == _STREAM else f' in {file}'}")
 
 
 def import_(
@@ -176,7 +176,7 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         note(f"{counted(transfer.runs_there, 'run')} there already")
 
 
-def _difference_json(difference: Difference) -> dict[str, Any]:
+def _difference_json(difference: TransferredKey) -> dict[str, Any]:
     return {
         "key": difference.after.key,
         "environment": difference.environment,

@@ -37,7 +37,7 @@ def run(
     quiet_libraries()
     note(f"{key}: looks for new data every {every}; SIGTERM or Ctrl-C stops it after the batch that runs.")
     with stdout_kept_for_data():
-        result = serve(project, key, interval, lambda batch: note(f"{key}: {_told(batch)}"))
+        result = serve(project, key, interval, lambda batch: note(f"{key}: {_batch_text(batch)}"))
     if as_json:
         data_json(result.to_json())
     note(f"{key}: {outcome(result)}")
@@ -54,7 +54,7 @@ def _interval(text: str) -> str:
         raise ConfigError(f"--every {text}: {error.message()}", fix="write it as 10s, 1m or 1h") from error
 
 
-def _told(batch: BatchProgress) -> str:
+def _batch_text(batch: BatchProgress) -> str:
     rows = sum(batch.rows_in.values())
     seconds = batch.durations_ms.get("triggerExecution", 0) / 1000
     text = f"batch {batch.batch}: {counted(rows, 'row')} read, {seconds:.1f} s"

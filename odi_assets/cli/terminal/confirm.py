@@ -11,7 +11,7 @@ from odi_assets.cli.terminal.output import note
 
 
 def require_consent(yes: bool, untouched: str = "nothing was changed", unasked: int = BAD_INPUT) -> None:
-    """Go on if ``yes`` was said or is typed; the caller has told what will happen.
+    """Go on if ``yes`` was given or is typed; the caller has shown what will happen.
 
     Args:
         yes: whether ``--yes`` was given.

@@ -86,11 +86,11 @@ def _report_usage(error: BaseException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         return BAD_INPUT
     note(f"odi: {error.format_message()}")  # type: ignore[attr-defined]
-    told = _ELSEWHERE.get((_NO_COMMAND.search(error.format_message()) or [""])[0])  # type: ignore[attr-defined]
-    if told is not None:
-        note(f"  → here it is: {told}")
+    elsewhere = _ELSEWHERE.get((_NO_COMMAND.search(error.format_message()) or [""])[0])  # type: ignore[attr-defined]
+    if elsewhere is not None:
+        note(f"  → here it is: {elsewhere}")
     elif context is not None:
-        note(f"  → `{context.command_path} --help` tells what it takes")
+        note(f"  → `{context.command_path} --help` says what it takes")
     return BAD_INPUT
 
 

@@ -159,6 +159,6 @@ def read_settings(
     found.config = config or found.config
     found.env = env or found.env
     if debug:
-        # The environment tells Spark's session and Dagster's loggers too.
+        # Spark's session and Dagster's loggers read the environment too.
         os.environ[DEBUG_VARIABLE] = "1"
     return found

@@ -145,7 +145,7 @@ def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int
 
 @contextmanager
 def stdout_kept_for_data() -> Iterator[None]:
-    """Send to stderr what others print meanwhile: functions of nodes, Spark, libraries."""
+    """Within, send to stderr what others print: functions of nodes, Spark, libraries."""
     sys.stdout.flush()
     # The JVM and native libraries write to the descriptor; redirecting sys.stdout alone would not reach them.
     kept = os.dup(_STDOUT)

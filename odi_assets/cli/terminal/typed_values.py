@@ -31,7 +31,7 @@ def from_text(text: str, kind: str | None, present: Any) -> Any:
         present: the value that is to be replaced. Its type counts where ``text`` brings none and JSON has none for it.
 
     Raises:
-        ConfigError: ``text`` is not a value of that type, or its type cannot be told.
+        ConfigError: ``text`` is not a value of that type, or its type is not known.
     """
     if kind is not None:
         return _of_type(text, _ALIASES.get(kind, kind))
@@ -50,7 +50,7 @@ def from_text(text: str, kind: str | None, present: Any) -> Any:
         return _of_type(text, present_kind.partition("[")[0] if present_kind.startswith("datetime") else present_kind)
     if plain:
         raise ConfigError(
-            f"{text!r} is not JSON, so its type cannot be told",
+            f"{text!r} is not JSON, so its type is not known",
             fix="name it: --type str, date, datetime, decimal, …; or give JSON, where text stands in quotes",
         )
     return value

@@ -1,4 +1,4 @@
-"""Checks of the parts of a project file against one another, which no model can make alone."""
+"""Checks of how the parts of a project file fit together, which no model can make alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Increments that do not fit their source, their target or one another."""
+"""Increments that do not fit their source or their target, or that contradict each other."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _SNAPSHOTS = ("postgres", "mysql")
 
 
 def repeated_rows(project: ProjectView) -> Iterator[Mistake]:
-    """Find increments that read rows again, where nothing tells which of them are in the target."""
+    """Find increments that read rows again, where it is not known which of them are in the target."""
     for node in project.nodes:
         write = node.config.write
         if write.mode.traits.takes_rows_again:

@@ -26,7 +26,7 @@ def unknown_connections(project: ProjectView) -> Iterator[Mistake]:
 
 
 def wrong_references(project: ProjectView) -> Iterator[Mistake]:
-    """Find inputs and dependencies that are no nodes, and nodes that need one another in a circle."""
+    """Find inputs and dependencies that are no nodes, and nodes that depend on each other in a circle."""
     needs: dict[tuple[str, str], list[tuple[str, str]]] = {key: [] for key in project.by_name}
     for node in project.nodes:
         for path, name in node.config.references.items():
@@ -40,7 +40,7 @@ def wrong_references(project: ProjectView) -> Iterator[Mistake]:
 
 
 def _circle(project: ProjectView, nodes: list[NodeView]) -> Mistake:
-    """Return the mistake of nodes that need one another, in the order that the data would take."""
+    """Return the mistake of nodes that depend on each other, in the order that the data would take."""
     one_pipeline = len({node.pipeline for node in nodes}) == 1
     names = [node.shown_name if one_pipeline else node.shown for node in nodes]
     first, last = nodes[0], nodes[-2]
@@ -98,7 +98,7 @@ def nothing_to_read(project: ProjectView) -> Iterator[Mistake]:
             message = "reads more than one source: say with `transform` what becomes of them"
             yield Mistake(message, at=node.path, absence=True)
         if node.config.cursor is not None and node.config.read is None:
-            yield Mistake("tells when to `read`, and the node has no `read`", at=(*node.path, "cursor"), where="key")
+            yield Mistake("says when to `read`, and the node has no `read`", at=(*node.path, "cursor"), where="key")
 
 
 def wrong_queries(project: ProjectView) -> Iterator[Mistake]:

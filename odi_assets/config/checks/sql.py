@@ -1,8 +1,8 @@
 """SQL that is not there or that Spark cannot run, as far as that is beyond doubt without Spark.
 
-To refuse a right query is worse than to let a wrong one through: Spark itself will refuse that. sqlglot does not know
-all of Spark's syntax, so a query that uses what it knows badly is not judged, and of its errors only those of the
-grammar count.
+To refuse a right query is worse than to let a wrong one through, which Spark itself will refuse. sqlglot does not know
+all of Spark's syntax. So a query with syntax that it knows badly is not judged, and of the errors that it finds, only
+errors of grammar count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stream nodes: settings that do not fit the node's inputs, its table or one another."""
+"""Stream nodes: settings that do not fit the node's inputs or its table, or that contradict each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAKEN_OPTIONS = {
     "latestfirst": "takes the newest files first, and rows of the older ones would come too late",
     "maxfilespertrigger": "has a key of its own: `max_files_per_batch` of the input, in `stream.inputs`",
     "maxbytespertrigger": "is not taken: use `max_files_per_batch` of the input, in `stream.inputs`",
-    "cleansource": "is not taken: the files are what tells later why a row is missing",
+    "cleansource": "is not taken: the files show later why a row is missing",
 }
 """Options of Spark's file streams that lose rows or have a key of their own, in lower case."""
 

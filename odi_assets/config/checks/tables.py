@@ -83,7 +83,7 @@ def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, st
 
 
 def partitions(project: ProjectView) -> Iterator[Mistake]:
-    """Find write modes that need partitions and have none, and partition columns that contradict one another."""
+    """Find write modes that need partitions and have none, and partition columns that contradict each other."""
     for node in project.nodes:
         write, partition = node.config.write, node.config.partition
         if write.mode.traits.partitioned and partition is None and not write.partition_by:

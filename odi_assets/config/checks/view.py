@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 
 from odi_assets.config.diagnostics.mistakes import Path
 from odi_assets.config.models import Connection, NodeConfig, ProjectConfig
-from odi_assets.config.yaml.document import Document
+from odi_assets.config.yaml.document import YamlDocument
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ProjectView:
         shown_pipelines: the names of the pipelines as messages may show them.
     """
 
-    def __init__(self, config: ProjectConfig, document: Document, root: FilePath) -> None:
+    def __init__(self, config: ProjectConfig, document: YamlDocument, root: FilePath) -> None:
         self.config = config
         self.root = root
         self.connections: Mapping[str, Connection | None] | None = config.connections

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path, Problem, render_path
+from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake, Path, Problem, render_path
 from odi_assets.config.models.nodes import view_name
-from odi_assets.config.yaml.document import Document, Place
+from odi_assets.config.yaml.document import ValuePlace, YamlDocument
 from odi_assets.config.yaml.variables import substitute
 
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 @dataclass(frozen=True)
-class Location:
+class ValueLocation:
     """A value in the file.
 
     Attributes:
@@ -28,16 +28,16 @@ class Location:
 
     path: Path
     value: Any
-    place: Place
+    place: ValuePlace
     missing: Path = field(default=())
 
     @property
-    def key(self) -> Mark:
+    def key(self) -> FilePosition:
         """Where to point for the key; at the value, where it has none."""
         return self.place.key or self.mark
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> FilePosition:
         """Where to point for the value: at a value on the key's line, else at the key."""
         place = self.place
         is_below = place.key is not None and place.text is None and place.mark.line != place.key.line
@@ -47,11 +47,11 @@ class Location:
 class Locations:
     """Finds the values of one document by the paths that models and checks give."""
 
-    def __init__(self, file: str, document: Document) -> None:
+    def __init__(self, file: str, document: YamlDocument) -> None:
         self._file = file
         self._document = document
 
-    def find(self, path: Path) -> Location:
+    def find(self, path: Path) -> ValueLocation:
         """Return the value of a path, or of the deepest part of it that is in the file."""
         here: Path = ()
         value = self._document.data
@@ -59,11 +59,11 @@ class Locations:
             steps = _steps(value, part)
             if not steps:
                 rest = () if _is_unfolded(value, path[index:]) else path[index:]
-                return Location(here, value, self._document.places[here], rest)
+                return ValueLocation(here, value, self._document.places[here], rest)
             for step in steps:
                 value = value[step]
                 here = (*here, step)
-        return Location(here, value, self._document.places[here])
+        return ValueLocation(here, value, self._document.places[here])
 
     def key(self, path: Path) -> str:
         """Return a path as messages write it."""
@@ -112,7 +112,7 @@ class Locations:
                 return origin.file, (origin.function, *option[option[:2] == ("transform", "params") :])
         return self._file, whole
 
-    def _mark(self, mistake: Mistake) -> Mark:
+    def _mark(self, mistake: Mistake) -> FilePosition:
         found = self.find(mistake.at)
         if mistake.where == "value":
             return found.mark

@@ -24,7 +24,7 @@ ERROR_TYPE = "odi_mistake"
 """Pydantic's error type of an error that carries mistakes."""
 
 
-class Mark(NamedTuple):
+class FilePosition(NamedTuple):
     """A place in the file; both numbers start at 1."""
 
     line: int
@@ -52,7 +52,7 @@ class Mistake:
     suggestion: str | None = None
     where: Literal["value", "key", "parent"] = "value"
     absence: bool = False
-    mark: Mark | None = None
+    mark: FilePosition | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Problem:
     """A mistake as it is shown.
 
     Attributes:
-        file: the file, as it was named; of a node in Python, that of its function.
+        file: the file, as it was named; for a node in Python, the file of its function.
         line: from 1; 0 where the problem has no place, as when the file is missing.
         column: from 1, likewise.
         key: path of the key: ``pipelines[0].nodes[2].write.mode``, or of a node in Python ``function.write.mode``;

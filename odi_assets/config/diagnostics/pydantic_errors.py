@@ -249,7 +249,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _members(annotation: Any) -> tuple[str, dict[str, type[BaseModel]]]:
-    """Return the key that tells the models of a union apart, and the models by its value."""
+    """Return the key by which the models of a union differ, and the models by its value."""
     models = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
     for name in DISCRIMINATORS:
         if models and all(_is_model(model) and name in model.model_fields for model in models):

@@ -152,7 +152,7 @@ def _option_text(value: Any) -> Any:
 
 
 def _value_text(value: Any) -> Any:
-    """Write a YAML number, date or time as text: its type is that of the column it is compared with."""
+    """Write a YAML number, date or time as text: its type is the type of the column it is compared with."""
     if isinstance(value, bool):
         raise mistake("must be a number, a date, a time or a text: a value of the cursor column")
     if isinstance(value, date):

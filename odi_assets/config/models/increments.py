@@ -49,9 +49,9 @@ class ClockGuard(Strict):
         return self
 
     @model_serializer(mode="wrap")
-    def _unless_given(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _unless_given(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without newer settings that have their default: code versions and fingerprints stay what they are."""
-        return {name: value for name, value in told(self).items() if name not in _NEWER or self._is_set(name)}
+        return {name: value for name, value in serialize(self).items() if name not in _NEWER or self._is_set(name)}
 
     def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != type(self).model_fields[name].default)
@@ -138,7 +138,7 @@ class ChunksConfig(Strict):
 class CursorsIncrement(ClockGuard):
     """A snapshot of a table in chunks, then the rows above the greatest value of each of its cursor columns.
 
-    The maxima are independent of one another, and taken before the snapshot. The first cursor of a row that is not
+    The maxima do not depend on each other, and are taken before the snapshot. The first cursor of a row that is not
     NULL says whether the row is new.
     """
 
@@ -203,7 +203,7 @@ class DrivingCursor(Strict):
     stream: Text = Field(description="The stream, as the document names it: `public.orders`.")
     connection: Text | None = Field(default=None, description="Connection that the document and the catalog are on.")
     catalog: Text | None = Field(
-        default=None, description="OLake's `streams.json`: it tells streams without a snapshot, and types of cursors."
+        default=None, description="OLake's `streams.json`: it has streams without a snapshot, and types of cursors."
     )
     snapshot: Literal["complete", "chunks", "none"] = Field(
         default="complete",

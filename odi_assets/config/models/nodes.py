@@ -98,7 +98,7 @@ class ReadConfig(Strict):
     table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
     query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
     partition_column: Text | None = Field(
-        default=None, description="Column of a database that pieces are cut by; that of the increment unless given."
+        default=None, description="Column of a database that pieces are cut by; by default, the increment's column."
     )
     pieces: int = Field(default=1, ge=1, le=256, description="Pieces of a database that are read side by side.")
     columns: dict[Text, Text] = Field(
@@ -109,7 +109,7 @@ class ReadConfig(Strict):
     @model_validator(mode="before")
     @classmethod
     def _find_place(cls, data: Any) -> Any:
-        """Give the read of a database the place that assets and messages name: that of its table, as a path."""
+        """Give the read of a database the place that assets and messages name: its table, as a path."""
         if not isinstance(data, dict) or data.get("format") != "sql" or "path" in data:
             return data
         return {**data, "path": _place_of(data.get("table"))}
@@ -179,7 +179,7 @@ class ReadConfig(Strict):
         """The columns that rows of a database are ordered or cut by."""
         increment, snapshot = self.incremental, getattr(self.incremental, "snapshot", None)
         one = {getattr(increment, "column", None), getattr(increment, "fallback_column", None), self.partition_column}
-        # Of a table, the database tells what its keys are, whatever is asked for in their place.
+        # For a table, the database itself knows the keys, whatever is asked for in their place.
         by = () if self.query is None else getattr(snapshot, "by", None) or ()
         several = [*getattr(increment, "columns", ()), *by]
         return {name for name in (*one, *several) if name is not None}
@@ -356,7 +356,7 @@ class NodeConfig(Strict):
         description="Run the node as a Structured Streaming query: `stream: {}` reads its inputs as streams.",
     )
     cursor: DrivingCursor | None = Field(
-        default=None, description="Stream of a cursor document that tells when there is something to `read`."
+        default=None, description="Stream of a cursor document that says when there is something to `read`."
     )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")

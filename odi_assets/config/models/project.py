@@ -26,7 +26,7 @@ class RetryConfig(Strict):
     base_delay: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Seconds before the first retry.")
     max_delay: float = Field(default=16.0, ge=0, allow_inf_nan=False, description="Longest wait, in seconds.")
     jitter: float = Field(
-        default=1.0, ge=0, allow_inf_nan=False, description="At most so many seconds more, at random."
+        default=1.0, ge=0, allow_inf_nan=False, description="The most seconds that are added to a wait at random."
     )
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class AutomationConfig(Strict):
 
 
 class EnvironmentConfig(Strict):
-    """What differs in one environment. Mappings are merged with those of the file, key by key."""
+    """What differs in one environment. Mappings are merged with the mappings of the file, key by key."""
 
     connections: dict[str, dict[str, Any]] = Field(
         default_factory=dict,

@@ -1,6 +1,6 @@
 """Reader options that lose data: Spark leaves out files, lines or columns by them, and says nothing.
 
-A file that was read with one of them would count as loaded, though some of it is in no table. The names are those of
+A file that was read with one of them would count as loaded, though some of it is in no table. The names come from
 Spark's documentation: "Generic File Source Options", "CSV Files", "JSON Files", "Parquet Files".
 """
 

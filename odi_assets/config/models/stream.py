@@ -28,7 +28,7 @@ _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enab
 class Watermark(Strict):
     """How long a stream waits for late rows: the greatest time so far minus ``delay``."""
 
-    column: Text = Field(description="TIMESTAMP column that tells when the row's event happened.")
+    column: Text = Field(description="TIMESTAMP column with the time of the row's event.")
     delay: Span = Field(description="How much later than the newest row a row may come: `2m`, `1h30m`.")
 
     @property

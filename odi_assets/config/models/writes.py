@@ -12,7 +12,7 @@ from odi_assets.config.models.fields import Columns, Strict, Text
 from odi_assets.config.write_modes import WriteMode
 
 SchemaPolicy = Literal["fail", "evolve", "ignore"]
-"""What happens when the columns of a node's rows are not those of its table."""
+"""What happens when a node's rows have other columns than its table."""
 
 
 class WriteConfig(Strict):

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from odi_assets.config.diagnostics.mistakes import Mark, Mistake, Path
+from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake, Path
 from odi_assets.config.yaml.syntax_errors import MAX_DEPTH, TOO_DEEP, explain
 
 TAG = "tag:yaml.org,2002:"
@@ -47,7 +47,7 @@ MAX_NODES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValuePlace:
     """Where a value is in the file.
 
     Attributes:
@@ -56,13 +56,13 @@ class Place:
         text: the value as it is written; None for lists and mappings.
     """
 
-    mark: Mark
-    key: Mark | None
+    mark: FilePosition
+    key: FilePosition | None
     text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PythonOrigin:
     """Where Python says what no project file does.
 
     Attributes:
@@ -76,7 +76,7 @@ class Origin:
 
 
 @dataclass
-class Document:
+class YamlDocument:
     """What a file holds.
 
     Attributes:
@@ -87,9 +87,9 @@ class Document:
     """
 
     data: Any = None
-    places: dict[Path, Place] = field(default_factory=lambda: {(): Place(Mark(1, 1), None, "")})
+    places: dict[Path, ValuePlace] = field(default_factory=lambda: {(): ValuePlace(FilePosition(1, 1), None, "")})
     mistakes: list[Mistake] = field(default_factory=list)
-    origins: dict[Path, Origin] = field(default_factory=dict)
+    origins: dict[Path, PythonOrigin] = field(default_factory=dict)
 
     def section(self, path: Path) -> Any:
         """Return the list or mapping that holds the value of a path."""
@@ -101,9 +101,9 @@ class Document:
         self.places = {other: place for other, place in self.places.items() if other[: len(path)] != path}
 
 
-def read_document(text: str) -> Document:
+def read_document(text: str) -> YamlDocument:
     """Read a YAML document."""
-    document = Document()
+    document = YamlDocument()
     builder = _Builder(text, document)
     depth = 0
     try:
@@ -130,7 +130,7 @@ class _Builder:
     Braces of ``${…}`` are hidden from YAML behind as many letters of a private use area, so that columns stay.
     """
 
-    def __init__(self, text: str, document: Document) -> None:
+    def __init__(self, text: str, document: YamlDocument) -> None:
         first = 0xE000
         while any(chr(first + i) in text for i in range(3)):
             first += 3
@@ -141,18 +141,18 @@ class _Builder:
         self._open: set[int] = set()
         self._count = 0
 
-    def build(self, node: Any, path: Path, key: Mark | None = None) -> Any:
+    def build(self, node: Any, path: Path, key: FilePosition | None = None) -> Any:
         mark = _mark(node)
-        self._document.places[path] = Place(mark, key, "")
+        self._document.places[path] = ValuePlace(mark, key, "")
         if not self._enters(node, path):
             return None
         built: Any
         if isinstance(node, yaml.ScalarNode):
             text = node.value.translate(self._letters)
-            self._document.places[path] = Place(mark, key, text)
+            self._document.places[path] = ValuePlace(mark, key, text)
             built = self._scalar(node.tag.removeprefix(TAG), text, mark, path)
         else:
-            self._document.places[path] = Place(mark, key)
+            self._document.places[path] = ValuePlace(mark, key)
             if node.tag not in {f"{TAG}seq", f"{TAG}map"}:
                 self._note(mark, path, _NO_TAGS)
             if isinstance(node, yaml.SequenceNode):
@@ -176,10 +176,10 @@ class _Builder:
         self._open.add(id(node))
         return True
 
-    def _note(self, mark: Mark, path: Path, message: str) -> None:
+    def _note(self, mark: FilePosition, path: Path, message: str) -> None:
         self._document.mistakes.append(Mistake(message, at=path, mark=mark))
 
-    def _scalar(self, kind: str, text: str, mark: Mark, path: Path) -> str | int | float | bool | None:
+    def _scalar(self, kind: str, text: str, mark: FilePosition, path: Path) -> str | int | float | bool | None:
         if kind not in _VALUES:
             self._note(mark, path, _NO_TAGS)
             return text
@@ -190,9 +190,9 @@ class _Builder:
             return text
         return value
 
-    def _entries(self, node: Any, path: Path) -> dict[str, tuple[Mark, Any]]:
+    def _entries(self, node: Any, path: Path) -> dict[str, tuple[FilePosition, Any]]:
         """Return the values of a mapping by key, with the places of the keys; those that ``<<`` merges come last."""
-        found: dict[str, tuple[Mark, Any]] = {}
+        found: dict[str, tuple[FilePosition, Any]] = {}
         merged: list[Any] = []
         for key, value in node.value:
             mark = _mark(key)
@@ -214,8 +214,8 @@ class _Builder:
         return found
 
 
-def _mark(node: Any) -> Mark:
-    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+def _mark(node: Any) -> FilePosition:
+    return FilePosition(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 _VALUES: dict[str, Any] = {

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, closest
-from odi_assets.config.yaml.document import Document
+from odi_assets.config.yaml.document import YamlDocument
 
 ENVIRONMENTS, VARIABLES = "environments", "variables"
 NOT_FILLED_IN = frozenset({ENVIRONMENTS, VARIABLES})
 """Keys at the top of a file in which ``${NAME}`` stays as it is."""
 
 
-def choose(document: Document, name: str | None) -> list[Mistake]:
+def choose(document: YamlDocument, name: str | None) -> list[Mistake]:
     """Put what the environment ``name`` says in place of what the rest of the file says, with the places of its values.
 
     Mappings are merged key by key. A connection with a ``type`` replaces the other one as a whole. State and run
-    history are those of ``name``, unless the environment names another ``environment``.
+    history belong to ``name``, unless the environment names another ``environment``.
 
     Args:
         name: None leaves the file as it is.
@@ -38,19 +38,19 @@ def choose(document: Document, name: str | None) -> list[Mistake]:
         data["environment"] = name
     names_its_own = isinstance(system, Mapping) and system.get("environment")
     if isinstance(data.get("system"), dict) and not names_its_own:
-        # That of the file goes before `environment`, and is another one.
+        # The file's `system.environment` would override `environment`, and means another environment.
         data["system"].pop("environment", None)
     return []
 
 
-def variables(document: Document, environment: Mapping[str, str]) -> dict[str, str]:
+def variables(document: YamlDocument, environment: Mapping[str, str]) -> dict[str, str]:
     """What ``${NAME}`` is looked up in: the file's ``variables``, and before them the process's environment."""
     named = document.data.get(VARIABLES)
     texts = {} if not isinstance(named, Mapping) else {name: document.places[VARIABLES, name].text for name in named}
     return {**{name: text for name, text in texts.items() if text is not None}, **environment}
 
 
-def _put(document: Document, source: Path, target: Path, value: Any) -> None:
+def _put(document: YamlDocument, source: Path, target: Path, value: Any) -> None:
     section = document.section(target)
     present = section.get(target[-1])
     whole = len(target) == 2 and target[0] == "connections" and isinstance(value, Mapping) and "type" in value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import yaml
 
-from odi_assets.config.diagnostics.mistakes import Mark, Mistake
+from odi_assets.config.diagnostics.mistakes import FilePosition, Mistake
 
 MAX_DEPTH = 100
-"""Lists and mappings inside one another; a project file needs ten. libyaml's composer crashes at some ten thousand."""
+"""The deepest nesting of lists and mappings; a project file needs ten. libyaml's composer crashes at some 10,000."""
 
 TOO_DEEP = "nested too deeply"
 
@@ -40,7 +40,7 @@ _PROBLEMS = {
     "did not find expected node content": "expected a value here: a bracket or brace is not closed",
     "block sequence entries are not allowed": "a list item `- ` cannot stand here: check the indentation",
     "found duplicate anchor": "this anchor is defined twice",
-    TOO_DEEP: f"more than {MAX_DEPTH} lists and mappings inside one another",
+    TOO_DEEP: f"lists and mappings are nested more than {MAX_DEPTH} deep",
     "found unknown escape character": "a backslash in double quotes needs a second one; or use single quotes",
 }
 
@@ -50,14 +50,14 @@ def explain(error: yaml.YAMLError, text: str) -> Mistake:
     if isinstance(error, yaml.reader.ReaderError):
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
         start = bad.start() if bad is not None else 0
-        mark = Mark(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+        mark = FilePosition(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
         return Mistake("not valid YAML: a control character stands here", mark=mark)
     problem = str(getattr(error, "problem", None) or getattr(error, "context", None) or "")
     unclosed = _starting(problem, _UNCLOSED)
     plain = unclosed or _starting(problem, _PROBLEMS) or "check indentation, quotes and brackets here"
     marks = [getattr(error, "problem_mark", None), getattr(error, "context_mark", None)]
     found = next((mark for mark in (reversed(marks) if unclosed else marks) if mark is not None), None)
-    mark = Mark(found.line + 1, found.column + 1) if found is not None else Mark(1, 1)
+    mark = FilePosition(found.line + 1, found.column + 1) if found is not None else FilePosition(1, 1)
     return Mistake(f"not valid YAML: {plain}", mark=mark)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from odi_assets.config.diagnostics.mistakes import Mistake
-from odi_assets.config.yaml.document import Document
+from odi_assets.config.yaml.document import YamlDocument
 from odi_assets.config.yaml.environments import NOT_FILLED_IN
 
 _PATTERN = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<inside>[^{}]*)\}|(?P<open>\$\{)")
@@ -33,7 +33,7 @@ class Substituted:
     malformed: bool = False
 
 
-def fill_in(document: Document, environment: Mapping[str, str]) -> list[Mistake]:
+def fill_in(document: YamlDocument, environment: Mapping[str, str]) -> list[Mistake]:
     """Fill in the variables of a document's values, in place; return what is wrong with them."""
     found: list[Mistake] = []
     for path, place in document.places.items():

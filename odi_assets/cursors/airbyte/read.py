@@ -29,7 +29,7 @@ _EXPORT_TYPES = {
 _TYPES = frozenset({StateType.STREAM, StateType.GLOBAL, StateType.LEGACY})
 
 
-class Names(NamedTuple):
+class AirbyteSpelling(NamedTuple):
     """The keys of a stream's state and of the shared one: the protocol's spelling or the platform's."""
 
     descriptor: str
@@ -38,11 +38,11 @@ class Names(NamedTuple):
     streams: str
 
 
-PROTOCOL = Names("stream_descriptor", "stream_state", "shared_state", "stream_states")
-PLATFORM = Names("streamDescriptor", "streamState", "sharedState", "streamStates")
+PROTOCOL = AirbyteSpelling("stream_descriptor", "stream_state", "shared_state", "stream_states")
+PLATFORM = AirbyteSpelling("streamDescriptor", "streamState", "sharedState", "streamStates")
 
 
-class Place(NamedTuple):
+class StatePlace(NamedTuple):
     """Where a stream's state is in a document, and what goes with it when the stream is taken out."""
 
     stream: str
@@ -111,7 +111,7 @@ def read_lines(content: list[Any], findings: Findings) -> CursorDocument | None:
     return None if form is None else _Reader(content, form, findings, later_counts=True).read()
 
 
-def places(content: Any, form: str) -> Iterator[Place]:
+def places(content: Any, form: str) -> Iterator[StatePlace]:
     """Each stream's state in a document without findings, in the order of the text."""
     if form == "messages":
         for index, item in enumerate(content):
@@ -141,7 +141,7 @@ def places(content: Any, form: str) -> Iterator[Place]:
         yield from _of_legacy(content, ())
 
 
-def _of_state(state: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
+def _of_state(state: Mapping[str, Any], at: JsonPath) -> Iterator[StatePlace]:
     kind = StateType(_kind_of_state(state))
     inner, inner_at = state[_PARTS[kind]], (*at, _PARTS[kind])
     if kind is StateType.GLOBAL:
@@ -152,33 +152,33 @@ def _of_state(state: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
         yield from _of_stream(inner, inner_at, None)
 
 
-def _of_global(shared: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
+def _of_global(shared: Mapping[str, Any], at: JsonPath) -> Iterator[StatePlace]:
     key = names_of(shared).streams
     yield from _of_list(shared[key], (*at, key))
 
 
-def _of_list(items: list[Any], at: JsonPath) -> Iterator[Place]:
+def _of_list(items: list[Any], at: JsonPath) -> Iterator[StatePlace]:
     for index, item in enumerate(items):
         yield from _of_stream(item, (*at, index), (*at, index))
 
 
-def _of_stream(item: Mapping[str, Any], at: JsonPath, whole: JsonPath | None) -> Iterator[Place]:
+def _of_stream(item: Mapping[str, Any], at: JsonPath, whole: JsonPath | None) -> Iterator[StatePlace]:
     names = names_of(item)
     if names.state in item:
         state_at = (*at, names.state)
         # Of a message that stands for itself only the state goes.
-        yield Place(_id_of(item[names.descriptor]), state_at, whole or state_at)
+        yield StatePlace(_id_of(item[names.descriptor]), state_at, whole or state_at)
 
 
-def _of_legacy(data: Mapping[str, Any], at: JsonPath) -> Iterator[Place]:
+def _of_legacy(data: Mapping[str, Any], at: JsonPath) -> Iterator[StatePlace]:
     if _is_of_databases(data):
         for index, item in enumerate(data["streams"]):
             place = (*at, "streams", index)
-            yield Place(_joined(item.get("stream_namespace"), item["stream_name"]), place, place)
+            yield StatePlace(_joined(item.get("stream_namespace"), item["stream_name"]), place, place)
         return
     for name, state in data.items():
         if isinstance(state, dict):
-            yield Place(name, (*at, name), (*at, name))
+            yield StatePlace(name, (*at, name), (*at, name))
 
 
 def _is_of_databases(data: Mapping[str, Any]) -> bool:
@@ -202,7 +202,7 @@ def _kind_of_state(state: Mapping[str, Any]) -> Any:
     return given
 
 
-def names_of(item: Mapping[str, Any]) -> Names:
+def names_of(item: Mapping[str, Any]) -> AirbyteSpelling:
     """The names that an object uses."""
     return PLATFORM if item.keys() & set(PLATFORM) else PROTOCOL
 
@@ -273,11 +273,11 @@ class _Reader:
             self._legacy(inner, (*at, part))
 
     def _begin(self, kind: StateType, at: JsonPath) -> None:
-        """Note the type of the next state: only those of streams may follow each other."""
+        """Note the type of the next state: only states of streams may follow each other."""
         if self.type is None or self.type is kind is StateType.STREAM:
             self.type = kind
         elif self.later_counts:
-            # It stands for all streams, as do those after it.
+            # This state stands for all streams, as do the states after it.
             self.type, self.streams, self.shared = kind, {}, None
         else:
             text = f"is a state of type {kind} beside one of type {self.type}: Airbyte takes one GLOBAL or LEGACY "
@@ -377,7 +377,7 @@ class _Reader:
             if isinstance(state, dict):
                 self.streams[name] = read_stream((name, "", name), state, (*at, name), self.findings)
             else:
-                text = "belongs to no stream, as far as can be told"
+                text = "belongs to no known stream"
                 self.findings.warn((*at, name), text, "see the connector's documentation", of_key=True)
 
     def _legacy_table(self, item: Any, at: JsonPath) -> None:

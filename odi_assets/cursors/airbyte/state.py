@@ -1,4 +1,4 @@
-"""The state objects of Airbyte's connectors: those of its database sources are known, others are taken apart."""
+"""The state objects of Airbyte's connectors: states of its database sources are known, others are taken apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odi_assets.cursors.findings import Findings
-from odi_assets.cursors.model import ABSENT, FINISHED, CursorStream, Snapshot, SnapshotStatus
+from odi_assets.cursors.model import ABSENT, FINISHED, CursorSnapshot, CursorStream, SnapshotStatus
 from odi_assets.cursors.nested import Leaf, leaves, sorted_out
 from odi_assets.cursors.positions import (
     BinlogPosition,
@@ -60,7 +60,7 @@ def read_stream(names: tuple[str, str, str], state: Any, at: JsonPath, findings:
     Args:
         names: its id, namespace and name.
 
-    A state that says nothing, ``{}``, is that of a stream of which nothing was read, or that is read whole each time.
+    A state that says nothing, ``{}``, means that nothing of the stream was read, or that it is read whole each time.
     """
     if state is None:
         findings.warn(at, "is missing or null: Airbyte reads the stream from its start", "restore it, if that is wrong")
@@ -73,17 +73,17 @@ def read_stream(names: tuple[str, str, str], state: Any, at: JsonPath, findings:
     return CursorStream(*names, "", _snapshot(state), None, cursors, other)
 
 
-def _snapshot(state: Mapping[str, Any]) -> Snapshot:
+def _snapshot(state: Mapping[str, Any]) -> CursorSnapshot:
     kind = state.get("state_type")
     keys = _BY_KEY.get(kind) if isinstance(kind, str) else None
     if keys is not None:
         reached = {key: state[key] for key in keys if key in state}
-        return Snapshot(SnapshotStatus.PENDING, reached=write(reached, sort=True))
+        return CursorSnapshot(SnapshotStatus.PENDING, reached=write(reached, sort=True))
     key = state.get("primary_key")
     if isinstance(key, dict) and key:
-        return Snapshot(SnapshotStatus.PENDING, reached=write(key, sort=True))
+        return CursorSnapshot(SnapshotStatus.PENDING, reached=write(key, sort=True))
     if _is_of_mongodb(state) and state["status"] == "IN_PROGRESS":
-        return Snapshot(SnapshotStatus.PENDING, reached=write(state["id"], sort=True))
+        return CursorSnapshot(SnapshotStatus.PENDING, reached=write(state["id"], sort=True))
     return FINISHED if state else ABSENT
 
 

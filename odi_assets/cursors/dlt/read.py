@@ -45,7 +45,7 @@ _OWN = frozenset({"_state_version", "_state_engine_version", "_local", "_version
 _INCREMENTAL_KEYS = frozenset({"initial_value", "last_value", "unique_hashes", "start_value"})
 
 
-class Place(NamedTuple):
+class IncrementalPlace(NamedTuple):
     """Where the incremental of a resource is: ``at`` leads to the object that has ``last_value``."""
 
     stream: str
@@ -71,13 +71,13 @@ def _has_resources(source: Any) -> bool:
     )
 
 
-def places(content: Mapping[str, Any]) -> Iterator[Place]:
+def places(content: Mapping[str, Any]) -> Iterator[IncrementalPlace]:
     """Each cursor in a document without findings."""
     for source, found in (content.get("sources") or {}).items():
         for resource, state in (found.get("resources") or {}).items():
             for column in state.get("incremental") or {}:
                 at = ("sources", source, "resources", resource, "incremental", column)
-                yield Place(f"{source}.{resource}", column, at)
+                yield IncrementalPlace(f"{source}.{resource}", column, at)
 
 
 def read(content: Any, findings: Findings) -> CursorDocument | None:

@@ -1,6 +1,6 @@
 """Reads ``state.json`` of OLake (https://olake.io) and checks what OLake itself does not.
 
-Shapes: those of OLake's documentation for MongoDB, PostgreSQL and MySQL, and those its versions up to 0.9.4 write. What
+Shapes: from OLake's documentation for MongoDB, PostgreSQL and MySQL, and from what its versions up to 0.9.4 write. What
 OLake would take in silence for "nothing was read yet" is an error here.
 """
 
@@ -37,7 +37,7 @@ _STREAM_KEYS = frozenset({"stream", "namespace", "sync_mode", "state"})
 _NOT_OLAKE = frozenset(
     {"stream", "data", "bookmarks", "sources", "value", "singer_state", "streamState", "stateType", "cdc"}
 )
-"""Keys that documents of other tools have beside those of OLake's."""
+"""Keys that documents of other tools have beside OLake's keys."""
 _NOT_SHARED = frozenset({"shared_state", "stream_states", "sharedState", "streamStates"})
 """Keys that other tools have in `global`."""
 _CATALOG = "selected_streams"
@@ -110,7 +110,7 @@ def _read_shared(content: Mapping[str, Any], state_type: StateType, findings: Fi
     if value is None:
         what = "is null" if "global" in content else "is missing"
         if state_type is StateType.GLOBAL:
-            text = f"{what}, and a document of type GLOBAL keeps its positions there: OLake reads every stream anew"
+            text = f"{what}, and a document of type GLOBAL keeps its positions there: OLake reads every stream again"
             findings.add(("global",), text, "restore it from a copy")
         elif "global" in content:
             findings.warn(("global",), "is null, where OLake writes no `global` at all", "remove it")
@@ -121,7 +121,7 @@ def _read_shared(content: Mapping[str, Any], state_type: StateType, findings: Fi
     findings.of_keys(("global",), value, _GLOBAL_KEYS)
     names = value.get("streams")
     if names is None:
-        text = "is missing: OLake does not know whose snapshots are finished, and reads them anew"
+        text = "is missing: OLake does not know whose snapshots are finished, and reads them again"
         findings.warn(("global", "streams"), text, "list the streams as namespace.name")
     elif not isinstance(names, list):
         findings.add(

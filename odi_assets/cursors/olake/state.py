@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from odi_assets.cursors.findings import Findings
-from odi_assets.cursors.model import ABSENT, FINISHED, NO_CURSORS, Chunk, Snapshot, SnapshotStatus
+from odi_assets.cursors.model import ABSENT, FINISHED, NO_CURSORS, CursorChunk, CursorSnapshot, SnapshotStatus
 from odi_assets.cursors.positions import (
     BinlogPosition,
     ConsumerGroup,
@@ -42,7 +42,7 @@ _EXACT = 2**53
 _MOST_SERVER_ID = 2**32 - 1
 
 
-def read_snapshot(state: Mapping[str, Any], at: JsonPath, findings: Findings) -> Snapshot:
+def read_snapshot(state: Mapping[str, Any], at: JsonPath, findings: Findings) -> CursorSnapshot:
     """The snapshot of a stream's state: absent without ``chunks``, finished when that list is empty."""
     if "chunks" not in state:
         return ABSENT
@@ -56,17 +56,17 @@ def read_snapshot(state: Mapping[str, Any], at: JsonPath, findings: Findings) ->
         return ABSENT
     if not chunks:
         return FINISHED
-    read: set[Chunk] = set()
+    read: set[CursorChunk] = set()
     for index, item in enumerate(chunks):
         chunk = _read_chunk(item, at, index, findings)
         if chunk in read:
             findings.warn((*at, "chunks", index), "is the same chunk as one before it", "remove it")
         elif chunk is not None:
             read.add(chunk)
-    return Snapshot(SnapshotStatus.PENDING, frozenset(read))
+    return CursorSnapshot(SnapshotStatus.PENDING, frozenset(read))
 
 
-def _read_chunk(item: Any, at: JsonPath, index: int, findings: Findings) -> Chunk | None:
+def _read_chunk(item: Any, at: JsonPath, index: int, findings: Findings) -> CursorChunk | None:
     if not isinstance(item, dict):
         findings.add(
             (*at, "chunks", index),
@@ -85,7 +85,7 @@ def _read_chunk(item: Any, at: JsonPath, index: int, findings: Findings) -> Chun
     low, high = item["min"], item["max"]
     if _holds_nothing(low, high):
         findings.warn((*at, "chunks", index), "holds nothing: its max is not above its min", "check its bounds")
-    return Chunk(_bound(low), _bound(high))
+    return CursorChunk(_bound(low), _bound(high))
 
 
 def _bound(value: Any) -> str:

@@ -18,8 +18,8 @@ from odi_assets.cursors.model import (
     ABSENT,
     FINISHED,
     CursorDocument,
+    CursorSnapshot,
     CursorStream,
-    Snapshot,
     SnapshotStatus,
     StateType,
     Tool,
@@ -185,14 +185,14 @@ def _read_stream(name: str, mark: Any, at: JsonPath, findings: Findings) -> Curs
     return CursorStream(name, "", name, mode, snapshot, position, cursors, other)
 
 
-def _snapshot(mark: Mapping[str, Any]) -> Snapshot:
+def _snapshot(mark: Mapping[str, Any]) -> CursorSnapshot:
     reached = mark.get("last_pk_fetched", mark.get("last_lsn_fetched"))
     under_way = mark.get("max_pk_values") or mark.get("max_lsn_values") or reached
     if mark.get("initial_full_table_complete") is True or (
         not under_way and mark.get("initial_full_table_complete") is not False
     ):
         return FINISHED
-    return Snapshot(SnapshotStatus.PENDING, reached="" if reached is None else write(reached, sort=True))
+    return CursorSnapshot(SnapshotStatus.PENDING, reached="" if reached is None else write(reached, sort=True))
 
 
 def cursor_leaves(mark: Mapping[str, Any]) -> Iterator[Leaf]:
@@ -232,7 +232,7 @@ def _check_cursors(mark: Mapping[str, Any], at: JsonPath, findings: Findings) ->
         text = f"must be one value, but is {kind_of(value)}"
         findings.add((*at, "replication_key_value"), text, "restore it")
     elif value is not None and key is None:
-        findings.warn((*at, "replication_key"), "is missing: whose value this is cannot be told", "name the column")
+        findings.warn((*at, "replication_key"), "is missing: it is not known whose value this is", "name the column")
     elif value is None and (key is not None and not isinstance(progress, dict)):
         text = "is missing: the tap reads the stream from its start"
         findings.warn((*at, "replication_key_value"), text, "restore it, if that is wrong")

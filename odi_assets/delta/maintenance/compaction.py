@@ -65,7 +65,8 @@ def bins(handle: TableHandle, small_bytes: int, target_bytes: int) -> list[list[
 
 
 def compact(location: Location, small_bytes: int, target_bytes: int, facts: Mapping[str, Any]) -> Compaction:
-    """Compact the table's small files. Writes of nodes meanwhile are kept; where they took files away, it plans anew.
+    """Compact the table's small files. Nodes may write at the same time: what they write is kept, and if they took
+    files away, the compaction is planned again.
 
     Raises:
         TableConflictError: other writers took its files away each time.

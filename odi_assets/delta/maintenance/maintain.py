@@ -61,8 +61,8 @@ class Maintenance:
     """What became of a table, or what would.
 
     Attributes:
-        compaction: files that went and came; in a dry run, those that would.
-        after: the table afterwards; in a dry run its bytes are those of before, for only rewriting would show others.
+        compaction: files that went and came; in a dry run, files that would.
+        after: the table afterwards; in a dry run with the bytes from before, for only rewriting would show others.
         vacuumed: files deleted from storage, relative to the table.
         vacuumed_bytes: their size.
         log_files_removed: files of the log that were out of Delta's ``delta.logRetentionDuration``.
@@ -147,7 +147,7 @@ def _checkpoint(location: Location, *, keep_log: bool) -> int:
 
 def is_recent(handle: TableHandle, version: int) -> bool:
     """Whether the commit ``version`` is younger than the log's retention, so that no cleaning takes it; False if that
-    cannot be told."""
+    is not known."""
     stated = handle.table.metadata().configuration.get("delta.logRetentionDuration", "interval 30 days")
     found = _INTERVAL.fullmatch(stated.strip().lower())
     if found is None:
@@ -164,7 +164,7 @@ def _log_files(location: Location) -> list[FileInfo]:
 
 
 def rewindable_from(handle: TableHandle) -> int:
-    """The oldest version that can still be read: the log tells it, and no file of it has been deleted."""
+    """The oldest version that can still be read: the log has it, and no file of it has been deleted."""
     exists = presence(handle.location)
     oldest = newest = handle.table.version()
     for version in range(newest, -1, -1):

@@ -26,7 +26,7 @@ class Repair:
     Attributes:
         faults: what is wrong with its log.
         moves: paths relative to the table, in the order they are moved; all of the table if ``whole``.
-        whole: no version can be told from the log any more.
+        whole: the log no longer has any whole version.
         version: the version that the table is at afterwards; None if there is no table then.
     """
 
@@ -43,7 +43,7 @@ def plan_repair(location: Location) -> Repair | None:
     Raises:
         TableError: the log cannot be looked at.
     """
-    log = read_log(location)
+    log = read_log(location, every=True)
     if log.is_empty:
         data = data_beside_empty_log(location)
         return None if data is None else _whole(location, (f"{LOG} is empty, and there are data files: {data}",))
@@ -91,7 +91,7 @@ def _whole(location: Location, faults: tuple[str, ...]) -> Repair:
 
 
 def _after(log: Log, version: int) -> tuple[str, ...]:
-    """Files that are torn, and those of versions after ``version``, the newest first: a repair that is interrupted
+    """Files that are torn, and files of versions after ``version``, the newest first: a repair that is interrupted
     leaves a log whose damage is seen."""
     existing: list[tuple[int, str]] = []
     for number, name in log.commits.items():

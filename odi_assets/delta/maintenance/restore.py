@@ -17,11 +17,11 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 
 _LISTED_FROM = 50
-"""So many files of a store are looked up one by one; more of them by listing the table's folder."""
+"""Fewer files than this are looked up one by one in a store; for more, the table's folder is listed."""
 
 
 def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tuple[str, int]] = ()) -> int:
-    """Make the rows, schema and properties of ``version`` those of the table, and return the version this makes.
+    """Give the table the rows, schema and properties of ``version``, and return the version that this makes.
 
     Args:
         fences: further app transactions that the commit takes, as (app_id, number).
@@ -54,7 +54,7 @@ class LostFile:
 
     Attributes:
         size: None if it is gone.
-        expected: the size that the log tells.
+        expected: the size in the log.
         why: what is wrong with a file of the right size.
     """
 
@@ -76,7 +76,7 @@ def forget_lost_files(handle: TableHandle, lost: Sequence[LostFile]) -> str | No
     set aside; returns where to, None if nothing is left.
 
     Raises:
-        TableConflictError: another writer committed meanwhile.
+        TableConflictError: another writer committed first.
         TableError: Delta refuses.
     """
     cut = tuple(file.path for file in lost if file.size is not None)
@@ -104,7 +104,7 @@ def unreadable(location: Location, path: str, error: Exception) -> DamagedTableE
 
 
 def lost_files(location: Location, files: Sequence[LiveFile]) -> list[LostFile]:
-    """Those ``files`` that the store does not hold (any more) with the size that the log tells.
+    """The ``files`` that the store does not hold (any more) with the size in the log.
 
     Raises:
         TableError: the store cannot be looked at.
@@ -119,10 +119,10 @@ def lost_files(location: Location, files: Sequence[LiveFile]) -> list[LostFile]:
 
 
 def presence(location: Location, paths: Sequence[str] | None = None) -> Callable[[str], bool]:
-    """Tells of paths relative to a table whether there is such a file.
+    """A function that says whether there is a file at a path relative to the table.
 
     Args:
-        paths: those that will be asked for; if they are many or unknown, a remote store is listed once.
+        paths: the paths that will be asked for; if they are many or unknown, a remote store is listed once.
 
     Raises:
         TableError: the store cannot be looked at; the function that is returned raises it, too.
@@ -132,7 +132,7 @@ def presence(location: Location, paths: Sequence[str] | None = None) -> Callable
 
 
 def _sizes(location: Location, paths: Sequence[str] | None) -> Callable[[str], int | None]:
-    """Tells the size of what is at a path relative to a table; None if there is nothing."""
+    """A function that returns the size of the file at a path relative to the table; None if there is none."""
     if location.is_local:
         return lambda path: _local_size(location, path)
     from pyarrow.fs import FileSelector

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odi_assets.delta.damage import file_system
+from odi_assets.delta.damage import LOG, file_system
 from odi_assets.delta.errors import deltalake_calls
 from odi_assets.delta.maintenance.restore import LostFile, lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -16,7 +18,7 @@ _READERS = 4
 
 
 def unreadable_files(handle: TableHandle) -> list[LostFile]:
-    """The live files that are gone, have another size or number of rows than the log tells, or cannot be read.
+    """The live files that are gone, cannot be read, or differ from the log in their size or number of rows.
 
     Every page is read; its checksum is compared where its writer made one, as Spark does.
 
@@ -32,6 +34,26 @@ def unreadable_files(handle: TableHandle) -> list[LostFile]:
             LostFile(file.path, file.size, file.size, text) for file, text in zip(rest, why, strict=True) if text
         ]
     return [*lost, *damaged]
+
+
+def dead_links(handle: TableHandle) -> list[str]:
+    """Links in the folder of a local table that lead nowhere, by their paths in it: no unused file can be deleted where
+    there is one. Those in place of live files are unreadable files, and not among them.
+
+    Raises:
+        TableError: the folder cannot be looked at.
+    """
+    if not handle.location.is_local:
+        return []
+    root, live = handle.location.local_path, {file.path for file in handle.live_files}
+    with deltalake_calls("looking at the folder of the Delta table", handle.location):
+        links = (
+            path.relative_to(root)
+            for folder, folders, names in os.walk(root)
+            for path in (Path(folder, name) for name in (*folders, *names))
+            if path.is_symlink() and not path.exists()
+        )
+        return sorted(path.as_posix() for path in links if path.parts[0] != LOG and path.as_posix() not in live)
 
 
 def _why_unreadable(handle: TableHandle, file: LiveFile) -> str | None:

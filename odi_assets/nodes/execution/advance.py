@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from odi_assets.errors import StateConflictError
-from odi_assets.nodes.commit_facts import Origin
+from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def advance(
-    plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str, origin: Origin | None
+    plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str, origin: HwmOrigin | None
 ) -> None:
     """Write the HWM of commit ``version`` into state. State is an index of it: the commit is what counts."""
     if hwm is None:

@@ -26,12 +26,12 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
         with read_errors_named(str(node), [read.snapshot.read_error for read in reads]):
             yield
     except (PySparkException, Py4JError) as error:
-        told = worker_error_with_place(error_text(error), node.project.root)
-        if told is None:
+        failure = worker_error_with_place(error_text(error), node.project.root)
+        if failure is None:
             raise
-        raise TransformError(f"{node}: its Python failed in a worker of Spark: {told}", node=str(node)) from error
+        raise TransformError(f"{node}: its Python failed in a worker of Spark: {failure}", node=str(node)) from error
 
 
-def told_of(error: Exception, root: Path) -> str:
+def description_of(error: Exception, root: Path) -> str:
     """What an error of the user's function says, and where: in a worker of Spark, if the function had rows computed."""
     return worker_error_with_place(error_text(error), root) or error_with_place(error, root)

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _APPEND = WriteSpec(WriteMode.APPEND, schema_policy="evolve")
 _MOST_BEHIND = 50
-"""After so many batches, unmatched rows are looked for although the run goes on."""
+"""After this many batches, unmatched rows are looked for although the run goes on."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class KeptRows:
     ) -> None:
         """Keep the rows that joins gave up in the batches that Spark has committed since this was last done.
 
-        It begins where the checkpoint still tells of all that follows; batches before that are a gap.
+        It starts at the first batch from which the checkpoint still has every change; batches before that are a gap.
         """
         from odi_assets.nodes.execution.unmatched_rows import evidence_from, unmatched_rows
 

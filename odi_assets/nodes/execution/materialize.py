@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Rows:
+class NodeRows:
     """A node's rows, not computed yet, with the plan they come from.
 
     Attributes:
@@ -62,8 +62,8 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Union["Rows", NoRows, "StreamRows"]
-"""``StreamRows`` are those of a stream node, whose batches are read and committed one after the other."""
+Computed = Union["NodeRows", NoRows, "StreamRows"]
+"""A stream node gives ``StreamRows``: its batches are read and committed one after the other."""
 
 
 def compute(plan: NodePlan, spark: SparkSession) -> Computed:
@@ -115,7 +115,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
         if df is not None:
             if counts.observed:
                 counts.keep_those_in(df)
-            return Rows(resolved, df, counts, spark, own, opened[0] if opened else None)
+            return NodeRows(resolved, df, counts, spark, own, opened[0] if opened else None)
     if own is not None:
         own.close()
     return NoRows(replace(resolved, nothing_new=True))
@@ -143,7 +143,7 @@ def commit(
     The rows of a snapshot that is read in chunks take a commit for each step, and are one result.
 
     Args:
-        progress: is told in words how far such a snapshot has come.
+        progress: is called with how far such a snapshot has come, in words.
 
     Raises:
         FencedError: another run committed this increment first; nothing was written.
@@ -159,9 +159,9 @@ def commit(
 
 
 def _committed(
-    computed: Rows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
+    computed: NodeRows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
 ) -> NodeResult:
-    if not isinstance(computed, Rows):
+    if not isinstance(computed, NodeRows):
         from odi_assets.nodes.execution.stream_run import run_stream
 
         return run_stream(computed, run)
@@ -172,25 +172,25 @@ def _committed(
     try:
         return commit_once(computed, state, run)
     except TableConflictError as conflict:
-        _log.info("%s: %s; it is planned anew", computed.plan.node.key, conflict.message)
-    return commit_anew(computed, state, run)
+        _log.info("%s: %s; it is planned again", computed.plan.node.key, conflict.message)
+    return commit_again(computed, state, run)
 
 
-def commit_anew(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
-    """Plan, compute and write ``rows`` anew after a conflict, until there is none."""
+def commit_again(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
+    """Plan, compute and write ``rows`` again after a conflict, until there is none."""
 
     def attempt() -> NodeResult:
         plan = rows.plan
         computed = compute(plan_node(plan.node.project, state, plan.node.key, plan.request), rows.spark)
         if isinstance(computed, NoRows):
             return no_data(computed.plan, state, run)
-        assert isinstance(computed, Rows)
+        assert isinstance(computed, NodeRows)
         return commit_once(computed, state, run)
 
     return raced(attempt, lost=lambda error: isinstance(error, TableConflictError))
 
 
-def commit_once(rows: Rows, state: StateBackend, run: RunInfo) -> NodeResult:
+def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Write ``rows`` and their HWM in one commit.
 
     Raises:

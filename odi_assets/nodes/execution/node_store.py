@@ -32,12 +32,12 @@ def open_node_store(plan: NodePlan) -> StagedStore:
     if plan.request.bounds is not None:
         raise ConfigError(
             f"the function of {node} asks for its state store, which has no state for a range",
-            fix=f"run the node without --from and --to, or build its table and its store anew: "
+            fix=f"run the node without --from and --to, or rebuild its table and its store: "
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )
-    begins_anew = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
-    stamp = None if begins_anew else _stamp_that_counts(plan)
+    starts_over = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
+    stamp = None if starts_over else _stamp_that_counts(plan)
     facts = stamp.facts["store"] if stamp is not None else None
     # A node that was renamed goes on with the store that its table's commits name.
     place = node.project.stores.child(str(facts["name"]) if facts else str(node.key))

@@ -115,11 +115,11 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
         uri=target,
         hwm_before=before,
         hwm_after=before,
-        error="the run was cancelled while this node ran" if cancelled else _told(error),
+        error="the run was cancelled while this node ran" if cancelled else _with_notes(error),
     )
 
 
-def _told(error: BaseException) -> str:
+def _with_notes(error: BaseException) -> str:
     return "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def resolve(plan: NodePlan, spark: SparkSession) -> ResolvedPlan:
-    """``plan`` with an upper bound for each read, and with the partitions that it computes anew.
+    """``plan`` with an upper bound for each read, and with the partitions that it recomputes.
 
     Raises:
         IncrementError: a cursor, an HWM or a row does not fit the configuration.
         ConfigError: a source lacks the column that the node's table is partitioned by.
-        IdentityMismatchError: rows that were read before are other ones now.
+        IdentityMismatchError: rows that were read before have changed.
     """
     require_uncorrected(plan, spark)
     resolved = ResolvedPlan.of(plan, _resolved(plan.reads, spark), plan.write)
@@ -59,8 +59,8 @@ def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set
 
     if column not in rows.columns:
         raise ConfigError(
-            f"{plan.node} is written by partitions of `{column}`, and {read.label} has no such column: which "
-            "partitions its new rows affect cannot be told",
+            f"{plan.node} is written by partitions of `{column}`, and {read.label} has no such column: it is not known "
+            "which partitions its new rows affect",
             fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
             "input, write by partitions",
             node=str(plan.node),

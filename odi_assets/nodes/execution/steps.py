@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.materialize import Computed, NoRows, Rows, commit_anew, commit_once, compute
+from odi_assets.nodes.execution.materialize import Computed, NodeRows, NoRows, commit_again, commit_once, compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.marks import hwm_text
@@ -26,7 +26,7 @@ STEPS = "commits"
 
 
 def commit_steps(
-    first: Rows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None = None
+    first: NodeRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None = None
 ) -> NodeResult:
     """Commit ``first``, and then what the sources have beyond it, step by step, until a step is not of a snapshot.
 
@@ -45,19 +45,19 @@ def commit_steps(
 
 
 def _commit_all(
-    first: Rows,
+    first: NodeRows,
     results: list[NodeResult],
     state: StateBackend,
     run: RunInfo,
     progress: Callable[[str], None] | None,
 ) -> None:
     computed: Computed = first
-    while isinstance(computed, Rows):
+    while isinstance(computed, NodeRows):
         try:
             results.append(commit_once(computed, state, run))
         except TableConflictError as conflict:
-            _log.info("%s: %s; the step is planned anew", computed.plan.node.key, conflict.message)
-            results.append(commit_anew(computed, state, run))
+            _log.info("%s: %s; the step is planned again", computed.plan.node.key, conflict.message)
+            results.append(commit_again(computed, state, run))
         if progress is not None:
             progress(hwm_text(results[-1].hwm_after) or "")
         if not any(read.goes_on for read in computed.plan.reads):

@@ -1,4 +1,4 @@
-"""Whether a stream node whose definition changed can go on from its checkpoint, told before its query starts."""
+"""Checks, before its query starts, whether a stream node whose definition changed can go on from its checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
-from odi_assets.streaming.checkpoints.compare import Difference, Effect
+from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
 
@@ -31,8 +31,8 @@ Changed = Mapping[str, tuple[str, str]]
 
 
 def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> Changed:
-    """Compare the query with its checkpoint and its last batch, if the node's definition is not that of this batch;
-    what the checkpoint overrides, and what holds for new rows alone, is logged.
+    """Compare the query with its checkpoint and its last batch, if the node's definition changed since that batch. Logs
+    what the checkpoint overrides, and which changes affect new rows only.
 
     Returns:
         What of the query is not as the checkpoint notes it. Spark notes what the first batch was computed with.
@@ -52,32 +52,32 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
         conf, store = query_conf(settings), _store(plan.checkpoint, rows)
         found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
     for one in found:
-        if one.effect is Effect.FAILS:
+        if one.effect is DifferenceEffect.FAILS:
             raise CheckpointError(
                 f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
                 f"{one.stored} in the checkpoint, {one.wanted} now",
-                fix=f"put the definition back, or begin anew: odi run {plan.node.command} --full-refresh",
+                fix=f"put the definition back, or start over: odi run {plan.node.command} --full-refresh",
                 path=plan.checkpoint.uri,
                 node=str(plan.node),
             )
     for one in _since_last_batch(found, before):
         _log.warning("%s: its definition changed: %s", plan.node, one)
-    return {one.what: (one.stored, one.wanted) for one in found if one.effect is Effect.FROM_NOW_ON}
+    return {one.what: (one.stored, one.wanted) for one in found if one.effect is DifferenceEffect.FROM_NOW_ON}
 
 
-def _since_last_batch(found: Iterable[Difference], before: Changed) -> Iterator[Difference]:
+def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
     """What changed since the last batch, of what is not as in the first one, or is so again."""
     now = {}
     for one in found:
         now[one.what] = one.wanted
         last = before.get(one.what, (one.stored, one.stored))[1]
-        if one.effect is not Effect.FROM_NOW_ON:
+        if one.effect is not DifferenceEffect.FROM_NOW_ON:
             yield one
         elif last != one.wanted:
             yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)
     for what, (first, last) in before.items():
         if what not in now and first != last:
-            yield Difference(Effect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
+            yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
 
 
 def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any]] | None:

@@ -22,7 +22,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_inputs import stream_inputs
 from odi_assets.nodes.project import Project
 from odi_assets.spark.own_session import OwnSession
-from odi_assets.streaming.explain.query.definition import Definition, Input
+from odi_assets.streaming.explain.query.definition import Input, QueryDefinition
 from odi_assets.streaming.explain.query.plan import InputShape, read_definition
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _OF_CONNECT = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE")
-"""Variables that make sessions of PySpark those of Spark Connect."""
+"""Environment variables that make PySpark create Spark Connect sessions."""
 
 
-def stream_definition(node: Node, spark: SparkSession) -> Definition:
+def stream_definition(node: Node, spark: SparkSession) -> QueryDefinition:
     """What the query of a stream node does with a row.
 
     Raises:
-        ConfigError: nothing can be told of its rows.
+        ConfigError: it is not known what the query does with a row.
         TransformError: the node's SQL or function is not right, or with Spark Connect: no process could look at it.
     """
     if not hasattr(spark, "_jsparkSession"):
@@ -59,11 +59,11 @@ def stream_definition(node: Node, spark: SparkSession) -> Definition:
 
 
 def late_times(node: Node, spark: SparkSession) -> dict[str, str]:
-    """By input, SQL of the time that decides whether its rows are dropped as late: of a window, its end. It is empty
-    where no row is dropped. An input of which the plan does not tell it is left out."""
+    """By input, SQL of the time that decides whether its rows are dropped as late: for a window, its end. It is empty
+    where no row is dropped. An input whose time is not in the plan is left out."""
     try:
         definition = stream_definition(node, spark)
-    except Exception as error:  # noqa: BLE001  a query that runs must not fail because its plan cannot be told
+    except Exception as error:  # noqa: BLE001  a query that runs must not fail because its plan cannot be examined
         _log.warning(
             "%s: whether a row is late is judged by the row's own time, although its window may have been open: "
             "the query cannot be examined: %s",
@@ -82,7 +82,7 @@ def _late_time(given: Input) -> str:
     return f"least({', '.join(times)})" if len(times) > 1 else "".join(times)
 
 
-def _from_another_process(node: Node) -> Definition:
+def _from_another_process(node: Node) -> QueryDefinition:
     project, transform = node.project, node.config.transform
     own = {name: value for name, value in os.environ.items() if name not in _OF_CONNECT}
     # A node's function is found there where it was found here.
@@ -96,7 +96,7 @@ def _from_another_process(node: Node) -> Definition:
             fix="a Spark on this machine looks at the query: see that it can",
             node=str(node),
         )
-    return Definition.from_json(json.loads(done.stdout.splitlines()[-1]))
+    return QueryDefinition.from_json(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _tell_definition(project_file: str, chosen: str, name: str, function: str) -> None:

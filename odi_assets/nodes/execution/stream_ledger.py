@@ -31,7 +31,7 @@ class StreamLedger:
         self._progress: dict[int, BatchProgress] = {}
 
     def note(self, progress: BatchProgress) -> None:
-        """Keep what Spark tells of a batch of the running query, for its record."""
+        """Keep what Spark reports of a batch of the running query, for its record."""
         self._progress[progress.batch] = progress
 
     def write(self, table: TableHandle, query: str | None = None) -> list[BatchRecord]:
@@ -56,7 +56,7 @@ class StreamLedger:
 
 
 def records_of(node: Node, table: TableHandle, after: int = -1) -> list[BatchRecord]:
-    """The records of the batches in a node's table that its log tells, in order: what stamps know of them.
+    """The records of the batches in the log of a node's table, in order, made from the stamps.
 
     Args:
         after: only commits after this version.
@@ -103,7 +103,7 @@ def record_of(node: Node, stamp: CommittedStamp, batch: StreamFacts, facts: Comm
 
 
 def with_progress(record: BatchRecord, progress: BatchProgress | None) -> BatchRecord:
-    """A record with what Spark tells of its batch."""
+    """A record with what Spark reported of its batch."""
     if progress is None:
         return record
     operators = progress.operators

@@ -47,7 +47,8 @@ _log = logging.getLogger(__name__)
 
 _SPARKS_RETENTION = 100
 _MARKED_EVERY = 100
-"""After so many batches of which nothing is looked for, a table of kept rows says so: plans look at those since."""
+"""After this many batches without a search for rows to keep, a table of kept rows records how far it has come: plans
+search only the batches since."""
 _RECORDED_EVERY = 5.0
 """Seconds after which batches are recorded while a query runs. What is not recorded, the next run records."""
 
@@ -132,7 +133,7 @@ class StreamRun:
         node = self.plan.node
         settings = node.config.stream
         assert settings is not None
-        # Before the query's settings are those of the session.
+        # This comes before the session takes the query's settings.
         if settings.late_rows and self._runs_batches:
             # To find them through Spark Connect takes another process. Else it takes a moment, and what the node's
             # module imports may have changed.
@@ -141,7 +142,7 @@ class StreamRun:
         own = OwnSession(self.spark)
         try:
             # What earlier runs left out of meta_batches is recorded while Spark makes the query, and before it starts:
-            # its first batch may remove what the checkpoint tells of them.
+            # its first batch may remove from the checkpoint what the records need.
             with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
                 recorded = pool.submit(_ledger, node)
                 CheckpointFolder(self.plan.checkpoint).clear_unplanned()
@@ -158,7 +159,7 @@ class StreamRun:
         return self.plan.has_batches or self.interval is not None
 
     def _times_known(self) -> Mapping[str, str] | None:
-        """What the last batch says of the times of late rows, if the node's definition is still that of this batch."""
+        """The times of late rows that the last batch recorded, if the node's definition has not changed since."""
         stamp = self.plan.marks.stamp
         facts = None if stamp is None else CommitFacts.of(stamp)
         if facts is None or facts.stream is None or facts.code_version != self.run.code_version:
@@ -331,7 +332,7 @@ def _errors_named(plan: StreamPlan) -> Iterator[None]:
         with errors_named(plan.node, plan.reads):
             yield
     except (PySparkException, Py4JError) as error:
-        raise query_error(str(plan.node), plan.node.command, plan.checkpoint.uri, error) from error
+        raise query_error(str(plan.node), plan.node.command, plan.checkpoint, error) from error
 
 
 def _ledger(node: Node) -> StreamLedger:

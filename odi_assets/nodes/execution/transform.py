@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import NodeConfig, TransformConfig
 from odi_assets.errors import ConfigError, OdiError, TransformError
-from odi_assets.nodes.execution.errors import told_of
+from odi_assets.nodes.execution.errors import description_of
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 from odi_assets.util.user_code import named_from
 
@@ -95,8 +95,8 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
 
 
 def _workers_import_from(root: Path, spark: SparkSession) -> bool:
-    """Whether Spark's Python workers find the modules beside the project file: those of a session in this process look
-    where it was started, and on PYTHONPATH."""
+    """Whether Spark's Python workers find the modules beside the project file. Workers of a session in this process
+    search the folder where it was started, and PYTHONPATH."""
     if not hasattr(spark, "_jsparkSession") or not str(spark.sparkContext.master).startswith("local"):
         return False
     places = [Path.cwd(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
@@ -132,7 +132,9 @@ def _call(
     except OdiError:
         raise
     except Exception as error:
-        raise TransformError(f"{label}: {transform.function} failed: {told_of(error, root)}", node=label) from error
+        raise TransformError(
+            f"{label}: {transform.function} failed: {description_of(error, root)}", node=label
+        ) from error
     if not isinstance(result, DataFrame):
         raise TransformError(
             f"{named} returned {type(result).__name__}, not a Spark DataFrame",

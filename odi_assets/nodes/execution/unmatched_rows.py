@@ -26,9 +26,9 @@ _MATCHED = "matched"
 
 
 def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool = False) -> int:
-    """The first batch, not before ``after``, from whose state on the checkpoint tells of every change up to ``upto``.
+    """The first batch, not before ``after``, after whose state the checkpoint has every change up to ``upto``.
 
-    It is -1 where the query's first batch is still there, and ``upto`` where nothing can be told.
+    It is -1 where the query's first batch is still there, and ``upto`` where changes are missing.
 
     Args:
         look_inside: read the files, for some are damaged; else their names are enough.
@@ -43,7 +43,7 @@ def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool 
         stores = [files for one in known.operators if one.is_join for files in state_files(known, one, names)]
         kept = [batch.batch_id for batch in known.batches if batch.committed]
         bases = [base for base in [*([-1] if kept[:1] == [0] else []), *kept] if after <= base < upto]
-        follows = (base for base in bases if all(one.tells(base + 1, upto + 1, look_inside) for one in stores))
+        follows = (base for base in bases if all(one.covers(base + 1, upto + 1, look_inside) for one in stores))
         return next(follows, upto)
 
 

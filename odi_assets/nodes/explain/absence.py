@@ -12,7 +12,7 @@ from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.transform import transformed
-from odi_assets.nodes.explain.places import Finding, Place, Trace, some_names
+from odi_assets.nodes.explain.places import KeyFinding, SearchedPlace, Trace, some_names
 from odi_assets.nodes.explain.spans import Stay
 from odi_assets.nodes.explain.way import Followed, rows_of, upstream
 from odi_assets.nodes.node import Node, app_id
@@ -46,12 +46,12 @@ class Absence:
 
     def explain(self, absent: Sequence[str], there: Mapping[str, Stay]) -> None:
         """Add a place for each key that is absent."""
-        waiting, gone = [], dict[str, Place]()
+        waiting, gone = [], dict[str, SearchedPlace]()
         for key in absent:
             if key in there:
                 gone[key] = self._gone(key, there[key])
                 if there[key].gone_mode == "overwrite" and self._has_source(key):
-                    # The table was computed anew without it, and that has a reason.
+                    # The table was recomputed without the key, and that has a reason.
                     waiting.append(key)
                 else:
                     self.found.add(key, gone[key])
@@ -63,8 +63,10 @@ class Absence:
             return
         if self.node.config.stream is not None:
             for key in waiting:
-                fix = f"odi stream explain {self.node} tells why"
-                self.found.add(key, Place(str(self.node), Finding.UNEXPLAINED, f"{self.node} has no row of it: {fix}"))
+                fix = f"odi stream explain {self.node} says why"
+                self.found.add(
+                    key, SearchedPlace(str(self.node), KeyFinding.UNEXPLAINED, f"{self.node} has no row of it: {fix}")
+                )
             return
         for key, place in self._reasons(waiting):
             self.found.add(key, _with_reason(gone[key], place) if key in gone else place)
@@ -72,24 +74,26 @@ class Absence:
     def _has_source(self, key: str) -> bool:
         return any(place.rows for place in self._sources(key).values())
 
-    def _sources(self, key: str) -> dict[str, Place]:
+    def _sources(self, key: str) -> dict[str, SearchedPlace]:
         """Where the key was looked for in what the node reads, by name of the source."""
         above = upstream(self.node)
         names = {s.name: str(above.get(s.name, s.label)) for s in self.node.sources if s.name in self.followed.sources}
         at = self.found.at[key]
         return {name: at[place] for name, place in names.items() if place in at}
 
-    def _never_came(self, key: str) -> Place:
+    def _never_came(self, key: str) -> SearchedPlace:
         above = list(self._sources(key).values())
         if above:
             where = " and ".join(place.name for place in above)
-            return Place(str(self.node), above[0].finding, f"{self.node} has no row of it, for {where} has none")
+            return SearchedPlace(
+                str(self.node), above[0].finding, f"{self.node} has no row of it, for {where} has none"
+            )
         columns = ", ".join(f"`{column}`" for column in self.followed.columns)
         text = f"{self.node} has no row of it; {columns} is computed there, so the key cannot be followed to what it "
         text += "reads: ask by a column that it takes unchanged, with --key COLUMN=VALUE, or ask the nodes above it"
-        return Place(str(self.node), Finding.UNEXPLAINED, text)
+        return SearchedPlace(str(self.node), KeyFinding.UNEXPLAINED, text)
 
-    def _gone(self, key: str, stay: Stay) -> Place:
+    def _gone(self, key: str, stay: Stay) -> SearchedPlace:
         keys = self.node.config.write.keys
         replaced = bool(keys) and stay.gone_mode == "upsert" and self._kept_keys(key, stay)
         run = f" (run {stay.gone_run[:8]})" if stay.gone_run else ""
@@ -97,10 +101,10 @@ class Absence:
         if replaced:
             text = f"{self.node} had it {since}until version {stay.gone}{run} put a newer row with the same "
             text += f"{', '.join(keys)} in its place"
-            return Place(str(self.node), Finding.REPLACED, text, 0, stay.gone, stay.gone_run)
+            return SearchedPlace(str(self.node), KeyFinding.REPLACED, text, 0, stay.gone, stay.gone_run)
         did = "replaced rows" if stay.gone_mode in ("overwrite", "partition_overwrite") else "took it out"
         text = f"{self.node} had it {since}until version {stay.gone}{run} {did}, and has no row of it now"
-        return Place(str(self.node), Finding.DELETED, text, 0, stay.gone, stay.gone_run)
+        return SearchedPlace(str(self.node), KeyFinding.DELETED, text, 0, stay.gone, stay.gone_run)
 
     def _kept_keys(self, key: str, stay: Stay) -> bool:
         """Whether a row with the keys of the row that is gone is in the table now."""
@@ -118,7 +122,7 @@ class Absence:
 
     # -- reasons, where the sources have the key
 
-    def _reasons(self, keys: Sequence[str]) -> Iterator[tuple[str, Place]]:
+    def _reasons(self, keys: Sequence[str]) -> Iterator[tuple[str, SearchedPlace]]:
         unread = self._unread(keys)
         failing = self._failing(keys)
         lacking = self._lacking(keys)
@@ -126,32 +130,32 @@ class Absence:
         for key in keys:
             yield key, self._reason(unread.get(key), failing.get(key), lacking.get(key), given.get(key))
 
-    def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> Place:
+    def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> SearchedPlace:
         node = self.node
         if unread:
-            return Place(str(node), Finding.NOT_READ, f"{node} has not read it yet: {unread}")
+            return SearchedPlace(str(node), KeyFinding.NOT_READ, f"{node} has not read it yet: {unread}")
         if failing:
             text = f"{node} leaves it out: its rows do not meet `{failing}`"
-            return Place(str(node), Finding.FILTERED, text)
+            return SearchedPlace(str(node), KeyFinding.FILTERED, text)
         if lacking:
-            return Place(str(node), Finding.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
+            return SearchedPlace(str(node), KeyFinding.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
         if given is None:
             choices = self.followed.outline.choices if self.followed.outline else ()
             why = f": `{'`, `'.join(choices)}`" if choices else ""
-            return Place(str(node), Finding.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
+            return SearchedPlace(str(node), KeyFinding.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
         if given == "replaced":
             text = f"a newer row with the same {', '.join(node.config.write.keys)} is in {node} instead"
-            return Place(str(node), Finding.REPLACED, text)
+            return SearchedPlace(str(node), KeyFinding.REPLACED, text)
         stateful = [s for s in node.sources if isinstance(s.increment, StatefulIncrement)]
         if stateful:
-            return Place(str(node), Finding.LATE, self._late(stateful[0]))
+            return SearchedPlace(str(node), KeyFinding.LATE, self._late(stateful[0]))
         changed = self._changed()
         if changed:
             text = f"{node} has not read it yet: {changed}. To read it: odi run {node.command}"
-            return Place(str(node), Finding.NOT_READ, text)
+            return SearchedPlace(str(node), KeyFinding.NOT_READ, text)
         text = f"{node} would have it if it was computed now, and has not: what it reads changed since it was read, or "
-        text += f"the node did. To compute it anew: odi run {node.command} --full-refresh"
-        return Place(str(node), Finding.UNEXPLAINED, text)
+        text += f"the node did. To recompute it: odi run {node.command} --full-refresh"
+        return SearchedPlace(str(node), KeyFinding.UNEXPLAINED, text)
 
     def _changed(self) -> str | None:
         """How a source that is read whole has changed since the node's last run, in words."""
@@ -227,7 +231,7 @@ class Absence:
         return found
 
     def _conditions(self, view: str) -> tuple[Condition, ...]:
-        """What rows of an input must meet; those of its second part in a join with itself are left out."""
+        """What rows of an input must meet, without the conditions on its second side in a self-join."""
         found = self.followed.outline.conditions.get(view, ()) if self.followed.outline else ()
         return tuple(one for one in found if f"{view}_2." not in one.sql)
 
@@ -298,8 +302,8 @@ def _failed_sql(conditions: Sequence[Condition]) -> str:
     return f"CASE {cases} ELSE -1 END" if cases else "-1"
 
 
-def _with_reason(gone: Place, reason: Place) -> Place:
-    """What became of a key that a table had until it was computed anew, and why it was not computed again."""
-    if reason.finding in (Finding.UNEXPLAINED, Finding.LATE, Finding.REPLACED):
+def _with_reason(gone: SearchedPlace, reason: SearchedPlace) -> SearchedPlace:
+    """Why a key that a table had is missing since the table was recomputed."""
+    if reason.finding in (KeyFinding.UNEXPLAINED, KeyFinding.LATE, KeyFinding.REPLACED):
         return gone
     return replace(gone, finding=reason.finding, text=f"{gone.text}: {reason.text}")

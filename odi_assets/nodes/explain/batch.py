@@ -10,7 +10,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.explain.absence import Absence
-from odi_assets.nodes.explain.places import Finding, KeyTrace, Place, Trace, some_names
+from odi_assets.nodes.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
 from odi_assets.nodes.explain.spans import Stay, stays
 from odi_assets.nodes.explain.way import Followed, followed_nodes, rows_of
 from odi_assets.nodes.node import Node
@@ -86,11 +86,11 @@ def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[
     return stays(found.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), found.keys)
 
 
-def _present(node: Node, stay: Stay) -> Place:
+def _present(node: Node, stay: Stay) -> SearchedPlace:
     run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
     since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
     text = f"{node} has {counted(stay.rows, 'row')} of it, {since}"
-    return Place(str(node), Finding.PRESENT, text, stay.rows, stay.since, stay.since_run)
+    return SearchedPlace(str(node), KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
 
 
 def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:
@@ -102,10 +102,10 @@ def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) ->
             total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
             where = f" in {some_names(names)}" if names else ""
             text = f"{source.label} has {counted(total, 'row')} of it{where}"
-            found.add(key, Place(source.label, Finding.PRESENT, text, total, files=names, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyFinding.PRESENT, text, total, files=names, is_source=True))
         else:
             text = f"{source.label} has no row of it"
-            found.add(key, Place(source.label, Finding.NOT_LANDED, text, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyFinding.NOT_LANDED, text, is_source=True))
 
 
 def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -127,17 +127,17 @@ def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, 
 def _conclusion(found: Trace, node: str, key: str) -> KeyTrace:
     places = tuple(found.places[key])
     last = found.at[key][node]
-    if last.finding is Finding.PRESENT:
+    if last.finding is KeyFinding.PRESENT:
         return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places)
-    # The first place that has not got the key, while one before it has, tells why.
-    tables = [place for place in places if not place.files and place.finding is not Finding.PRESENT]
-    cause = next((place for place in tables if place.finding is not Finding.NOT_LANDED), None)
-    if cause is None or (not any(place.rows for place in places) and last.finding is Finding.NOT_LANDED):
+    # The reason is at the first place that lacks the key although a place before it has the key.
+    tables = [place for place in places if not place.files and place.finding is not KeyFinding.PRESENT]
+    cause = next((place for place in tables if place.finding is not KeyFinding.NOT_LANDED), None)
+    if cause is None or (not any(place.rows for place in places) and last.finding is KeyFinding.NOT_LANDED):
         looked = dict.fromkeys(place.name for place in places if place.is_source)
         sentence = (
             f"It has not landed: {' and '.join(looked) or node} {'have' if len(looked) > 1 else 'has'} no row of it."
         )
-        return KeyTrace(key_parts(key), Finding.NOT_LANDED, sentence, None, places)
+        return KeyTrace(key_parts(key), KeyFinding.NOT_LANDED, sentence, None, places)
     return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places)
 
 

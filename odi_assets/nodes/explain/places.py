@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FILES_SHOWN = 3
 
 
-class Finding(StrEnum):
+class KeyFinding(StrEnum):
     """Where a key is, or why it is not there."""
 
     PRESENT = "PRESENT"
@@ -33,7 +33,7 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class SearchedPlace:
     """A source or a table that the key was looked for in.
 
     Attributes:
@@ -47,7 +47,7 @@ class Place:
     """
 
     name: str
-    finding: Finding
+    finding: KeyFinding
     text: str
     rows: int = 0
     version: int | None = None
@@ -70,10 +70,10 @@ class KeyTrace:
     """
 
     key: tuple[str, ...]
-    finding: Finding
+    finding: KeyFinding
     sentence: str
     absent_since: str | None
-    places: tuple[Place, ...]
+    places: tuple[SearchedPlace, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
@@ -89,12 +89,12 @@ class Trace:
     spark: SparkSession
     state: StateBackend
     keys: Sequence[str]
-    places: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))
+    places: dict[str, list[SearchedPlace]] = field(default_factory=lambda: defaultdict(list))
     """By key, in the order they were looked at."""
-    at: dict[str, dict[str, Place]] = field(default_factory=lambda: defaultdict(dict))
+    at: dict[str, dict[str, SearchedPlace]] = field(default_factory=lambda: defaultdict(dict))
     """By key and name of the place."""
 
-    def add(self, key: str, place: Place) -> None:
+    def add(self, key: str, place: SearchedPlace) -> None:
         """Note a place, unless it was looked at before."""
         if place.name not in self.at[key]:
             self.places[key].append(place)

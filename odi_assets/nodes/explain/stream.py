@@ -24,9 +24,9 @@ from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows,
 from odi_assets.streaming.explain.evidence import Lost, Watermarks
 from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
 from odi_assets.streaming.explain.fates import row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streaming.explain.rows_text import row_fate
-from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
+from odi_assets.streaming.explain.verdicts import KeyExplanation, KeyOutcome
 from odi_assets.streaming.explain.words import capital
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -57,7 +57,7 @@ class StreamExplainer:
 
     spark: SparkSession
     node: Node
-    definition: Definition
+    definition: QueryDefinition
     inputs: Mapping[str, StreamedInput]
     log: ProgressLog
     target: TableHandle
@@ -116,8 +116,8 @@ class StreamExplainer:
                 return confirmed(reader, self.definition, found, last)
 
     def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
-        """The keys of the rows of any input whose ``column`` is ``value``; and the answers for those of them that have
-        no key.
+        """The keys of the rows of any input whose ``column`` is ``value``; and the answers for the rows that have no
+        key.
 
         Raises:
             ConfigError: no input has such a column.
@@ -196,14 +196,14 @@ class StreamExplainer:
         lost = None
         if missing:
             lost = Lost(
-                f"nothing tells the watermarks and offsets of batches {missing[0]} to {missing[-1]} of {self.node}: "
+                f"the watermarks and offsets of batches {missing[0]} to {missing[-1]} of {self.node} are lost: "
                 "Spark has removed them from the checkpoint",
                 "`meta_batches` keeps them, while it is not deleted; a larger `stream.retain_batches` would have too",
             )
         rows = {
             name: Lost(
                 f"{self.inputs[name].label} no longer has {gone}",
-                "files that a stream has read tell why a row is missing, as long as they are kept",
+                "files that a stream has read show why a row is missing, as long as they are kept",
             )
             for name, (_, gone) in self._sources.items()
             if gone is not None
@@ -236,11 +236,11 @@ class StreamExplainer:
         fates = row_fates(given, found.rows, self._past.watermarks)
         rows = tuple(row_fate(given, found.rows, fates, place) for place in range(len(found.rows)))
         sentence = f"{capital(rows[0].text)}."
-        return [KeyExplanation((f"{column}={value}",), Verdict(_of_null(rows[0].fate.value)), sentence, rows)]
+        return [KeyExplanation((f"{column}={value}",), KeyOutcome(_of_null(rows[0].fate.value)), sentence, rows)]
 
 
 def _of_null(fate: str) -> str:
-    return fate if fate in Verdict.__members__ else Verdict.NULL_KEY.value
+    return fate if fate in KeyOutcome.__members__ else KeyOutcome.NULL_KEY.value
 
 
 def _escaped(value: str) -> str:

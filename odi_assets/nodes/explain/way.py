@@ -41,7 +41,7 @@ def followed_nodes(project: Project, spark: SparkSession, key: NodeKey, columns:
             continue
         node = Node.of(project, one)
         if project.graph.node(one).stream is not None and one != key:
-            # What a stream has done with its rows, `odi stream explain` tells.
+            # `odi stream explain` says what a stream has done with its rows.
             found.append(Followed(node, wanted[one], {}, None))
             continue
         followed = _followed(spark, node, wanted[one])

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt(RunInfo):
+class NodeAttempt(RunInfo):
     """One attempt of one node, as seen from outside its run.
 
     Attributes:
@@ -139,7 +139,7 @@ def run_record(
 
     Args:
         seconds: how long it took; from its start to ``ended`` if None.
-        code_version: that of the commit, if it is known; else that of ``run``.
+        code_version: the code version in the commit, if it is known; else the one of ``run``.
         fields: the other fields of :class:`RunRecord`.
     """
     return RunRecord(
@@ -160,7 +160,7 @@ def run_record(
     )
 
 
-def open_attempts(project: Project) -> list[Attempt]:
+def open_attempts(project: Project) -> list[NodeAttempt]:
     """The attempts of this project and environment that began here and have no row yet.
 
     Raises:
@@ -201,7 +201,7 @@ def _unreachable(folder: Path, error: OSError) -> StateError:
 
 @contextmanager
 def only_one(project: Project) -> Iterator[None]:
-    """Keep other processes of this host from repairing the same history meanwhile.
+    """Keep other processes of this host from repairing the same history at the same time.
 
     Raises:
         StateError: there can be no lock there; two processes would write the same rows.
@@ -219,8 +219,8 @@ def only_one(project: Project) -> Iterator[None]:
         lock.release()
 
 
-def _attempt(facts: dict[str, Any]) -> Attempt:
-    return Attempt(
+def _attempt(facts: dict[str, Any]) -> NodeAttempt:
+    return NodeAttempt(
         facts["run_id"],
         facts["trigger"],
         facts["attempt"],

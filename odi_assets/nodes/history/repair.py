@@ -11,7 +11,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.history.attempts import Attempt, run_record
+from odi_assets.nodes.history.attempts import NodeAttempt, run_record
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, REWIND
@@ -29,13 +29,13 @@ def own_rows(project: Project, rows: Iterable[RunRecord]) -> list[RunRecord]:
     return [row for row in rows if row.project in (None, project.config.project)]
 
 
-def is_recorded(state: StateBackend, attempt: Attempt) -> bool:
+def is_recorded(state: StateBackend, attempt: NodeAttempt) -> bool:
     """Whether an attempt has its row."""
     rows = state.list_runs(pipeline=attempt.key.pipeline, node=attempt.key.node, run_id=attempt.run_id)
     return any(row.attempt == attempt.attempt for row in rows)
 
 
-def row_of(project: Project, attempt: Attempt) -> RunRecord:
+def row_of(project: Project, attempt: NodeAttempt) -> RunRecord:
     """The row of an attempt that ended without writing one.
 
     SUCCESS with the figures of its commit, if the target's log holds one. NO_DATA, if Dagster saw it succeed without
@@ -80,7 +80,7 @@ def row_of(project: Project, attempt: Attempt) -> RunRecord:
     )
 
 
-def _ended(attempt: Attempt) -> tuple[RunStatus, str | None]:
+def _ended(attempt: NodeAttempt) -> tuple[RunStatus, str | None]:
     """How an attempt without a commit ended, and why."""
     if attempt.never_began:
         return RunStatus.SKIPPED, "the run was cancelled before it began"
@@ -93,7 +93,7 @@ def _ended(attempt: Attempt) -> tuple[RunStatus, str | None]:
     return RunStatus.LOST, "the run vanished before this node ended; it had committed nothing"
 
 
-def _metrics(project: Project, attempt: Attempt, stamps: Sequence[CommittedStamp]) -> dict[str, Any]:
+def _metrics(project: Project, attempt: NodeAttempt, stamps: Sequence[CommittedStamp]) -> dict[str, Any]:
     stamp, facts = stamps[0], CommitFacts.of(stamps[0])
     written = [CommitFacts.of(one).rows_written for one in stamps]
     counted = {
@@ -112,14 +112,14 @@ def _metrics(project: Project, attempt: Attempt, stamps: Sequence[CommittedStamp
 
 def commits_without_row(
     project: Project, state: StateBackend, keys: Iterable[NodeKey], *, every: bool = False
-) -> tuple[list[Attempt], list[TableError]]:
+) -> tuple[list[NodeAttempt], list[TableError]]:
     """The attempts that made the last commits of ``keys``, or with ``every`` all their commits, and have no row.
 
     Returns:
         The attempts, and the errors of tables that cannot be looked at; the other tables are looked at all the same.
     """
-    found: list[Attempt] = []
-    last: list[Attempt] = []
+    found: list[NodeAttempt] = []
+    last: list[NodeAttempt] = []
     unreadable: list[TableError] = []
     for key in keys:
         try:
@@ -133,14 +133,14 @@ def commits_without_row(
     return found + unrecorded(state, last), unreadable
 
 
-def last_attempts(key: NodeKey, table: TableHandle) -> list[Attempt]:
+def last_attempts(key: NodeKey, table: TableHandle) -> list[NodeAttempt]:
     """The attempts that made the last commits of ``key`` in ``table``: of an increment, and of a bounded run."""
     last = (table.last_stamp(app_id) for app_id in app_ids(key))
     return [attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp)]
 
 
-def unrecorded(state: StateBackend, attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Those of ``attempts`` that have no row; asks once for each run."""
+def unrecorded(state: StateBackend, attempts: Iterable[NodeAttempt]) -> list[NodeAttempt]:
+    """The ``attempts`` that have no row; asks once for each run."""
     attempts = list(attempts)
     rows = (row for run_id in {attempt.run_id for attempt in attempts} for row in state.list_runs(run_id=run_id))
     known = {(f"{row.pipeline_name}.{row.node_name}", row.run_id, row.attempt) for row in rows}
@@ -162,7 +162,7 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
-            # One row for an attempt, although each batch of a stream is a commit: the newest tells how far it came.
+            # One row for an attempt, although each batch of a stream is a commit: the newest shows how far it came.
             known.add((attempt.run_id, attempt.attempt))
             found.append(stamp)
     return found[::-1]
@@ -172,10 +172,10 @@ def _names_run(stamp: CommittedStamp) -> bool:
     return CommitFacts.of(stamp).run_id is not None
 
 
-def attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
+def attempt_of(key: NodeKey, stamp: CommittedStamp) -> NodeAttempt:
     """The attempt that made a commit, as far as the commit says."""
     facts = CommitFacts.of(stamp)
-    return Attempt(
+    return NodeAttempt(
         str(facts.run_id),
         REWIND if facts.mode == REWIND else None,
         facts.attempt or 1,
@@ -186,8 +186,8 @@ def attempt_of(key: NodeKey, stamp: CommittedStamp) -> Attempt:
     )
 
 
-def _commits_of(project: Project, attempt: Attempt) -> list[CommittedStamp]:
-    """The commits of an attempt, newest first: one, or those of a snapshot."""
+def _commits_of(project: Project, attempt: NodeAttempt) -> list[CommittedStamp]:
+    """The commits of an attempt, newest first: one, or several for a snapshot."""
     found: list[CommittedStamp] = []
     if attempt.key not in project.graph.nodes:
         return found

@@ -22,7 +22,7 @@ INPUTS, TARGET = "inputs", "target"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ResumeDecision:
     """Whether a resumed run leaves a node out, and why; ``last`` is the row in which it succeeded."""
 
     skip: bool
@@ -61,21 +61,21 @@ def _counts(row: RunRecord) -> bool:
     return row.partition_key is None and row.trigger != REWIND
 
 
-def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord | None) -> Verdict:
+def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord | None) -> ResumeDecision:
     """Whether ``key`` may be left out, judged when its turn comes in the run.
 
     Raises:
         SourceError, TableError: a source cannot be examined.
     """
     if last is None:
-        return Verdict(False, "the last run did not come to it")
+        return ResumeDecision(False, "the last run did not come to it")
     if not (last.status.succeeded or RESUMED_FROM in last.metrics):
-        return Verdict(False, f"{last.status.value} in the last run")
+        return ResumeDecision(False, f"{last.status.value} in the last run")
     changed = _changed(project, state, key, last)
     run_id = last.metrics.get(RESUMED_FROM, last.run_id)
     if changed is not None:
-        return Verdict(False, f"succeeded in run {run_id}, but {changed}", last)
-    return Verdict(True, f"resumed: succeeded in run {run_id}, and nothing changed since", last)
+        return ResumeDecision(False, f"succeeded in run {run_id}, but {changed}", last)
+    return ResumeDecision(True, f"resumed: succeeded in run {run_id}, and nothing changed since", last)
 
 
 def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecord) -> str | None:
@@ -105,7 +105,7 @@ def _as_recorded(hwm: Any) -> Any:
     return None if hwm is None else decode(encode(hwm).json, None)
 
 
-def left_out(project: Project, key: NodeKey, found: Verdict) -> NodeResult:
+def left_out(project: Project, key: NodeKey, found: ResumeDecision) -> NodeResult:
     """The result of a node that a resumed run leaves out. It keeps the metrics that a later resume needs."""
     last = found.last
     facts = {} if last is None else {name: last.metrics.get(name) for name in (INPUTS, TARGET)}

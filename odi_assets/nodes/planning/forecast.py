@@ -30,8 +30,8 @@ class Forecast:
             ``error``.
         summary: what would be read, in words.
         plan: None if the node cannot be planned, or not before others have written.
-        error: why it cannot be planned.
-        bytes: size of the files that would be read, or of more where only reading tells; None if not known.
+        error: why it cannot be planned, or what its run ends with.
+        bytes: size of the files that would be read; an upper bound if the run has to read to know. None if not known.
     """
 
     key: NodeKey
@@ -52,7 +52,7 @@ class Forecast:
         return self.plan.to_json() if self.plan else {}
 
     def to_json(self) -> dict[str, Any]:
-        """The forecast as JSON-ready values: those of the plan, with action and summary of the whole run."""
+        """The forecast as JSON-ready values: the plan's, with action and summary of the whole run."""
         return {
             "pipeline": self.key.pipeline,
             "node": self.key.node,
@@ -99,7 +99,7 @@ def table_inputs(project: Project, key: NodeKey) -> set[NodeKey]:
 
 
 def missing_inputs(project: Project, key: NodeKey, above: Iterable[NodeKey]) -> list[NodeKey]:
-    """Those of the nodes ``above`` a node that are inputs of it, and have no table."""
+    """The nodes ``above`` a node that are inputs of it and have no table."""
     inputs = table_inputs(project, key)
     return [up for up in above if up in inputs and not TableHandle.open(project.target(up)).exists]
 
@@ -123,6 +123,9 @@ def _forecast(
         plan = plan_node(project, state, key, replace(request, accept_loss=True))
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
+    stop = next((read.stop for read in plan.reads if read.stop is not None), None)
+    if stop is not None:
+        return Forecast(key, "error", plan.summary, plan, error=stop)
     gains = [one.bytes for one in writing]
     if plan.nothing_new and writing:
         names = _names([one.key for one in writing], key)

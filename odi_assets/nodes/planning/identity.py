@@ -15,7 +15,7 @@ from odi_assets.connections.location import is_there
 from odi_assets.delta.history import app_ids_in
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.commit_facts import CommitFacts, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.node import Node, node_of_app
 from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.start import Start
@@ -27,10 +27,10 @@ _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
 @dataclass(frozen=True)
 class Writer:
-    """Whose commits a table holds, or whose an HWM is.
+    """Who made the commits of a table, or who set an HWM.
 
     Attributes:
-        nodes: mostly one; several, if the log no longer tells which was the last.
+        nodes: usually one; several, if the log no longer says which was the last.
         project: None if that is not known.
     """
 
@@ -93,10 +93,10 @@ def require_own_table(node: Node, target: TableHandle) -> None:
 # -- the HWM -----------------------------------------------------------------------------------------------------------
 
 
-def require_own_hwm(node: Node, origin: Origin | None) -> None:
-    """Raises IdentityMismatchError if the HWM under the node's state key is that of another node or project.
+def require_own_hwm(node: Node, origin: HwmOrigin | None) -> None:
+    """Raises IdentityMismatchError if the HWM under the node's state key belongs to another node or project.
 
-    One that the node does not read is nothing to it.
+    A node that follows no source ignores an HWM under its key.
     """
     if origin is None or not node.following:
         return
@@ -105,7 +105,7 @@ def require_own_hwm(node: Node, origin: Origin | None) -> None:
         return
     owner = Writer((origin.node or str(node),), origin.project)
     raise IdentityMismatchError(
-        f"{node} of project {project}: the HWM under the state key `{node.state_key}` is that of {owner}",
+        f"{node} of project {project}: the HWM under the state key `{node.state_key}` belongs to {owner}",
         fix=f"if it was renamed and its rows are the same, take the HWM over: odi state adopt {node}; or rename it "
         "back; or keep the two apart by `system.environment`, by another `system.path`, or by a `state_key`; "
         f"or rebuild its table from its sources: odi run {node.command} --full-refresh",
@@ -117,7 +117,7 @@ def require_own_hwm(node: Node, origin: Origin | None) -> None:
 # -- what the marks measure --------------------------------------------------------------------------------------------
 
 
-def matched(node: Node, origin: Origin | None) -> dict[str, str]:
+def matched(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
     """By each source of ``node`` that has a mark, the name under which the HWM keeps it: an input may be renamed.
 
     Args:
@@ -144,7 +144,7 @@ def matched(node: Node, origin: Origin | None) -> dict[str, str]:
     return found
 
 
-def same_sources(node: Node, origin: Origin | None) -> dict[str, str]:
+def same_sources(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
     """The pairs of :func:`matched` that measure the same."""
     if origin is None or not origin.measures:
         return {name: name for name in node.following}
@@ -162,7 +162,7 @@ def same_sources(node: Node, origin: Origin | None) -> dict[str, str]:
     return found
 
 
-def is_moved(node: Node, origin: Origin) -> bool:
+def is_moved(node: Node, origin: HwmOrigin) -> bool:
     """Whether the project's folder is another one now: what it holds was moved or copied with it."""
     return origin.root is not None and origin.root != str(node.project.root.resolve())
 
@@ -249,7 +249,7 @@ def measured(node: Node) -> Mapping[str, Identity]:
     return {source.name: source.identity for source in node.sources if source.follows}
 
 
-def origin_now(node: Node, table_id: str | None = None) -> Origin:
+def origin_now(node: Node, table_id: str | None = None) -> HwmOrigin:
     """What an HWM of ``node`` is of, as the node is defined now."""
     project = node.project
-    return Origin(str(node), project.config.project, str(project.root.resolve()), table_id, measured(node))
+    return HwmOrigin(str(node), project.config.project, str(project.root.resolve()), table_id, measured(node))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
@@ -27,8 +27,8 @@ class WritePlan:
     """How the rows will go into the table.
 
     Attributes:
-        mode: not always that of the project file: a full refresh, or a source that has to be read whole, replaces the
-            table.
+        mode: may differ from the mode in the project file: a full refresh, or a source that has to be read whole,
+            replaces the table.
         app_id, number: the fence of the commit.
         replace: the partitions to replace. None: only those that rows are written to.
         within: only rows in these partitions are written. None: all rows are written.
@@ -49,8 +49,8 @@ class NodePlan:
         target: the node's table, at the version whose fence was checked.
         start: the HWM that the run starts from.
         reads: one per source.
-        recompute: the partition column, if affected partitions will be computed anew from all of their rows and only
-            rows tell which partitions are affected.
+        recompute: the partition column, if affected partitions will be recomputed from all of their rows, and the rows
+            have to be read to know which partitions are affected.
         waited: the position of each node in ``depends_on``.
         nothing_new: no source is ahead of its mark, so there is nothing to do.
         losses: what the table holds and a full refresh does not bring back.
@@ -79,7 +79,7 @@ class NodePlan:
 
     @property
     def ends_hwm(self) -> bool:
-        """Whether a commit of this plan ends an HWM: the table is made anew by a node that follows nothing any more."""
+        """Whether a commit of this plan ends an HWM: the table is rebuilt by a node that no longer follows a source."""
         return self.request.full_refresh and not self.node.following and self.start.hwm is not None
 
     @property
@@ -95,7 +95,7 @@ class NodePlan:
 
     @property
     def bytes(self) -> int | None:
-        """Size of the files that the run will read, or of more where only reading tells; None if that is not known."""
+        """Size of the files that the run will read; an upper bound if it has to read to know. None if not known."""
         if self.nothing_new:
             return 0
         return self._bytes(whole=self.recompute is not None)
@@ -140,7 +140,7 @@ class NodePlan:
                 marks[read.name] = read.after
         return node_value(marks, self.node.following)
 
-    def origin(self, table_id: str | None) -> Origin:
+    def origin(self, table_id: str | None) -> HwmOrigin:
         """What the HWM of this plan is of.
 
         Args:
@@ -149,7 +149,7 @@ class NodePlan:
         project, marks = self.node.project, {read.name: read.after for read in self.reads if read.follows}
         measures = {name: mark.measures for name, mark in marks.items() if mark and not isinstance(mark, Unresolved)}
         known = {name: identity for name, identity in measures.items() if identity is not None}
-        return Origin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
+        return HwmOrigin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json``."""

@@ -19,7 +19,7 @@ from odi_assets.nodes.planning.start import Start, marks_of, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.marks import Mark
-from odi_assets.sources.reads import Affected, PlannedRead
+from odi_assets.sources.reads import AffectedPartitions, PlannedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source
 
@@ -197,7 +197,7 @@ def _by_partitions(plan: NodePlan) -> NodePlan:
     plan finds them."""
     partition = plan.node.config.partition
     column = partition.column if partition is not None else plan.node.config.write.partition_by[0]
-    affected = reduce(or_, (read.affected(column, str(plan.node)) for read in plan.reads), Affected())
+    affected = reduce(or_, (read.affected(column, str(plan.node)) for read in plan.reads), AffectedPartitions())
     if affected.everything:
         return _read_whole(plan)
     if affected.by_rows:

@@ -57,7 +57,7 @@ def range_way(node: Node) -> RangeWay:
         return RangeWay(partition.column, None, write.mode if by_keys else WriteMode.PARTITION_OVERWRITE)
     if not write.mode.traits.needs_keys:
         appends = not write.mode.traits.takes_rows_again
-        why = "would append its rows again" if appends else "cannot be told from the other rows"
+        why = "would append its rows again" if appends else "cannot be separated from the other rows"
         raise ConfigError(
             f"{node} has no `partition`: with {write.mode.value}, a range {why}",
             fix="add `partition: {column: …, start: …}` to the node, or write it with mode upsert and `keys`; "

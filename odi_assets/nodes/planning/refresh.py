@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import changes
-from odi_assets.delta.history import Commit
+from odi_assets.delta.history import TableCommit
 from odi_assets.delta.maintenance.compaction import APP_ID as COMPACTION
 from odi_assets.errors import IdentityMismatchError, IncrementError, LossError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -78,8 +78,8 @@ def losses_of_others(plan: NodePlan) -> Iterator[Loss]:
 
 
 def _marks(plan: NodePlan) -> dict[str, Mark] | None:
-    """Up to where the table was loaded: by state, or by the table's log where state does not tell. None: from sources
-    other than those of now, which cannot bring its rows back anyway."""
+    """The marks up to which the table was loaded: from state, or from the table's log if state has none. None if the
+    HWM belongs to other sources than the node has now, which cannot bring the table's rows back anyway."""
     try:
         found = {} if plan.start.hwm is None else marks_of(plan.node, plan.start, plan.target)
     except IdentityMismatchError:
@@ -98,7 +98,7 @@ def _marks(plan: NodePlan) -> dict[str, Mark] | None:
 
 
 def _first_versions(plan: NodePlan) -> dict[str, int]:
-    """By source, the version of its table that the target was last made of as a whole, as far as the log tells."""
+    """By source, the version of its table from which the target was last computed as a whole, if the log has it."""
     first: Mapping[str, Any] = {}
     for stamp in plan.target.stamps():
         if stamp.app_id == app_id(plan.node.key):
@@ -109,10 +109,10 @@ def _first_versions(plan: NodePlan) -> dict[str, int]:
     return {name: int(one["version"]) for name, one in first.items() if one.get("version") is not None}
 
 
-def _commits_of_others(plan: NodePlan) -> Iterator[Commit]:
+def _commits_of_others(plan: NodePlan) -> Iterator[TableCommit]:
     """Commits since the node last replaced the table that neither it nor maintenance made, newest first.
 
-    Those of a node that the project no longer has are its own: it was renamed.
+    A commit by a node that the project no longer has counts as the node's own: the node was renamed.
     """
     project, ours = plan.node.project, {*app_ids(plan.node.key), COMPACTION}
     there = {str(key) for key in project.graph.nodes}
@@ -126,7 +126,7 @@ def _commits_of_others(plan: NodePlan) -> Iterator[Commit]:
             return
 
 
-def _change(plan: NodePlan, commit: Commit) -> str | None:
+def _change(plan: NodePlan, commit: TableCommit) -> str | None:
     """What a commit of others wrote, in words; None if it wrote no row of its own."""
     made = changes(plan.target, commit.version - 1, commit.version)
     if commit.operation in _REMOVALS or not made.files:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def other_histories(node: Node, marks: Mapping[str, Mark]) -> dict[str, str]:
-    """By source whose history is another one than that of its mark, how, in words.
+    """By source whose history differs from the history of its mark: what differs, in words.
 
     Raises:
         TableError: the log of a table cannot be read.
@@ -46,16 +46,16 @@ def in_same_history(node: Node, marks: dict[str, Mark], target: TableHandle) -> 
 
 
 def require_uncorrected(plan: NodePlan, spark: SparkSession) -> None:
-    """Raises IdentityMismatchError if rows that a plan goes on above are other ones now."""
+    """Raises IdentityMismatchError if rows that a plan counts as loaded have changed."""
     node = plan.node
 
     def corrections(marks: Mapping[str, Mark | None]) -> dict[str, str]:
-        told = {
+        by_source = {
             source.name: source.corrections(mark, spark)
             for source in node.sources
             if (mark := marks.get(source.name)) is not None
         }
-        return {name: how for name, how in told.items() if how is not None}
+        return {name: how for name, how in by_source.items() if how is not None}
 
     found = corrections({read.name: read.before for read in plan.reads if read.rechecked})
     if found:

@@ -1,4 +1,4 @@
-"""The HWM that a run starts from: that of state, or that of the target's log if state is behind it."""
+"""The HWM that a run starts from: the one in state, or the one in the target's log if state is behind the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.sources.marks import Mark
 from odi_assets.state.records import HwmEntry
@@ -23,7 +23,7 @@ class Start:
         entry: the HWM entry as read from state, even one that marks a deletion.
         current: the entry, unless it marks a deletion.
         log_version: the version of the target whose commit the HWM was taken from, because state was behind it; None
-            if the HWM is that of state.
+            if the HWM comes from state.
         origin: what the HWM is of; None if that is not known.
         seen_at: the plan knows what was set by hand until then: when the entry was written; now, if there is none.
     """
@@ -32,7 +32,7 @@ class Start:
     entry: HwmEntry | None
     current: HwmEntry | None
     log_version: int | None
-    origin: Origin | None
+    origin: HwmOrigin | None
     seen_at: datetime
 
     @property
@@ -50,7 +50,7 @@ def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str
     """Where the next run of ``node`` starts.
 
     Args:
-        fence: the app id of the commits that tell it; that of the node unless given.
+        fence: the app id of the commits that carry the HWM; by default, the node's own.
     """
     current = entry if entry is not None and not entry.deleted else None
     seen_at = entry.updated_at if entry is not None else datetime.now(UTC)
@@ -67,10 +67,10 @@ def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str
     return Start(current.value, entry, current, None, _origin_of(current, stamp), seen_at)
 
 
-def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> Origin | None:
-    """What the HWM of ``entry`` is of. Early versions told that in the commit alone."""
+def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> HwmOrigin | None:
+    """What the HWM of ``entry`` belongs to. Early versions wrote it to the commit only."""
     if entry.origin is not None or not is_index(entry) or stamp is None:
-        return Origin.from_json(entry.origin)
+        return HwmOrigin.from_json(entry.origin)
     return CommitFacts.of(stamp).origin(None)
 
 
@@ -134,10 +134,10 @@ def _committed(node: Node, hwm: Any, target: TableHandle) -> CommittedHwm | None
 
 
 def is_newer(stamp: CommittedStamp, entry: HwmEntry | None, target: TableHandle) -> bool:
-    """Whether the HWM of a commit is newer than that of state. State may be a copy of long ago."""
+    """Whether the HWM of a commit is newer than the HWM in state. State may be an old copy."""
     if entry is None:
         return True
-    facts, origin = CommitFacts.of(stamp), Origin.from_json(entry.origin)
+    facts, origin = CommitFacts.of(stamp), HwmOrigin.from_json(entry.origin)
     if is_index(entry):
         # An index of another table, or of an earlier commit, says less than the log. One of this very commit may have
         # moved on since: files were renamed, commits upstream changed no row.

@@ -24,7 +24,7 @@ from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import UNRESOLVED, Identity
 from odi_assets.sources.reads import PlannedRead
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.inputs.input import News, StreamedInput
@@ -51,7 +51,7 @@ class StreamMark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamSnapshot(Snapshot):
+class StreamSnapshot(SourceSnapshot):
     """An input of a stream as it was when the run was planned."""
 
     source: Source
@@ -144,7 +144,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if request.bounds is not None:
         raise ConfigError(
             f"{node} is a stream, which goes on from its checkpoint, and the run is to take a range ({request.bounds})",
-            fix=f"run it without --from and --to, or read all its inputs anew: odi run {node.command} --full-refresh",
+            fix=f"run it without --from and --to, or read all its inputs again: odi run {node.command} --full-refresh",
             node=str(node),
         )
     if not request.full_refresh:

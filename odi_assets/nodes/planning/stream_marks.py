@@ -67,8 +67,8 @@ class StreamMarks:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether a run ended before the batch without new rows that takes out of the state what the watermark of the
-        last batch has passed. Of a checkpoint in a store, that is not told: such a batch cannot be planned there."""
+        """Whether a run ended before the batch without new rows that evicts from the state what the watermark of the
+        last batch has passed. False for a checkpoint in an object store: such a batch cannot be planned there."""
         last = self.last
         return (
             last is not None
@@ -95,7 +95,7 @@ def stream_stamps(target: TableHandle, fence: str) -> Iterator[tuple[CommittedSt
     """The commits fenced by ``fence``, newest first, each with the batch whose rows are in the table from it on; None
     for a rewind to before the first batch, and for commits of a node that was no stream.
 
-    Before an adoption, they are those of the node that was adopted.
+    Commits before an adoption are fenced by the node that was adopted.
     """
     wanted: str | None = fence
     for stamp in target.stamps():
@@ -134,14 +134,16 @@ def checkpoint_of(node: Node, records: Sequence[BatchRecord]) -> Location | None
 
 
 def next_checkpoint(node: Node) -> Location:
-    """An unused place for the checkpoint of a full refresh."""
+    """A place for the checkpoint of a full refresh: there is nothing in it, not even what is left of a query.
+
+    Raises:
+        CheckpointError: it cannot be looked at.
+    """
     name = checkpoint_base(node).uri.rstrip("/").rpartition("/")[2]
     number = 1
     while True:
         found = checkpoint_named(node, name if number == 1 else f"{name}-{number}")
-        log = ProgressLog(found)
-        # Spark starts no query where batches are left of a checkpoint that has lost its id.
-        if log.query() is None and not log.planned() and not log.committed():
+        if not ProgressLog(found).names(""):
             return found
         number += 1
 

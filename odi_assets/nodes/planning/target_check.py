@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import is_other_history
-from odi_assets.delta.history import Commit, replaces_rows
+from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
-from odi_assets.nodes.commit_facts import Origin
+from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import Start
 from odi_assets.sources.marks import hwm_text
@@ -26,7 +26,7 @@ _FROM_LOG = "the table's log"
 class ForeignChange:
     """A commit of somebody else that removed a table's rows, and how, as a participle: ``overwritten``."""
 
-    commit: Commit
+    commit: TableCommit
     how: str
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
     expected = entry.target_commit
     if not target.exists:
         return None if expected == NO_TABLE else "does not exist"
-    version, origin = int(target.version or 0), Origin.from_json(entry.origin)
+    version, origin = int(target.version or 0), HwmOrigin.from_json(entry.origin)
     if origin is not None and origin.table_id not in (None, target.table_id):
         return "is another one: it was dropped, and made again"
     if expected is not None and version < expected:

@@ -8,7 +8,7 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.restore import forget_lost_files, lost_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import Origin
+from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import same_sources
 from odi_assets.nodes.planning.start import start_of
@@ -20,8 +20,8 @@ from odi_assets.state.records import NO_TABLE, HwmEntry
 
 
 def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | None:
-    """Take the node's table, as it is, for the rows below its HWM; None if the node has no HWM. If state was lost, the
-    HWM is that of the table's log, as in a run.
+    """Accept the node's table as it is: all rows up to its HWM count as loaded. None if the node has no HWM. If state
+    was lost, the HWM comes from the table's log, as in a run.
 
     The next run goes on above the HWM: what the table no longer holds is not loaded again. A commit removes files that
     are gone or cut from the table, because nobody could read it otherwise.
@@ -52,7 +52,7 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     )
 
 
-def _as_sources_are(node: Node, hwm: Any, origin: Origin | None) -> tuple[Any, Origin | None]:
+def _as_sources_are(node: Node, hwm: Any, origin: HwmOrigin | None) -> tuple[Any, HwmOrigin | None]:
     """``hwm`` and what it is of, taken for marks of the sources as they are now: of whatever history."""
     if origin is None or not origin.measures:
         return hwm, origin

@@ -1,8 +1,8 @@
 """Adopts a table and its HWM for a definition that changed, where the rows are the same.
 
-What the HWM measures is written anew, in a commit without rows: under the node's own fence, so that it is the node's
-table from then on. Where the source is followed in another way now, what it holds counts as loaded; that is refused as
-long as the former definition would still read something of it.
+A commit without rows says what the HWM measures now. It is made under the node's own fence, so that the table is the
+node's from then on. Where the source is followed in another way now, all rows that the source holds count as loaded.
+That is refused as long as the former definition would still read some of these rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odi_assets.config.models import (
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import (
     Writer,
@@ -77,7 +77,7 @@ class Adoption:
     entry: HwmEntry | None
     hwm_before: Any
     hwm_after: Any
-    origin: Origin
+    origin: HwmOrigin
     changes: tuple[str, ...]
     former_key: str | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
@@ -216,7 +216,7 @@ def _kept_before(
     return (None if former.key in there else former.key), former
 
 
-def _foreign_hwm(node: Node, origin: Origin | None) -> list[str]:
+def _foreign_hwm(node: Node, origin: HwmOrigin | None) -> list[str]:
     try:
         require_own_hwm(node, origin)
     except IdentityMismatchError as error:
@@ -239,7 +239,7 @@ def _former_names(node: Node, start: Start) -> dict[str, str]:
     else the only one that is left.
 
     Raises:
-        IdentityMismatchError: it cannot be told which mark is of which source.
+        IdentityMismatchError: it is not known which mark belongs to which source.
     """
     found = same_sources(node, start.origin)
     measures = start.origin.measures if start.origin is not None else {}
@@ -251,8 +251,8 @@ def _former_names(node: Node, start: Start) -> dict[str, str]:
         found[others[0]] = left[0]
     elif left and others:
         raise IdentityMismatchError(
-            f"{node}: its HWM has marks of {', '.join(f'`{name}`' for name in left)}, and it cannot be told which of "
-            f"them is of {' or '.join(f'`{name}`' for name in others)} now",
+            f"{node}: its HWM has marks of {', '.join(f'`{name}`' for name in left)}, and it is not known which of "
+            f"them belongs to {' or '.join(f'`{name}`' for name in others)} now",
             fix="give one of the inputs its former name back and adopt, then the next; "
             f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
             node=str(node),
@@ -263,7 +263,7 @@ def _former_names(node: Node, start: Start) -> dict[str, str]:
 def _mark_now(
     node: Node, source: Source, name: str, start: Start, spark: Session
 ) -> tuple[Mark | None, PlannedRead | None, list[str]]:
-    """The mark of a source as it is followed now, the read that tells it, if one does, and what changed in words.
+    """The mark of a source as it is followed now, the read that found it, if any, and what changed, in words.
 
     Args:
         name: the name under which the HWM keeps its mark.
@@ -295,7 +295,7 @@ def _mark_now(
     mark = read.after if isinstance(read, Read) else None
     if isinstance(mark, SnapshotMark):
         mark = mark.completed
-    mark = source.marked_anew(mark, value)
+    mark = source.wrapped_mark(mark, value)
     at = hwm_text(mark.value) if mark is not None else "nothing"
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
 

@@ -65,7 +65,7 @@ def stream_to_adopt(node: Node, target: TableHandle, writer: Writer | None) -> t
         writer: who wrote its table, if that was not the node itself.
 
     Raises:
-        IdentityMismatchError: the rows are not those of one stream, so that no checkpoint belongs to them; or an input
+        IdentityMismatchError: the rows do not come from one stream, so that no checkpoint belongs to them; or an input
             was renamed, too.
         SourceError, TableError: an input cannot be examined.
     """
@@ -110,7 +110,7 @@ def _former_stream(node: Node, target: TableHandle, writer: Writer | None) -> Fo
 
 
 def _of_record(records: list[BatchRecord]) -> StreamFacts | None:
-    """The last batch, where the table's log no longer tells it."""
+    """The last batch by its record in ``meta_batches``, if the table's log no longer has it."""
     if not records:
         return None
     last = records[-1]

@@ -24,8 +24,8 @@ from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.audit_rows import (
     BUCKETS,
-    Difference,
     KeyRule,
+    RangeDifference,
     RangeOf,
     as_stored,
     by_keys,
@@ -57,7 +57,7 @@ WIDTH = 1_000_000
 class AuditRange:
     """A range, and the command that repairs it; None if it agrees."""
 
-    found: Difference
+    found: RangeDifference
     name: str
     command: str | None
 
@@ -226,7 +226,7 @@ def _scope(
 def _places(
     node: Node, frames: Mapping[str, DataFrame], shared: list[str], spark: SparkSession
 ) -> tuple[dict[str, tuple[tuple[str, str], ...]], bool]:
-    """The columns that are those of a source, unchanged; and whether a row is made of several rows of the sources."""
+    """The columns copied from a source unchanged; and whether a row is made of several rows of the sources."""
     if node.config.transform is None:
         (only,) = frames
         return {name: ((only, name),) for name in shared}, False
@@ -375,7 +375,7 @@ def _by_text(ranges: RangeOf) -> str:
     return f"{ranges.width:,} of {ranges.window.column}" if ranges.width else ranges.window.column
 
 
-def _name(one: Difference, ranges: RangeOf) -> str:
+def _name(one: RangeDifference, ranges: RangeOf) -> str:
     if one.range is None:
         return "without a value"
     if ranges.window is None:
@@ -386,7 +386,7 @@ def _name(one: Difference, ranges: RangeOf) -> str:
 # -- repair ------------------------------------------------------------------------------------------------------------
 
 
-def _command(node: Node, one: Difference, ranges: RangeOf, scope: _Scope) -> str | None:
+def _command(node: Node, one: RangeDifference, ranges: RangeOf, scope: _Scope) -> str | None:
     """The command that makes a range agree."""
     if one.agrees:
         return None
@@ -397,7 +397,7 @@ def _command(node: Node, one: Difference, ranges: RangeOf, scope: _Scope) -> str
     return f"odi run {node.command} --from {start} --to {end}"
 
 
-def _a_range_repairs(node: Node, one: Difference, scope: _Scope) -> bool:
+def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
     """Whether a bounded run makes it agree. One that writes by keys leaves rows of other keys there, and would put an
     older row of a key in the place of a newer one."""
     try:
@@ -416,7 +416,7 @@ def _a_range_repairs(node: Node, one: Difference, scope: _Scope) -> bool:
     )
 
 
-def _bounds(node: Node, one: Difference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
+def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
     """The moments that a range begins and ends at, whole partitions; None if it is no range of time, or if one of them
     is outside the years 1 to 9999."""
     if ranges.unit is None or one.range is None:
@@ -433,7 +433,7 @@ def _bounds(node: Node, one: Difference, ranges: RangeOf) -> tuple[datetime, dat
         return None
 
 
-def differences(one: Difference) -> str:
+def differences(one: RangeDifference) -> str:
     """How source and table differ in a range, in words."""
     parts = [
         (one.missing, "missing"),

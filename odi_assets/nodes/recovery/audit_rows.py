@@ -72,7 +72,7 @@ class KeyRule:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RangeDifference:
     """One range of the two sets.
 
     Attributes:
@@ -120,7 +120,7 @@ def as_stored(rows: DataFrame, schema: StructType, partition_columns: Sequence[s
 
 def by_rows(
     source: DataFrame, table: DataFrame, ranges: RangeOf, compared: Sequence[str], *, distinct: bool
-) -> list[Difference]:
+) -> list[RangeDifference]:
     """The ranges of two sets in which each row counts.
 
     Args:
@@ -140,13 +140,15 @@ def by_rows(
     for row in both.groupBy(_RANGE).agg(*counts, *sums).collect():
         ours, theirs = int(row["rows0"]), int(row["rows1"])
         changed = int(ours == theirs and row["sum0"] != row["sum1"])
-        found.append(Difference(row[_RANGE], ours, theirs, max(ours - theirs, 0), max(theirs - ours, 0), 0, changed))
+        found.append(
+            RangeDifference(row[_RANGE], ours, theirs, max(ours - theirs, 0), max(theirs - ours, 0), 0, changed)
+        )
     return _in_order(found)
 
 
 def by_keys(
     source: DataFrame, table: DataFrame, ranges: RangeOf, compared: Sequence[str], rule: KeyRule
-) -> list[Difference]:
+) -> list[RangeDifference]:
     """The ranges of a source, and of a table that holds one row for each key."""
     from pyspark.sql import functions as F
 
@@ -182,11 +184,11 @@ def by_keys(
     return _in_order([_difference(row[_RANGE], row.asDict()) for row in rows.collect()])
 
 
-def _difference(name: str | None, facts: Mapping[str, Any]) -> Difference:
+def _difference(name: str | None, facts: Mapping[str, Any]) -> RangeDifference:
     counts = {
         fact: int(facts[fact]) for fact in ("source_rows", "table_rows", "missing", "extra", "repeated", "changed")
     }
-    return Difference(name, **counts, versions=bool(facts["versions"]))
+    return RangeDifference(name, **counts, versions=bool(facts["versions"]))
 
 
 def _candidates(source: DataFrame, ranges: RangeOf, compared: Sequence[str], rule: KeyRule) -> DataFrame:
@@ -225,8 +227,8 @@ def _sum_if(value: Column, number: int) -> Column:
     return F.sum(F.when(F.col(_SIDE) == number, value))
 
 
-def _in_order(found: list[Difference]) -> list[Difference]:
-    def place(one: Difference) -> tuple[Any, ...]:
+def _in_order(found: list[RangeDifference]) -> list[RangeDifference]:
+    def place(one: RangeDifference) -> tuple[Any, ...]:
         text = one.range
         number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
         return (text is None, number is None, number or 0, text or "")

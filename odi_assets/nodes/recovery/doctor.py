@@ -10,8 +10,8 @@ from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
-from odi_assets.nodes.commit_facts import CommitFacts, Origin
-from odi_assets.nodes.history.attempts import Attempt, open_attempts
+from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
+from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
@@ -76,7 +76,7 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
         except (OdiError, OSError):
             # `examine` names it.
             continue
-        gaps = [f"{mark.which} lacks those of {batches_text(mark.lost)}" for mark in marks if mark.lost]
+        gaps = [f"{mark.which} lacks the rows of {batches_text(mark.lost)}" for mark in marks if mark.lost]
         if gaps:
             found[key] = "; ".join(gaps)
     return found
@@ -218,7 +218,7 @@ def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
 
 
 def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[Disagreement]:
-    """An HWM that is not that of the rows, of a node that appends and cannot tell rows that it reads again."""
+    """An HWM that does not match the rows, of a node that appends and would load rows twice if it read them again."""
     stamp = target.last_stamp(app_id(node.key), carrying="hwm")
     committed = CommitFacts.of(stamp).hwm if stamp else None
     if stamp is None or committed is None or entry.run_id is not None or node.target.rows_are_known:
@@ -263,7 +263,7 @@ def _history(project: Project, state: StateBackend, key: NodeKey, target: TableH
     yield from _rows_without_commit(project, state, key, target, rows)
 
 
-def _is_gone(attempt: Attempt) -> bool | None:
+def _is_gone(attempt: NodeAttempt) -> bool | None:
     return None if attempt.process is None else is_gone(attempt.process)
 
 
@@ -288,7 +288,7 @@ def _rows_without_commit(
         key,
         Kind.HISTORY_AHEAD,
         f"run {last.run_id} left version {last.table_version} of the table, which {now}",
-        f"the table was put back, dropped or made anew outside of odi: odi run {key.pipeline} --node {key.node} "
+        f"the table was put back, dropped or rebuilt outside of odi: odi run {key.pipeline} --node {key.node} "
         "--full-refresh rebuilds it",
     )
 
@@ -297,7 +297,7 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     entry = state.get_entry(node.state_key)
     if entry is None:
         return
-    origin = Origin.from_json(entry.origin)
+    origin = HwmOrigin.from_json(entry.origin)
     names, measures = same_sources(node, origin), origin.measures if origin is not None else None
     marks = node.marks(entry.value, measures=measures, names=names, typed=entry.value_type is not None)
     for source in node.sources:

@@ -12,16 +12,16 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.damage import data_beside_empty_log, read_log, repair_command
 from odi_assets.delta.errors import STATE
 from odi_assets.delta.maintenance.restore import LostFile, lost_files
-from odi_assets.delta.maintenance.verify import unreadable_files
+from odi_assets.delta.maintenance.verify import dead_links, unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
-from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, why_unusable
+from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, why_stuck
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import Part, ledger_parts
+from odi_assets.sources.marks import LedgerPart, ledger_parts
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.words import counted
 
@@ -32,7 +32,7 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
     entry = state.get_entry(node.state_key)
     for name in ledger_parts(entry.value) if entry is not None and target.exists else ():
         try:
-            ledger.read_parts(target.location, [Part(name, 0)], str(node))
+            ledger.read_parts(target.location, [LedgerPart(name, 0)], str(node))
         except IncrementError as error:
             yield Disagreement(node.key, Kind.DAMAGED, error.message, str(error.fix))
 
@@ -101,6 +101,9 @@ def _of_table(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagr
             lost_text(target, lost),
             lost_remedy(node, lost),
         )
+    for path in dead_links(target) if deep and target.exists else ():
+        text = f"{path} in {target.location.uri} is a link that leads nowhere: unused files cannot be deleted"
+        yield Disagreement(node.key, Kind.DAMAGED, text, "remove the link, or put the file back from a copy")
 
 
 def _log(node: Node, location: Location, *, deep: bool) -> Iterator[Disagreement]:
@@ -121,12 +124,12 @@ def _lost(handle: TableHandle, *, deep: bool) -> list[LostFile]:
 
 def _checkpoint(node: Node) -> Iterator[Disagreement]:
     place = checkpoint_in_use(node)
-    why = why_unusable(node, place)
+    why = why_stuck(node, place)
     # Of a query that runs, files come and go: what counts is wrong both times.
-    if why is not None and why_unusable(node, place) is not None:
+    if why is not None and why_stuck(node, place) is not None:
         remedy = (
-            f"`odi tables repair {node}` sets aside what keeps the query from going on; or put it back from a copy; "
-            f"or odi run {node.command} --full-refresh"
+            f"`odi tables repair {node}` sets aside what keeps the query from going on, and says what to run next; "
+            "or put it back from a copy"
         )
         yield Disagreement(node.key, Kind.DAMAGED, why, remedy)
 

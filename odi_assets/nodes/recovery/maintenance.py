@@ -92,7 +92,7 @@ _AHEAD = (
     "its log was kept whole, because state does not have the HWM of its last commit yet; the node's next run repairs it"
 )
 _TIED = (
-    "its log was kept whole, because it tells which rows at the HWM are loaded already; with `write.keys` they would "
+    "its log was kept whole, because it says which rows at the HWM are loaded already; with `write.keys` they would "
     "be looked up in the table instead"
 )
 

@@ -1,4 +1,4 @@
-"""A node's position as that of a stream of OLake, and the other way round: either goes on where the other stopped."""
+"""A node's position as the position of an OLake stream, and the reverse: each goes on where the other stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
-from odi_assets.cursors import Chunk, CursorDocument, CursorStream, Snapshot, SnapshotStatus, Tool, olake_text, parse
+from odi_assets.cursors import (
+    CursorChunk,
+    CursorDocument,
+    CursorSnapshot,
+    CursorStream,
+    SnapshotStatus,
+    Tool,
+    olake_text,
+    parse,
+)
 from odi_assets.cursors.editing import states_of, with_stream
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, CursorDocumentError, StateError
@@ -50,10 +59,10 @@ def take_over(
 ) -> tuple[Mark, HwmEntry | None]:
     """Let a node go on where OLake stopped: with the chunks that are left of a snapshot, or above its cursors.
 
-    What OLake has read is in OLake's destination. In the node's table, what is there counts as it.
+    OLake wrote the rows that it read to its own destination. All rows in the node's table count as these rows.
 
     Args:
-        stream: the stream's name; that of the node's table unless given.
+        stream: the stream's name; by default, the name of the node's table.
         force: also if the node has a position of its own.
 
     Returns:
@@ -63,7 +72,7 @@ def take_over(
         ConfigError: no such node, or it does not follow a table by cursors.
         CursorDocumentError: the document has no such stream, or its state does not fit the node.
         StateError: the node has a position.
-        StateConflictError: somebody else changed it meanwhile.
+        StateConflictError: somebody else changed it at the same time.
         SourceError: the database does not answer.
     """
     node = Node.of(project, key)
@@ -89,7 +98,7 @@ def take_over(
             key=node.state_key,
         )
     taken = source.taken_over(read_strict(states[name]))
-    mark = _read(node).marked_anew(taken, start.hwm) or taken
+    mark = _read(node).wrapped_mark(taken, start.hwm) or taken
     if not dry_run:
         state.compare_and_set(
             node.state_key,
@@ -127,11 +136,11 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     if start.hwm is None:
         raise StateError(f"{node} has no position yet", fix=f"run it first: odi run {node.command}", key=node.state_key)
     written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm), source.label))
-    chunks = frozenset(Chunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
+    chunks = frozenset(CursorChunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
     namespace, _, name = stream_of(node).rpartition(".")
     status = SnapshotStatus.PENDING if chunks else SnapshotStatus.FINISHED
     exact: dict[str, Any] = {column: read_strict(write(value)) for column, value in written.items()}
-    return CursorStream(f"{namespace}.{name}", namespace, name, "", Snapshot(status, chunks), cursors=exact)
+    return CursorStream(f"{namespace}.{name}", namespace, name, "", CursorSnapshot(status, chunks), cursors=exact)
 
 
 def _read(node: Node) -> Source:

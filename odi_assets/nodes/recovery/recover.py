@@ -7,7 +7,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.commit_facts import CommitFacts, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import committed_hwm, unrecorded_stamp
 from odi_assets.nodes.project import Project
@@ -32,7 +32,7 @@ class Recovery:
     version: int
     run_id: str | None
     expected: int | None
-    origin: Origin
+    origin: HwmOrigin
 
     def to_json(self) -> dict[str, Any]:
         """The recovery as JSON-ready values."""

@@ -1,7 +1,7 @@
 """Repairs tables that a power cut has torn: what is torn is set aside, and state goes back with the table.
 
-A commit that is set aside was never acknowledged, or its rows are read again: the node's mark goes back to that of the
-last whole commit.
+A commit that is set aside was never acknowledged, or its rows are read again: the node's mark goes back to the mark of
+the last whole commit.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Repaired:
 
 
 def tables_of(project: Project, key: NodeKey) -> dict[str, Location]:
-    """The tables of a node by what messages call them: its own, and those of the rows that a stream gives up."""
+    """The tables of a node by their names in messages: its own, and the tables of the rows that a stream gives up."""
     kept = kept_tables(Node.of(project, key))
     return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in kept.items()}}
 
 
 def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, Location]]:
-    """The tables that ``name`` means: those of a node, or the one at a path.
+    """The tables that ``name`` means: all tables of a node, or the table at a path.
 
     Raises:
         ConfigError: it means none.
@@ -159,7 +159,7 @@ def _mark_back(project: Project, state: StateBackend, key: NodeKey) -> str | Non
 
 
 def system_tables(project: Project, state: StateBackend) -> dict[str, Location]:
-    """The Delta tables of state by their names; without ``system`` only that of the batches of streams."""
+    """The Delta tables of state by their names; without ``system`` only the table of the batches of streams."""
     from odi_assets.state.delta.backend import CatalogStateBackend
 
     batches = project.open_batches().location

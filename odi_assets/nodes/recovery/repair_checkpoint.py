@@ -13,7 +13,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
 from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
-from odi_assets.streaming.checkpoints.verdict import judge
+from odi_assets.streaming.checkpoints.verdict import why_unusable
 
 
 def checkpoint_in_use(node: Node) -> Location:
@@ -22,18 +22,16 @@ def checkpoint_in_use(node: Node) -> Location:
     return checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
 
 
-def why_unusable(node: Node, place: Location) -> str | None:
+def why_stuck(node: Node, place: Location) -> str | None:
     """Why a query cannot go on from a checkpoint of this machine; None if it can, or if there is none."""
     if not place.is_local or not place.local_path.is_dir():
         return None
     try:
         stream_marks(node, TableHandle.open(node.target.location))
-        verdict = judge(place.local_path)
     except CheckpointError as error:
         return error.message
-    except OSError as error:
-        return str(error)
-    return None if verdict.restarts else f"{place.uri}: {verdict.why}"
+    why = why_unusable(place)
+    return None if why is None else f"{place.uri}: {why}"
 
 
 def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple[str, ...], str | None, bool]]:
@@ -47,14 +45,14 @@ def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple
         TableError: a file cannot be moved.
     """
     place = checkpoint_in_use(node)
-    why = why_unusable(node, place)
+    why = why_stuck(node, place)
     above = replace(place, uri=posixpath.dirname(place.uri.rstrip("/")))
     name = posixpath.basename(place.uri.rstrip("/"))
     torn = None if why is None else _torn_commit(place)
     if why is not None and torn is not None:
         moves = tuple(f"{name}/commits/{file}" for file in torn)
         yield why, moves, None if dry_run else set_aside(above, moves), False
-        why = None if dry_run else why_unusable(node, place)
+        why = None if dry_run else why_stuck(node, place)
     if why is not None:
         yield why, (name,), None if dry_run else set_aside(above, (name,)), True
 

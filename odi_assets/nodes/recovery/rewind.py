@@ -22,7 +22,7 @@ from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import lost_files, restore
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, Origin
+from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import known_in
@@ -187,7 +187,7 @@ def _follow(
         then = (
             "its next run reads its inputs whole"
             if node.config.stream is None
-            else f"begin it anew: odi run {node.command} --full-refresh"
+            else f"start it over: odi run {node.command} --full-refresh"
         )
         left[key] = f"all of its versions read what is undone; {then}"
     else:
@@ -306,7 +306,7 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
 
 
 def _after_change(node: Node, state: StateBackend, handle: TableHandle, change: ForeignChange) -> CommittedHwm | None:
-    """The HWM after somebody else changed the table: that of an accepted version, or of the version they restored."""
+    """The HWM after somebody else changed the table: from the version that was accepted, or that they restored."""
     version = int(handle.version or 0)
     accepted = _known_of(node, state, handle, range(change.commit.version, version + 1))
     if accepted is not None:
@@ -326,7 +326,7 @@ def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: ra
     """The newest HWM in state that was written for one of ``versions`` of the node's table, in its history."""
     for entry in state.history(node.state_key):
         if entry.target_commit is not None and entry.target_commit in versions and not entry.deleted:
-            origin = Origin.from_json(entry.origin)
+            origin = HwmOrigin.from_json(entry.origin)
             if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
                 continue
             return CommittedHwm.of(entry.value, measures=origin.measures if origin is not None else None)
@@ -357,7 +357,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
         if rewind.to_version != version:
             version = restore(rewind.handle, rewind.to_version, stamp, also)
         else:
-            # It says that the rows that are there are those of its HWM, or of a stream's batch.
+            # The commit says that the table holds the rows of its HWM, or of a stream's batch.
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.checkpoint is not None:
@@ -428,7 +428,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
         )
     except StateConflictError:
         _log.warning(
-            "%s: its HWM was changed by somebody else meanwhile; their value stays, and version %s of the table "
+            "%s: somebody else changed its HWM during the rewind; their value stays, and version %s of the table "
             "carries %s",
             rewind.key,
             version,

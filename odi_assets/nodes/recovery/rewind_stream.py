@@ -54,7 +54,7 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
     if facts is None:
         raise ConfigError(
             f"{node}: version {before.version} of its table has no batch of the stream, so no checkpoint belongs to it",
-            fix=f"choose a later version (odi state rewind {node} --list); or begin anew: odi run {node.command} "
+            fix=f"choose a later version (odi state rewind {node} --list); or start over: odi run {node.command} "
             "--full-refresh",
             node=str(node),
         )
@@ -68,7 +68,7 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
     holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"
     raise CheckpointError(
         f"{node}: its checkpoint does not hold batch {facts.batch} (any more): {holds} ({place.uri})",
-        fix=f"choose a batch that it holds (`retain_batches` says how many are kept); or begin anew: odi run "
+        fix=f"choose a batch that it holds (`retain_batches` says how many are kept); or start over: odi run "
         f"{node.command} --full-refresh",
         node=str(node),
         path=place.uri,

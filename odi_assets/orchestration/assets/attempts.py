@@ -29,11 +29,11 @@ _CLOCKS = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Attempt:
+class StepAttempt:
     """The step that writes.
 
     Attributes:
-        identity: the same for all attempts at one materialization: retries of the step, and executions anew of a run
+        identity: the same for all attempts at one materialization: retries of the step, and new executions of a run
             that failed.
         run_id: of this attempt.
         began: when the first of these attempts began; None if Dagster no longer knows.
@@ -71,7 +71,7 @@ class Attempt:
         if stamp is None:
             return None
         own = stamp.facts.get("run_id") == self.run_id
-        # A run that reported its materialization and is executed anew is meant to write anew.
+        # A run that reported its materialization and is executed again is meant to write again.
         return None if not own and self.reported(stamp.committed_at) else stamp
 
     def _app_id(self, asset: str) -> str:
@@ -107,12 +107,12 @@ def _from(handle: TableHandle, version: int) -> Iterator[CommittedStamp]:
 
 def attempt_of(
     context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]], partitions: tuple[str, ...] | None
-) -> Attempt:
+) -> StepAttempt:
     """The attempt that a step is, at the ``partitions`` of its asset."""
     step, run = context.step_context, context.step_context.dagster_run
     root = run.root_run_id or run.run_id
     began = step.instance.get_run_record_by_id(root) or step.instance.get_run_record_by_id(run.run_id)
-    return Attempt(
+    return StepAttempt(
         "/".join([root, step.step.key, *([partitions[0], partitions[-1]] if partitions else [])]),
         run.run_id,
         began.create_timestamp if began else None,
@@ -135,7 +135,7 @@ def _is_reported(context: dg.OutputContext, root: str, after: datetime) -> bool:
 
 
 def _materializations(context: dg.OutputContext, after: datetime) -> Iterator[Sequence[dg.EventLogRecord]]:
-    """Those of the asset, at the partitions of the run, page by page; the first after the moment come first."""
+    """The asset's materializations at the run's partitions, page by page; the first after the moment come first."""
     keys = list(context.asset_partition_keys) if context.has_asset_partitions else None
     wanted = dg.AssetRecordsFilter(context.asset_key, asset_partitions=keys, after_timestamp=after.timestamp())
     cursor, more = None, True

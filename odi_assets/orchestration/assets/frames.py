@@ -21,7 +21,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TableConflictError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.arrow_frames import arrow_of, package_of
-from odi_assets.orchestration.assets.attempts import Attempt
+from odi_assets.orchestration.assets.attempts import StepAttempt
 from odi_assets.tables.engine import WriteResult, WriteSpec
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AssetTable:
 
     Attributes:
         key: the asset's, as text.
-        partition_column: the column that tells to which of the asset's partitions a row belongs.
+        partition_column: the column that decides to which of the asset's partitions a row belongs.
     """
 
     key: str
@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_frame(
-    table: AssetTable, frame: Any, attempt: Attempt, open_spark: OpenSpark
+    table: AssetTable, frame: Any, attempt: StepAttempt, open_spark: OpenSpark
 ) -> tuple[WriteResult | None, int]:
     """Commit ``frame``, unless an earlier attempt has.
 
@@ -141,7 +141,7 @@ def write_frame(
     return raced(write, lost=lambda error: isinstance(error, TableConflictError))
 
 
-def _spec(table: AssetTable, attempt: Attempt) -> WriteSpec:
+def _spec(table: AssetTable, attempt: StepAttempt) -> WriteSpec:
     replaced = None
     if table.mode is WriteMode.PARTITION_OVERWRITE and table.partition_column and attempt.partitions:
         replaced = tuple({table.partition_column: value} for value in attempt.partitions)

@@ -34,7 +34,7 @@ INCREMENTAL, FROM, TO, COLUMN, COLUMNS = "incremental", "from", "to", "column", 
 
 
 @dataclass(frozen=True)
-class Window:
+class ColumnRange:
     """Rows with ``start <= column < end``, both as texts of that column's type."""
 
     column: str
@@ -53,7 +53,7 @@ class Wanted:
     """
 
     annotation: Any
-    window: Window | None = None
+    window: ColumnRange | None = None
     columns: tuple[str, ...] | None = None
 
     @classmethod
@@ -73,7 +73,7 @@ class Wanted:
         return cls(context.dagster_type.typing_type, window, tuple(columns) if columns else None)
 
 
-def _range(metadata: Mapping[str, Any], partition_column: str | None) -> Window:
+def _range(metadata: Mapping[str, Any], partition_column: str | None) -> ColumnRange:
     column = metadata.get(COLUMN) or partition_column
     if column is None or FROM not in metadata or TO not in metadata:
         raise ConfigError(
@@ -81,16 +81,16 @@ def _range(metadata: Mapping[str, Any], partition_column: str | None) -> Window:
             fix='AssetIn(metadata={"column": "day", "from": "2024-01-01", "to": "2024-02-01"})',
         )
     bounds = Bounds.of(metadata[FROM], metadata[TO])
-    return Window(str(column), _text(bounds.start), _text(bounds.end))
+    return ColumnRange(str(column), _text(bounds.start), _text(bounds.end))
 
 
-def _partitions(context: dg.InputContext, column: str) -> Window:
+def _partitions(context: dg.InputContext, column: str) -> ColumnRange:
     if not isinstance(context.asset_partitions_def, dg.TimeWindowPartitionsDefinition):
         keys = sorted(context.asset_partition_keys)
         # The text after the last key: all keys of a run are neighbours.
-        return Window(column, keys[0], keys[-1] + "\0")
+        return ColumnRange(column, keys[0], keys[-1] + "\0")
     window = context.asset_partitions_time_window
-    return Window(column, _text(window.start), _text(window.end))
+    return ColumnRange(column, _text(window.start), _text(window.end))
 
 
 def _text(moment: datetime) -> str:
@@ -178,7 +178,7 @@ def load_increment(
     Args:
         upstream: the key of the asset whose table it is.
         reader: the table of the asset that reads it. Its commits note up to where they have read.
-        tags: those of the run; with a full refresh, all rows are read.
+        tags: the tags of the run; with a full refresh, all rows are read.
 
     Raises:
         IncrementError: rows that were read before were changed or removed, so that reading the new ones is not enough.

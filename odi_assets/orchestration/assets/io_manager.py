@@ -18,7 +18,7 @@ from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_p
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_metadata, observation_metadata
-from odi_assets.orchestration.naming import Names, node_of, partition_of
+from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
 from odi_assets.orchestration.runs.selection import skipped_with
 from odi_assets.spark.death import death_named
@@ -72,13 +72,13 @@ class DeltaIOManager(dg.IOManager):
         if obj.computed is None:
             suppress_materialization(context)
             return
-        names = Names.of(self.project)
+        names = DagsterNames.of(self.project)
         history: RunHistory = getattr(context.resources, names.resources + HISTORY)
         state: StateResource = getattr(context.resources, names.resources + STATE)
         plan = obj.computed.plan
         try:
-            told = partial(history.progress, plan.node.key)
-            result = commit(obj.computed, state.backend, obj.run, progress=told)
+            progress = partial(history.progress, plan.node.key)
+            result = commit(obj.computed, state.backend, obj.run, progress=progress)
         except BaseException as error:
             skipped = skipped_with(self.project, plan.node.key, context.step_context.job_def, error)
             history.fail(plan, obj.run, error, skipped, obj.partition_key)
@@ -125,7 +125,7 @@ class DeltaIOManager(dg.IOManager):
 
         Raises:
             ConfigError: the metadata is not right.
-            IncrementError: what was gained cannot be told.
+            IncrementError: it is not known what was gained.
         """
         from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_whole
 
@@ -152,7 +152,7 @@ class DeltaIOManager(dg.IOManager):
         return found
 
     def _table(self, context: dg.InputContext) -> tuple[Location, str | None]:
-        """Where the table of an input is, and the column that tells to which partition a row belongs."""
+        """Where the table of an input is, and the column that decides to which partition a row belongs."""
         from odi_assets.orchestration.assets.frames import AssetTable
 
         node = node_of(self.project, context.asset_key)
@@ -225,7 +225,7 @@ def show_idle_nodes(
         if result.status is not RunStatus.NO_DATA or partitioned or result.key in history.shown_idle:
             continue
         history.shown_idle.add(result.key)
-        key, tags = Names.of(project).asset(result.key), {"dagster/data_version": str(result.table_version)}
+        key, tags = DagsterNames.of(project).asset(result.key), {"dagster/data_version": str(result.table_version)}
         log_event(dg.AssetMaterialization(key, metadata=observation_metadata(result), tags=tags))
 
 

@@ -13,7 +13,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import KeptMark, batches_text, kept_marks
 from odi_assets.nodes.planning.stream_marks import stream_marks
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.delta.table import Columns, sql
 from odi_assets.util.words import counted
 
@@ -35,7 +35,7 @@ def kept_rows_checks(project: Project, key: NodeKey) -> list[dg.AssetChecksDefin
 
 
 def _check(project: Project, key: NodeKey, name: str, connection: str, path: str) -> dg.AssetChecksDefinition:
-    @dg.asset_check(asset=Names.of(project).asset(key), name=name, description=_TEXTS[name])
+    @dg.asset_check(asset=DagsterNames.of(project).asset(key), name=name, description=_TEXTS[name])
     def check() -> dg.AssetCheckResult:
         table = TableHandle.open(project.location(connection, path))
         mark, records = _mark(project, key, name), project.open_batches().of_node(str(key))
@@ -47,12 +47,12 @@ def _check(project: Project, key: NodeKey, name: str, connection: str, path: str
             with table.calls("reading kept rows"):
                 found = _COLUMNS.rows(table.table.scan(columns=list(_COLUMNS.kinds), predicate=where))
         behind = f"{mark} are not kept yet: the node's next run does it" if mark and mark.is_behind else ""
-        gaps = f"those of {batches_text(mark.lost)} are not known" if mark and mark.lost else ""
-        told = f"{_told(found)}: see {table.location.uri}" if found else "" if behind else _TEXTS[name]
+        gaps = f"the rows of {batches_text(mark.lost)} are not known" if mark and mark.lost else ""
+        text = f"{_counts(found)}: see {table.location.uri}" if found else "" if behind else _TEXTS[name]
         return dg.AssetCheckResult(
             passed=not (found or behind),
             severity=dg.AssetCheckSeverity.WARN,
-            description="; ".join(filter(None, [told, behind, gaps])),
+            description="; ".join(filter(None, [text, behind, gaps])),
             metadata={"rows": len(found), "rows_in_all": table.rows or 0, "dagster/uri": table.location.uri},
         )
 
@@ -66,6 +66,6 @@ def _mark(project: Project, key: NodeKey, which: str) -> KeptMark | None:
     return next((mark for mark in marks if mark.which == which), None)
 
 
-def _told(found: Sequence[Mapping[str, object]]) -> str:
+def _counts(found: Sequence[Mapping[str, object]]) -> str:
     by_input = Counter(str(row["input"]) for row in found)
     return ", ".join(f"{counted(rows, 'row')} of {name}" for name, rows in sorted(by_input.items()))

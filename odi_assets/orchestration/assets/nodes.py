@@ -1,8 +1,8 @@
 """Nodes as software-defined assets.
 
 There is no ``from __future__ import annotations`` here: Dagster needs the types of :class:`NodeRunConfig`, not their
-text. The assets are made of ops, not by ``@dg.asset``: that looks at the signature of each function and makes a schema
-of its configuration anew, which takes longer than all the rest.
+text. The assets are made of ops, not by ``@dg.asset``: that looks at the signature of each function and makes a new
+schema of its configuration, which takes longer than all the rest.
 """
 
 import inspect
@@ -33,7 +33,7 @@ from odi_assets.orchestration.assets.io_manager import (
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, definition_attributes
-from odi_assets.orchestration.naming import Names, partition_of
+from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def node_asset(
         partitioned: False for one without the node's partitions: its runs take in what is new.
         checked: with the asset check ``up_to_date``.
     """
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     deps = [names.asset(above) for above in project.graph.upstream(key)]
     shown: dict[str, Any] = {}
     if sources is not None:
@@ -96,7 +96,7 @@ def node_asset(
     version = code_version(project, key)
     manager, name = names.resources + IO_MANAGER, names.step(key, of_ranges=partition is not None)
     step = partial(_step, project, key, checked)
-    # Dagster asks for the signature of each op's function; `inspect` would work it out anew for each.
+    # Dagster asks for the signature of each op's function; `inspect` would work it out for each of them.
     step.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         # Dagster calls backfill policies and pools beta; the versions it is pinned to have them.
@@ -147,7 +147,7 @@ def _step(
     if not checked:
         return
     # Dagster goes on here once the IO manager has committed the rows.
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     result = getattr(context.resources, names.resources + HISTORY).results[key]
     yield dg.AssetCheckResult(
         passed=not any(result.metrics.get(name) for name in ROWS_BELOW),

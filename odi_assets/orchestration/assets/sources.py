@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import SOURCES_GROUP, Names
+from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames
 from odi_assets.sources.marks import READ
 
 
@@ -26,7 +26,7 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
-        self._names = Names.of(project)
+        self._names = DagsterNames.of(project)
         self._made: dict[NodeKey, Node] = {}
         self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig]]] = defaultdict(list)

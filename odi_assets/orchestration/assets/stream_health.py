@@ -13,7 +13,7 @@ from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import checkpoint_of
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.streaming.checkpoints import CheckpointReader, Health, copy_of_remote, excesses, measure
 
 CHECK = "stream_health"
@@ -31,7 +31,7 @@ def health_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
     limits = stream.health
 
     @dg.asset_check(
-        asset=Names.of(project).asset(key),
+        asset=DagsterNames.of(project).asset(key),
         name=CHECK,
         description="State, watermark and checkpoint are within `stream.health`.",
     )

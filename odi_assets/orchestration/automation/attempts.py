@@ -26,7 +26,7 @@ _LONGEST_NAME = 63
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RequestDecision:
     """Whether a run is to be requested for a node whose source is ahead; else why not.
 
     Attributes:
@@ -60,7 +60,7 @@ def verdict(
     now: float,
     *,
     follows: bool = False,
-) -> Verdict:
+) -> RequestDecision:
     """Whether to request a run for ``key``, whose sources stand at ``mark``.
 
     Args:
@@ -72,17 +72,19 @@ def verdict(
     records = instance.get_run_records(dg.RunsFilter(tags=tags), limit=automation.max_attempts + 1)
     if records and records[0].dagster_run.status is dg.DagsterRunStatus.CANCELED:
         run_id = records[0].dagster_run.run_id
-        return Verdict(False, f"run {run_id} for this was cancelled; the next one is requested once there is more")
+        return RequestDecision(
+            False, f"run {run_id} for this was cancelled; the next one is requested once there is more"
+        )
     tried = [record for record in records if follows or not _was_skipped(state, key, record.dagster_run)]
     if not tried:
-        return Verdict(True)
+        return RequestDecision(True)
     if len(tried) >= automation.max_attempts:
         text = f"{counted(len(tried), 'run')} for this did not take it in; no more are requested until there is more"
-        return Verdict(False, text, given_up=True)
+        return RequestDecision(False, text, given_up=True)
     wait = _pause(automation, len(tried)) - (now - _last_end(tried))
     if wait <= 0:
-        return Verdict(True)
-    return Verdict(
+        return RequestDecision(True)
+    return RequestDecision(
         False,
         f"{counted(len(tried), 'run')} for this did not take it in; the next one is requested in {wait:.0f} s",
     )

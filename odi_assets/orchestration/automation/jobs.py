@@ -12,7 +12,7 @@ from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
 from odi_assets.orchestration.assets.nodes import node_asset
-from odi_assets.orchestration.naming import Names, partition_of
+from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.orchestration.runs.in_flight import project_tags, whole_run_to_begin
 
 Job = dg.JobDefinition | UnresolvedAssetJobDefinition
@@ -38,7 +38,7 @@ def pipeline_jobs(
     pipeline with partitioned nodes gets assets of its own; without partitions, one job can hold nodes with different
     ones.
     """
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     jobs: dict[str, Job] = {
         one.pipeline: dg.define_asset_job(
             names.pipeline(one.pipeline),
@@ -99,7 +99,7 @@ def pipeline_schedule(project: Project, pipeline: PipelineConfig, job: Job) -> d
         return dg.RunRequest()
 
     return dg.ScheduleDefinition(
-        name=f"{Names.of(project).pipeline(pipeline.pipeline)}_schedule",
+        name=f"{DagsterNames.of(project).pipeline(pipeline.pipeline)}_schedule",
         job=job,
         cron_schedule=str(pipeline.schedule),
         execution_timezone="UTC",

@@ -61,7 +61,7 @@ class Looks(Generic[K, V]):
     Attributes:
         at_once: how many at the same time.
         seconds: how long each may take.
-        hanging: questions of earlier rounds that still wait for their answer. They are not asked again meanwhile.
+        hanging: questions of earlier rounds that still wait for their answer. Until then, they are not asked again.
     """
 
     at_once: int
@@ -78,7 +78,7 @@ class Looks(Generic[K, V]):
         self.hanging = {key: worker for key, worker in self.hanging.items() if worker.asking == key}
         answers: queue.SimpleQueue[Answer[K, V]] = queue.SimpleQueue()
         for key in questions.keys() & self.hanging.keys():
-            yield Answer(key, error=TimeoutError("it still does not answer, and is not asked again meanwhile"))
+            yield Answer(key, error=TimeoutError("it still does not answer, and is not asked again until it does"))
         waiting = deque((key, question) for key, question in questions.items() if key not in self.hanging)
         open_keys = {key for key, _ in waiting}
         workers = [_Worker(waiting, answers).start() for _ in range(min(self.at_once, len(waiting)))]

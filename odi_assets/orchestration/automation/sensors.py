@@ -13,11 +13,11 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.position import table_position
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.automation.attempts import Verdict, due_tags, verdict
+from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
 from odi_assets.orchestration.automation.jobs import Job
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.in_flight import increments_in_flight, project_tags
 from odi_assets.orchestration.runs.reconcile import repair_history
 
@@ -39,7 +39,7 @@ def new_data_sensor(
     watch = Watch(project, pipeline, watched)
 
     @dg.sensor(
-        name=f"{Names.of(project).pipeline(pipeline)}_new_data",
+        name=f"{DagsterNames.of(project).pipeline(pipeline)}_new_data",
         job=job,
         minimum_interval_seconds=max(1, int(project.config.automation.interval.total_seconds())),
         default_status=dg.DefaultSensorStatus.STOPPED,
@@ -63,7 +63,7 @@ def evaluate(
     process looks of which the outcome is known.
 
     Args:
-        now: the time, in seconds; that of the clock unless given.
+        now: the time, in seconds; by default, now.
         watch: remembers what earlier ticks saw.
     """
     watch = watch or Watch(project, pipeline)
@@ -78,8 +78,8 @@ def evaluate(
     positions = watch.look(BUDGET, leave_out=tuple(running))
     repair_history(project, context.instance, nodes=watch.to_repair())
     verdicts = _verdicts(context.instance, project, positions, now or time.time())
-    told = _tell(context, project, positions, verdicts, cursor.get("told", {}))
-    context.update_cursor(_shown(watch, positions, told))
+    reported = _tell(context, project, positions, verdicts, cursor.get("told", {}))
+    context.update_cursor(_shown(watch, positions, reported))
     due = [key for key, found in verdicts.items() if found.due]
     wanted = _with_others(project, due, running.keys())
     notes = _notes(positions, verdicts, running)
@@ -88,7 +88,7 @@ def evaluate(
     context.log.info("Due: %s. %s", _list({key: positions.ahead[key] for key in due}), notes)
     # No run key: Dagster would not request a run with the key of one that failed.
     return dg.RunRequest(
-        asset_selection=[Names.of(project).asset(key) for key in wanted],
+        asset_selection=[DagsterNames.of(project).asset(key) for key in wanted],
         tags={
             **_own_tags(project, pipeline),
             POSITION_TAG: positions.fingerprint,
@@ -103,7 +103,7 @@ def _own_tags(project: Project, pipeline: str) -> dict[str, str]:
 
 def _verdicts(
     instance: dg.DagsterInstance, project: Project, positions: Positions, now: float
-) -> dict[NodeKey, Verdict]:
+) -> dict[NodeKey, RequestDecision]:
     if not positions.ahead:
         return {}
     state, automation = project.open_state(), project.config.automation
@@ -147,7 +147,7 @@ def _never_ran(project: Project, key: NodeKey) -> bool:
     try:
         return table_position(project.target(key))["version"] is None
     except OdiError:
-        # Something is there. The look at the nodes that read it tells what is wrong.
+        # Something is there. The look at the nodes that read it shows what is wrong.
         return False
 
 
@@ -155,8 +155,8 @@ def _tell(
     context: dg.SensorEvaluationContext,
     project: Project,
     positions: Positions,
-    verdicts: Mapping[NodeKey, Verdict],
-    told: Mapping[str, str],
+    verdicts: Mapping[NodeKey, RequestDecision],
+    reported: Mapping[str, str],
 ) -> dict[str, str]:
     """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
     looked at; and once that this is over. Returns what was said of which nodes."""
@@ -164,15 +164,15 @@ def _tell(
     now |= {str(key): error for key, error in positions.errors.items()}
     seen = {str(key) for key in (*positions.ahead, *positions.current)}
     for name, text in now.items():
-        if told.get(name, "").partition(":")[0] != text.partition(":")[0]:
+        if reported.get(name, "").partition(":")[0] != text.partition(":")[0]:
             given_up = text.startswith("given up")
             severity = dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN
             context.log.error("%s: %s", name, text)
             _report_check(context.instance, project, name, text, severity)
-    for name in told.keys() - now.keys():
+    for name in reported.keys() - now.keys():
         if name in seen:
             _report_check(context.instance, project, name, None, dg.AssetCheckSeverity.WARN)
-    return {**{name: text for name, text in told.items() if name not in seen}, **now}
+    return {**{name: text for name, text in reported.items() if name not in seen}, **now}
 
 
 def _report_check(
@@ -180,7 +180,7 @@ def _report_check(
 ) -> None:
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
-            asset_key=Names.of(project).asset(NodeKey.parse(name)),
+            asset_key=DagsterNames.of(project).asset(NodeKey.parse(name)),
             check_name=UP_TO_DATE,
             passed=trouble is None,
             metadata={"trouble": trouble or "over: the source answers, or has moved"},
@@ -190,7 +190,9 @@ def _report_check(
     )
 
 
-def _notes(positions: Positions, verdicts: Mapping[NodeKey, Verdict], running: Mapping[NodeKey, dg.DagsterRun]) -> str:
+def _notes(
+    positions: Positions, verdicts: Mapping[NodeKey, RequestDecision], running: Mapping[NodeKey, dg.DagsterRun]
+) -> str:
     parts = [
         f"{key.node}: {positions.ahead[key]}. {found.reason[:1].upper()}{found.reason[1:]}."
         for key, found in verdicts.items()
@@ -231,7 +233,7 @@ def _cursor(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _shown(watch: Watch, positions: Positions, told: Mapping[str, str]) -> str:
+def _shown(watch: Watch, positions: Positions, reported: Mapping[str, str]) -> str:
     groups = {"ahead": positions.ahead, "errors": positions.errors}
     shown: dict[str, Any] = {
         name: {str(key): text for key, text in nodes.items()} for name, nodes in groups.items() if nodes
@@ -239,4 +241,4 @@ def _shown(watch: Watch, positions: Positions, told: Mapping[str, str]) -> str:
     seen, definition = watch.remember()
     if len(seen) <= _MOST_REMEMBERED:
         shown |= {"seen": seen, "definition": definition}
-    return json.dumps({"position": positions.fingerprint, **shown, **({"told": told} if told else {})})
+    return json.dumps({"position": positions.fingerprint, **shown, **({"told": reported} if reported else {})})

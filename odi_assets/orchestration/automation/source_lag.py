@@ -41,7 +41,7 @@ class Positions:
         errors: nodes whose source could not be examined, or has moved in a way that starts nothing, and why.
         unseen: nodes that there was no time for.
         marks: by node that is ahead, a hash of where its sources stand.
-        follow: those of ``ahead`` that only follow the first run of others.
+        follow: the nodes in ``ahead`` that only follow the first run of others.
     """
 
     ahead: dict[NodeKey, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Watch:
     """Looks at the sources of one pipeline, again and again.
 
     Attributes:
-        nodes: the nodes with a source that tells its position without being read.
+        nodes: the nodes with a source whose position is known without reading it.
     """
 
     def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
@@ -209,7 +209,7 @@ class Watch:
 
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
-    """The nodes of a pipeline with a source that tells its position without being read."""
+    """The nodes of a pipeline with a source whose position is known without reading it."""
     return tuple(key for key in project.graph.order(pipeline) if is_watched(Node.of(project, key)))
 
 

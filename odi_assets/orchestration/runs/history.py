@@ -18,7 +18,7 @@ from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo, is_cancellation
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -37,7 +37,7 @@ def run_trigger(run: dg.DagsterRun) -> str:
 
 def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
     """Whether a run is of only some of the pipeline's nodes."""
-    chosen, names = run.asset_selection, Names.of(project)
+    chosen, names = run.asset_selection, DagsterNames.of(project)
     return chosen is not None and any(names.asset(key) not in chosen for key in project.graph.order(pipeline))
 
 
@@ -80,7 +80,7 @@ class RunHistory:
         return info
 
     def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
-        """A node has ended, with data or without. Whoever listens is told, even if no row of it can be written.
+        """A node has ended, with data or without. Listeners are called, even if no row of it can be written.
 
         Raises:
             StateError: the row cannot be written.
@@ -141,7 +141,7 @@ class RunHistory:
         skipped: Iterable[NodeKey],
         partition_key: str | None = None,
     ) -> None:
-        """Record a node that failed or was cancelled, and those of ``skipped`` that have not ended. Never hides
+        """Record a node that failed or was cancelled, and the ``skipped`` nodes that have not ended. Never hides
         ``error``."""
         key = node.node.key if isinstance(node, NodePlan) else node
         self.failed = True

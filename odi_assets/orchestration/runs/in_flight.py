@@ -7,7 +7,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG
-from odi_assets.orchestration.naming import Names, partition_of
+from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.util.process import is_gone
 
 PROJECT_TAG = "odi/project"
@@ -68,7 +68,7 @@ def unfinished_runs(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
     """The nodes that a run was made to materialize."""
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     for pipeline in project.pipelines:
         if run.job_name == names.pipeline(pipeline) and run.asset_selection is None:
             return list(project.graph.order(pipeline))

@@ -19,11 +19,11 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
-from odi_assets.nodes.history.attempts import Attempt, end, only_one, open_attempts
+from odi_assets.nodes.history.attempts import NodeAttempt, end, only_one, open_attempts
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
 from odi_assets.orchestration.runs.in_flight import (
     PROCESS_TAG,
@@ -109,7 +109,7 @@ def reconcile(
 
 def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     """The last runs with nodes of this project that failed or were cancelled, and whose rows may be missing."""
-    names = Names.of(project)
+    names = DagsterNames.of(project)
     ours = {names.asset(key) for key in project.graph.nodes}
     found = {
         run.run_id: run
@@ -144,7 +144,7 @@ def repair_history(
         _log.debug("why it could not be repaired", exc_info=True)
 
 
-def _may_live(attempt: Attempt, instance: dg.DagsterInstance) -> bool:
+def _may_live(attempt: NodeAttempt, instance: dg.DagsterInstance) -> bool:
     gone = None if attempt.process is None else is_gone(attempt.process)
     if gone is not None:
         return not gone
@@ -156,13 +156,13 @@ def _may_live(attempt: Attempt, instance: dg.DagsterInstance) -> bool:
     return datetime.now(UTC) - attempt.started_at < patience
 
 
-def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance) -> list[Attempt]:
+def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance) -> list[NodeAttempt]:
     """The attempts of a run that Dagster saw start, with the errors it recorded; of one that was cancelled, also the
     nodes that never began."""
-    step = Names.of(project).step
+    step = DagsterNames.of(project).step
     names = {step(key, of_ranges=ranges): key for key in project.graph.nodes for ranges in (False, True)}
     first = 1 + int(run.tags.get("dagster/retry_number", 0))
-    found: dict[tuple[NodeKey, int], Attempt] = {}
+    found: dict[tuple[NodeKey, int], NodeAttempt] = {}
     latest: dict[NodeKey, int] = {}
     records = instance.get_records_for_run(run.run_id, of_type=_STEP_EVENTS).records
     for record in records:
@@ -172,7 +172,7 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
             continue
         if event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED):
             latest[key] = number = latest.get(key, first - 1) + 1
-            found[key, number] = Attempt(
+            found[key, number] = NodeAttempt(
                 run.run_id,
                 run_trigger(run),
                 number,
@@ -199,8 +199,8 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
     ]
 
 
-def _never_begun(project: Project, run: dg.DagsterRun, key: NodeKey, number: int) -> Attempt:
-    return Attempt(
+def _never_begun(project: Project, run: dg.DagsterRun, key: NodeKey, number: int) -> NodeAttempt:
+    return NodeAttempt(
         run.run_id,
         run_trigger(run),
         number,

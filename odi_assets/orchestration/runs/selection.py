@@ -7,12 +7,12 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import is_cancellation
-from odi_assets.orchestration.naming import Names
+from odi_assets.orchestration.naming import DagsterNames
 
 
 def nodes_of(job: dg.JobDefinition, project: Project) -> set[NodeKey]:
     """The nodes that a job, or the part of it that was selected for a run, materializes."""
-    keys, names = job.asset_layer.executable_asset_keys, Names.of(project)
+    keys, names = job.asset_layer.executable_asset_keys, DagsterNames.of(project)
     return {key for key in project.graph.nodes if names.asset(key) in keys}
 
 

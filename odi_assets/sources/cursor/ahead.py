@@ -80,13 +80,13 @@ def rows_ahead(
     """The error for rows whose cursor would become a mark ahead of the clock.
 
     Args:
+        count: how many there are; 0 where that is not known.
         rows: some of them, in words.
     """
-    have = "has" if count == 1 else "have"
+    rows_have = f"{counted(count, 'row') if count else 'rows'} of {label} {'has' if count == 1 else 'have'}"
     return IncrementError(
-        f"{counted(count, 'row')} of {label} {have} a `{column}` after {shown(limit)}, which is now + "
-        f"{ahead_text(guard)}: as the HWM, it would keep out all rows that come until then; "
-        f"{'; '.join(rows)}",
+        f"{rows_have} a `{column}` after {shown(limit)}, which is now + {ahead_text(guard)}: as "
+        f"the HWM, it would keep out all rows that come until then{''.join(f'; {row}' for row in rows)}",
         fix="correct them at the source; or set `incremental.on_ahead: hold` (each is loaded once its time has come); "
         "or, if such dates are meant, `incremental.max_ahead` to more, or to `none`",
         column=column,

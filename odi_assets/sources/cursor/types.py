@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], label: str) -> str:
-    """The type of the increment's cursor: that of its column, or ``timestamp`` for dates written as text.
+    """The type of the increment's cursor: the type of its column, or ``timestamp`` for dates written as text.
 
     Raises:
         IncrementError: there is no such column, its type has no order, or it does not fit ``date_format`` or the
@@ -113,7 +113,7 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
             f"the cursor `{increment.column}` of {label} is {name} now ({wanted}), "
             f"and its HWM {hwm!r} is {kind_of_value(hwm)}",
             fix="if the column was changed on purpose, set the HWM to a value of the new type (odi state set), or load "
-            "everything anew with odi run --full-refresh",
+            "everything again with odi run --full-refresh",
             column=increment.column,
         )
     return hwm
@@ -129,7 +129,7 @@ def _dated(text: str, increment: StatefulIncrement, label: str) -> datetime:
         raise IncrementError(
             f"the HWM {text!r} of the cursor `{increment.column}` of {label} is not written as its `date_format` "
             f"`{increment.date_format}` says",
-            fix="set the HWM to a time (odi state set … --type datetime), or load everything anew with odi run "
+            fix="set the HWM to a time (odi state set … --type datetime), or load everything again with odi run "
             "--full-refresh",
             column=increment.column,
         ) from error

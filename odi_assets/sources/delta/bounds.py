@@ -17,11 +17,10 @@ _EXACT_DIGITS = 15
 
 
 def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) -> Bound | Unresolved:
-    """The upper bound of a Delta table from its file statistics; UNRESOLVED if those do not have it.
-
+    """The upper bound of a Delta table from its file statistics; UNRESOLVED if the statistics do not have it.
     Args:
-        name: the type of the cursor. Statistics of text and bytes may be cut, those of floats ignore NaN, and those of
-            long decimals are rounded, so none of them are used.
+        name: the type of the cursor. Statistics are not used for text and bytes, which may be cut; for floats, which
+            ignore NaN; and for long decimals, which are rounded.
     """
     if not handle.live_files:
         return Bound(None, 0)

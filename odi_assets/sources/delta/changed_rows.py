@@ -69,9 +69,9 @@ def _is_newest(number: int, keys: tuple[str, ...]) -> Column:
 
 
 def affected_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges) -> Iterator[DataFrame]:
-    """The rows that ``changes`` added, and those of before that they replaced or removed.
+    """The rows that ``changes`` added, and the former rows that they replaced or removed.
 
-    What was there only between two of the commits is among them or not: nobody has read it.
+    Rows that existed only between two of the commits may be missing: nobody has read them.
     """
     yield read_files(spark, handle, {file.path: file for file in changes.files}.values())
     if not changes.gone:
@@ -79,7 +79,7 @@ def affected_rows(spark: SparkSession, handle: TableHandle, changes: TableChange
     old = read_files(spark, handle, changes.gone)
     key_sets = {commit.keys for commit in changes.commits if commit.takes_rows}
     if len(key_sets) != 1 or any(commit.kind != "rows" for commit in changes.commits if commit.takes_rows):
-        # Which of the rows came back in other files cannot be told by their keys.
+        # Their keys do not show which of the rows came back in other files.
         yield old
         return
     (keys,) = key_sets

@@ -29,7 +29,7 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
     except TableError as error:
         if cannot_look(error):
             raise
-        # The log was cleaned: nobody knows what came since.
+        # The log was cleaned: it is not known which rows came since.
         return Late(is_exact=False)
     files = _files(handle, gained)
     # What others rewrote holds rows of before, too; what was rewritten since is in other files now.

@@ -13,7 +13,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
-from odi_assets.delta.history import Commit, replaces_rows
+from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
@@ -24,8 +24,8 @@ from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.versions import VersionStep, step
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.tables.reader import read_files, read_table
 from odi_assets.util.words import counted
@@ -215,7 +215,7 @@ class DeltaTableSource(Source):
         )
 
 
-def _rewriting(commit: Commit) -> str | None:
+def _rewriting(commit: TableCommit) -> str | None:
     """How a commit put other rows in the place of those that were there, as a participle; None if it did not.
 
     What others merge, update or delete row by row is the way of tables that are followed by a column.
@@ -227,7 +227,7 @@ def _rewriting(commit: Commit) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSnapshot(Snapshot):
+class TableSnapshot(SourceSnapshot):
     """A Delta table at one version."""
 
     handle: TableHandle
@@ -302,7 +302,7 @@ class NewVersions(Read):
         # The step itself says why the table has to be read whole.
         return replace(whole, summary=self.summary) if self.step.extent == "table" else whole
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         handle, gained = self.snapshot.handle, self.step.changes
         if column not in handle.columns:
             raise ConfigError(
@@ -313,14 +313,14 @@ class NewVersions(Read):
                 column=column,
             )
         if self.step.extent == "table" or gained is None:
-            return Affected(everything=True)
+            return AffectedPartitions(everything=True)
         if column in handle.partition_columns:
-            return Affected(frozenset(p[column] for commit in gained.commits for p in commit.partitions))
+            return AffectedPartitions(frozenset(p[column] for commit in gained.commits for p in commit.partitions))
         # A replaced row may have been in another partition, and the log has no statistics of removed files.
         if any(commit.updated or commit.deleted or commit.kind == "partitions" for commit in gained.commits):
-            return Affected(by_rows=True)
+            return AffectedPartitions(by_rows=True)
         found = values_of(handle, column, gained.files)
-        return Affected(by_rows=True) if found is None else Affected(frozenset(found))
+        return AffectedPartitions(by_rows=True) if found is None else AffectedPartitions(frozenset(found))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         from odi_assets.sources.delta.changed_rows import affected_rows

@@ -32,7 +32,7 @@ STRICT_CDC, FULL_REFRESH = "strict_cdc", "full_refresh"
 
 
 @dataclass(frozen=True)
-class Look:
+class DocumentLook:
     """What the document says of the stream now.
 
     Attributes:
@@ -49,7 +49,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReadDecision:
     """Whether a position is a reason to read, and why. A warning is for somebody to look at."""
 
     starts: bool
@@ -57,7 +57,7 @@ class Verdict:
     warns: bool = False
 
 
-def look(cursor: DrivingCursor, document: Location, catalog: Location | None, table: Location) -> Look:
+def look(cursor: DrivingCursor, document: Location, catalog: Location | None, table: Location) -> DocumentLook:
     """The stream as the document has it now.
 
     Raises:
@@ -65,7 +65,7 @@ def look(cursor: DrivingCursor, document: Location, catalog: Location | None, ta
     """
     found = _inspected(document)
     if found is None:
-        return Look(None, "", cursor.snapshot != "none", None)
+        return DocumentLook(None, "", cursor.snapshot != "none", None)
     if found.torn:
         raise _lost(found, table)
     read = found.require()
@@ -74,41 +74,43 @@ def look(cursor: DrivingCursor, document: Location, catalog: Location | None, ta
     if stream is not None:
         stream = stream._replace(cursors=_typed(stream.cursors, types))
     has_snapshot = cursor.snapshot != "none" and STRICT_CDC not in (mode, stream.sync_mode if stream else None)
-    return Look(stream, read.text, has_snapshot, tuple(sorted(read.by_id)))
+    return DocumentLook(stream, read.text, has_snapshot, tuple(sorted(read.by_id)))
 
 
-def judge(cursor: DrivingCursor, before: CursorStream | None, now: Look, document: str) -> Verdict:
+def judge(cursor: DrivingCursor, before: CursorStream | None, now: DocumentLook, document: str) -> ReadDecision:
     """Whether the stream moved forward from ``before`` and is complete there; None is a stream of which nothing was
     read yet."""
     name, stream = cursor.stream, now.stream
     if now.known is None:
-        return Verdict(False, f"{document} is " + ("gone" if before else "not there yet"), warns=before is not None)
+        return ReadDecision(
+            False, f"{document} is " + ("gone" if before else "not there yet"), warns=before is not None
+        )
     if stream is None and not now.known:
         what = (
             f"{name} is gone from {document}, as is every other stream" if before else f"{document} has no stream yet"
         )
-        return Verdict(False, what, warns=before is not None)
+        return ReadDecision(False, what, warns=before is not None)
     if stream is None:
         close = get_close_matches(name, now.known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         gone = "is gone from" if before is not None else "is not in"
-        return Verdict(False, f"{name} {gone} {document}{hint}", warns=True)
+        return ReadDecision(False, f"{name} {gone} {document}{hint}", warns=True)
     move = compare_streams(name, before, stream)
     if before is not None and move.move is Move.SAME:
-        return Verdict(False, f"{name} is at {text_of(stream)}, as before")
+        return ReadDecision(False, f"{name} is at {text_of(stream)}, as before")
     if before is not None and move.move is not Move.FORWARD:
         verb = "went back" if move.move is Move.BACK else "cannot be compared with before"
-        return Verdict(False, f"{name} {verb}: {move.reason}", warns=True)
+        return ReadDecision(False, f"{name} {verb}: {move.reason}", warns=True)
     snapshot = stream.snapshot
     if now.has_snapshot and snapshot.status is SnapshotStatus.ABSENT:
         text = f"{name}: its snapshot has not begun"
         if stream.position is not None:
             text += ", or it has none, which `catalog` or `snapshot: none` would tell"
-        return Verdict(False, text)
+        return ReadDecision(False, text)
     if now.has_snapshot and snapshot.status is SnapshotStatus.PENDING and not _chunk_done(cursor, before, stream):
         left = counted(len(snapshot.chunks), "chunk") if snapshot.chunks else "a part"
-        return Verdict(False, f"{name}: its snapshot is not finished, {left} left")
-    return Verdict(True, f"{name} is at {text_of(stream)}")
+        return ReadDecision(False, f"{name}: its snapshot is not finished, {left} left")
+    return ReadDecision(True, f"{name} is at {text_of(stream)}")
 
 
 def _chunk_done(cursor: DrivingCursor, before: CursorStream | None, stream: CursorStream) -> bool:

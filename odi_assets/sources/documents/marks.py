@@ -1,4 +1,4 @@
-"""The mark of a source that a cursor document drives: that of the rows, and the position of the stream."""
+"""The mark of a source that a cursor document drives: the mark of the rows, and the position of the stream."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from odi_assets.config.models import DrivingCursor, Increment
 from odi_assets.connections.location import Location
 from odi_assets.cursors.codec import of_value, text_of, to_value
 from odi_assets.errors import IncrementError
-from odi_assets.sources.documents.look import Look, Verdict, judge, keep, look
+from odi_assets.sources.documents.look import DocumentLook, ReadDecision, judge, keep, look
 from odi_assets.sources.documents.marks import DrivenMark
 from odi_assets.sources.marks import Identity, Mark, Unresolved
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from odi_assets.sources.losses import Loss
 
 CURSOR = "cursor"
-"""The key of the stream's position in that of the source."""
+"""The key of the stream's position in the position of the source."""
 
 R = TypeVar("R", bound=PlannedRead)
 
@@ -89,7 +89,7 @@ class DrivenSource(Source):
     def unmarked(self, value: Any) -> Any:
         return value["rows"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else value
 
-    def marked_anew(self, mark: Mark | None, value: Any) -> Mark | None:
+    def wrapped_mark(self, mark: Mark | None, value: Any) -> Mark | None:
         position = value["cursor"] if isinstance(value, Mapping) and DrivenMark.is_value(value) else None
         return None if mark is None else DrivenMark(position, mark, measures=self.identity)
 
@@ -105,11 +105,11 @@ class DrivenSource(Source):
     def follows(self) -> bool:
         return True
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SourceSnapshot:
         return self.rows.snapshot()
 
     def position(self) -> Position:
-        """That of the rows and, as ``cursor``, that of the stream.
+        """The position of the rows and, as ``cursor``, the position of the stream.
 
         Raises:
             CursorDocumentError: the document cannot be read.
@@ -206,11 +206,11 @@ class DrivenSource(Source):
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Look:
+    def _look(self) -> DocumentLook:
         return look(self.by, self.document, self.catalog, self.target.location)
 
     def _stream_of(self, mark: DrivenMark) -> CursorStream | None:
-        """The stream's position that a mark has; None if it has none, or that of another stream.
+        """The stream's position in a mark; None if the mark has none, or the position of another stream.
 
         Raises:
             IncrementError: it is no position.
@@ -230,22 +230,22 @@ class DrivenSource(Source):
     def _shown(self, stream: CursorStream | None) -> str | None:
         return None if stream is None else text_of(stream)
 
-    def _warning(self, verdict: Verdict) -> str | None:
+    def _warning(self, verdict: ReadDecision) -> str | None:
         if not verdict.warns:
             return None
         pipeline, _, node = self.target.node.partition(".")
         return (
-            f"{self.target.node} is not started: {verdict.text}. If that is meant, load it anew: "
+            f"{self.target.node} is not started: {verdict.text}. If that is meant, load it again: "
             f"odi run {pipeline} --node {node} --full-refresh"
         )
 
-    def _after(self, rows: Mark | Unresolved | None, now: Look) -> DrivenMark | Unresolved:
+    def _after(self, rows: Mark | Unresolved | None, now: DocumentLook) -> DrivenMark | Unresolved:
         if isinstance(rows, Unresolved):
             return rows
         return DrivenMark(None if now.stream is None else to_value(now.stream), rows, measures=self.identity)
 
-    def _driven(self, rows: PlannedRead, before: Mark | None, now: Look, verdict: Verdict) -> PlannedRead:
-        """A read of the rows that moves both marks, and that its commit tells the position of."""
+    def _driven(self, rows: PlannedRead, before: Mark | None, now: DocumentLook, verdict: ReadDecision) -> PlannedRead:
+        """A read of the rows that moves both marks, and whose commit says the position of the stream."""
 
         def wrapped(read: R) -> R:
             return replace(
@@ -302,7 +302,7 @@ class DrivenUnresolved(UnresolvedRead):
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return self._again(self.rows.in_partitions(wanted))
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         return self.rows.affected(column, node)
 
     def _again(self, rows: PlannedRead) -> PlannedRead:

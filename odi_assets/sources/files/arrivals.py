@@ -21,7 +21,7 @@ from odi_assets.sources.files import fingerprint as content
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.ledger import LoadedFile, NewPart
 from odi_assets.sources.files.listing import SourceFile
-from odi_assets.sources.marks import FilesMark, Part
+from odi_assets.sources.marks import FilesMark, LedgerPart
 from odi_assets.util.words import counted
 
 _SHOWN = 3
@@ -34,11 +34,11 @@ class Arrivals:
     Attributes:
         new: files to load, oldest first, with rewritten files that are loaded again.
         known: loaded files that are still there, as they are now.
-        changed: those of ``new`` that were loaded before and have other content now.
+        changed: the ``new`` files that were loaded before and have other content now.
         ignored: loaded files with other content now, not loaded again because of ``on_change: ignore``.
         moved: files that were loaded under another name.
-        copied: those of ``new`` with the content of a loaded file that is gone, and another time: a file that was moved
-            and touched, say. They may as well be files of their own, so they are loaded.
+        copied: the ``new`` files with the content of a loaded file that is gone, and another time: a file that was
+            moved and touched, say. They may as well be files of their own, so they are loaded.
         gone: loaded files that are not there any more, or are empty now; their rows stay.
         empty: files of 0 bytes that were never loaded; they are new once they have content.
         unsettled: files that changed less than the settling time ago; a later increment takes them.
@@ -89,7 +89,7 @@ def arrivals(
 
     Args:
         settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
-        folders: what the paths of loaded files are relative to, and what those of ``listed`` are; None if it is one.
+        folders: the folder of the paths of loaded files, and the folder of ``listed`` paths; None if it is the same.
 
     Raises:
         IncrementError: the ledger cannot be read, or a loaded file was rewritten and ``on_change`` is ``raise``.
@@ -99,7 +99,7 @@ def arrivals(
     files = [file for file in listed if file.size]
     loaded, parts, adopted = ({}, (), []) if mark is None else _loaded(base, table, files, mark, label)
     if folders is not None:
-        # The connection was changed and leads to the same files: all of them are listed anew, by their new paths.
+        # The connection was changed and leads to the same files: the ledger lists all of them again, by new paths.
         adopted = [replace(file, path=_relative(file.path, *folders)) for file in loaded.values()]
         loaded, parts = {file.path: file for file in adopted}, ()
     settle_ns = settle.total_seconds() * 1_000_000_000
@@ -167,7 +167,7 @@ def _relative(path: str, folder: str, other: str) -> str:
 
 def _loaded(
     base: Location, table: Location, files: Sequence[SourceFile], mark: FilesMark, label: str
-) -> tuple[dict[str, LoadedFile], tuple[Part, ...], list[LoadedFile]]:
+) -> tuple[dict[str, LoadedFile], tuple[LedgerPart, ...], list[LoadedFile]]:
     """Loaded files by path, the parts of the ledger that list them, and those that no part lists yet."""
     if mark.parts is not None:
         read = ledger.read_parts(table, mark.parts, label)
@@ -201,7 +201,7 @@ def _rewritten(paths: Sequence[str], label: str) -> IncrementError:
         f"{counted(count, 'file')} of {label} {'was' if count == 1 else 'were'} loaded and "
         f"{'has' if count == 1 else 'have'} other content now: {_some(paths)}",
         fix="land changed data under a new name; or set `incremental.on_change` to `reload` (loads the file again as "
-        "it is now) or `ignore` (keeps what was loaded); or load everything anew with odi run --full-refresh",
+        "it is now) or `ignore` (keeps what was loaded); or load everything again with odi run --full-refresh",
         paths=tuple(paths),
     )
 

@@ -2,7 +2,7 @@
 
 A plan reads both ends of a new file, and of one that changed after it was loaded: a local file system notes that,
 though a writer gives the file its former time back. A run that loads it reads all of it once more, beside Spark; so if
-its time changes later, and nothing else, a look at the whole file tells whether it was only touched.
+its time changes later, and nothing else, reading the whole file shows whether it was only touched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def with_digests(base: Location, files: list[SourceFile]) -> list[LoadedFile]:
 
 
 def same_content(base: Location, before: LoadedFile, now: LoadedFile) -> bool:
-    """Whether a file with a new time still has the loaded content; False if that cannot be told.
+    """Whether a file with a new time still has the loaded content; False if that is not known.
 
     Raises:
         SourceError: the file cannot be read.

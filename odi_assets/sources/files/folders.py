@@ -79,7 +79,7 @@ def filled_from_folders(
     """``rows`` with the values of folders where a row has none of a column that a folder names.
 
     Args:
-        schema: the columns to return, those of ``rows`` unless given; what neither row nor folder has is NULL.
+        schema: the columns to return, by default the columns of ``rows``; what neither row nor folder has is NULL.
         values: of columns that are not taken from ``rows`` as they are.
         more: columns to return behind them.
     """

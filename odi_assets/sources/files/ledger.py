@@ -27,7 +27,7 @@ from odi_assets.delta.errors import deltalake_calls
 from odi_assets.delta.maintenance.restore import presence
 from odi_assets.delta.on_disk import sync_data
 from odi_assets.errors import IncrementError
-from odi_assets.sources.marks import Part
+from odi_assets.sources.marks import LedgerPart
 
 LEDGER_FOLDER = "_odi_files"
 """Folder of the parts, in the table's own. Its name begins with ``_``, so Delta's vacuum leaves it alone."""
@@ -69,11 +69,11 @@ class LoadedFile:
 class NewPart:
     """A part to be written before the commit whose HWM names it."""
 
-    part: Part
+    part: LedgerPart
     files: tuple[LoadedFile, ...]
 
 
-def is_there(table: Location, parts: Iterable[Part]) -> bool:
+def is_there(table: Location, parts: Iterable[LedgerPart]) -> bool:
     """Whether all ``parts`` are stored beside ``table``.
 
     Raises:
@@ -83,7 +83,7 @@ def is_there(table: Location, parts: Iterable[Part]) -> bool:
     return all(map(presence(table, paths), paths))
 
 
-def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, LoadedFile]:
+def read_parts(table: Location, parts: Iterable[LedgerPart], label: str) -> dict[str, LoadedFile]:
     """The files of ``parts`` by path; a later part goes before an earlier one.
 
     Raises:
@@ -96,7 +96,7 @@ def read_parts(table: Location, parts: Iterable[Part], label: str) -> dict[str, 
     return found
 
 
-def _read(table: Location, part: Part, label: str) -> pa.Table:
+def _read(table: Location, part: LedgerPart, label: str) -> pa.Table:
     place = table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")
     try:
         with place.open("rb") as stream:
@@ -105,7 +105,7 @@ def _read(table: Location, part: Part, label: str) -> pa.Table:
         raise IncrementError(
             f"the list of files that were loaded from {label} cannot be read: {place.uri}: {error}",
             fix="put the file back; or set the HWM to `mtime_ns` and `path` alone with odi state set (files up to "
-            "there count as loaded); or load everything anew with odi run --full-refresh",
+            "there count as loaded); or load everything again with odi run --full-refresh",
             uri=place.uri,
         ) from error
 
@@ -116,8 +116,8 @@ def vacated(path: str) -> LoadedFile:
 
 
 def extend(
-    table: Location, parts: Sequence[Part], files: Sequence[LoadedFile], label: str
-) -> tuple[tuple[Part, ...], NewPart | None]:
+    table: Location, parts: Sequence[LedgerPart], files: Sequence[LoadedFile], label: str
+) -> tuple[tuple[LedgerPart, ...], NewPart | None]:
     """The parts with ``files`` added, and the part that has to be written for it; None if there is nothing to add."""
     if not files:
         return tuple(parts), None
@@ -132,7 +132,7 @@ def extend(
     for _, file in sorted(rows.items()):
         changed = f"\0{file.changed_ns}" if file.changed_ns else ""
         digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}{changed}\n".encode())
-    part = Part(digest.hexdigest(), len(rows))
+    part = LedgerPart(digest.hexdigest(), len(rows))
     return (*kept, part), NewPart(part, tuple(rows.values()))
 
 

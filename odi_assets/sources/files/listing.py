@@ -82,12 +82,12 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
 
 
 _Look = Callable[[str], object] | None
-"""Whether the path of a file is that of a glob; None: all files are looked for."""
+"""Whether a path may match a glob; None: all files are listed."""
 
 
 def _local_files(base: Location, below: str, depth: int | None, look: _Look) -> Iterator[SourceFile]:
     root = base.local_path
-    # A folder that is not there may be a disk that is not mounted, below it nothing can be told from nothing landed.
+    # A missing folder may be a disk that is not mounted. Below it, an empty listing would look as if nothing landed.
     root.stat()
     start = root / below
     try:
@@ -146,7 +146,7 @@ def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) 
 def _remote_files(base: Location, below: str, depth: int | None, look: _Look) -> Iterator[SourceFile]:
     """The files of an object store, which has no folders: a prefix that nothing has is no error, a missing bucket is.
 
-    fsspec raises what the libraries of the stores raise, and passes over what it cannot list unless it is told not to.
+    fsspec raises what the libraries of the stores raise, and by default passes over what it cannot list.
     """
     try:
         filesystem, root_path = base.in_store()

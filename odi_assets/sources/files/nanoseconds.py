@@ -1,7 +1,7 @@
 """Parquet files with times in nanoseconds, as pandas writes them. Spark has no type for them, and neither has Delta.
 
-Spark reads such a column as a number if it is told to. What is whole microseconds becomes a time; other values stop
-the read, for a part of them would be lost.
+Spark can be configured to read such a column as a number. Values in whole microseconds become times; other values stop
+the read, because their nanoseconds would be lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parquet files read with the columns that the project file names: by the types that the files have.
 
-Told to read a column that a file lacks, Spark makes NULLs; told to read unsigned numbers or bytes as something else, it
-takes the bits. So files are read with their own types, and values of another type are converted, each as it is or not
-at all.
+Asked for a column that a file lacks, Spark returns NULLs. Asked for unsigned numbers or bytes as another type, Spark
+reinterprets their bits. So files are read with their own types, and each value of another type is converted, exactly or
+not at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
-    from odi_assets.sources.files.united import Group
+    from odi_assets.sources.files.united import FileGroup
 
 _NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double")
 _EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "binary")}
@@ -39,7 +39,7 @@ _WHOLE = {"8True": "byte", "16True": "short", "32True": "int", "64True": "bigint
 }
 
 
-def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType) -> DataFrame:
+def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType) -> DataFrame:
     """The columns that ``wanted`` names, of files of one shape.
 
     Raises:
@@ -74,7 +74,7 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: Group, wanted
 
 
 def require_whole_microseconds(
-    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: Collection[str] | None
+    spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: Collection[str] | None
 ) -> None:
     """Raises SourceError if times of INT96 have parts of a microsecond, in columns of ``wanted``, in small letters."""
     schema = _footer(files, group.paths[0])
@@ -152,8 +152,8 @@ def _of_nanoseconds(field: StructField) -> Misfit:
     return Misfit(moment.cast(field.dataType), own % 1_000 != 0, "has parts of a microsecond, and so")
 
 
-def _converted(files: FilesSnapshot, group: Group, own: DataType, field: StructField) -> Column:
-    """Values of another type as those of the wanted one.
+def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: StructField) -> Column:
+    """Values of one type converted to the wanted one.
 
     Raises:
         SourceError: no value of the one type is one of the other.

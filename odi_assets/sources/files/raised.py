@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "Not loaded: "
 _FIX = " What to do: "
-_TOLD = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
+_STOP = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
 
 
 def stopped_by(*message: Column | str, fix: str) -> Column:
@@ -21,7 +21,7 @@ def stopped_by(*message: Column | str, fix: str) -> Column:
     return F.raise_error(F.concat(*parts))
 
 
-def told(text: str) -> tuple[str, str] | None:
-    """The message of such a column, and what to do, in the text of an error of Spark; None for other errors."""
-    found = _TOLD.search(text)
+def stop_message(text: str) -> tuple[str, str] | None:
+    """The message of such a column, and its fix, in the text of an error of Spark; None for other errors."""
+    found = _STOP.search(text)
     return (found[1], found[2]) if found else None

@@ -15,7 +15,7 @@ from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option
 from odi_assets.sources.files.folders import column_name, filled_from_folders
-from odi_assets.sources.files.united import Group, csv_columns, read_as_is
+from odi_assets.sources.files.united import FileGroup, csv_columns, read_as_is
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _HALF = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-f
 _PARTS = ("struct", "array", "map")
 
 
-def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column: str) -> DataFrame:
+def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column: str) -> DataFrame:
     """The rows of files of one shape, with ``column`` behind the columns that the project file names.
 
     Raises:
@@ -75,7 +75,7 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: Group, column
 
 
 def _of_csv(
-    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType | None
+    spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType | None
 ) -> tuple[StructType, Sequence[str]]:
     """The columns of CSV files, in their order: of the types that are wanted; others are text."""
     from pyspark.sql.types import StringType, StructField, StructType
@@ -91,7 +91,7 @@ def _of_csv(
 
 
 def _of_json(
-    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType | None
+    spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType | None
 ) -> tuple[StructType, Sequence[str]]:
     """The keys of JSON files, and which of those that are wanted have more within them than is wanted.
 
@@ -143,7 +143,7 @@ def _has_more(found: DataType | None, wanted: DataType) -> bool:
     return any(one.name not in wanted.names or _has_more(one.dataType, wanted[one.name].dataType) for one in found)
 
 
-def _by_line(spark: SparkSession, files: FilesSnapshot, group: Group, columns: StructType) -> DataFrame:
+def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, columns: StructType) -> DataFrame:
     """The rows of JSON lines of which Spark would read some in part only: those are kept as they are.
 
     So are, beside their values, lines with keys that ``columns`` lack, or with values that have parts.
@@ -175,7 +175,7 @@ def _of_variant(name: str, kind: DataType) -> tuple[Column, Column]:
 
 
 def _parquet_rows(
-    spark: SparkSession, files: FilesSnapshot, group: Group, wanted: StructType, column: str
+    spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType, column: str
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -198,7 +198,7 @@ def _fits(own: DataType, wanted: DataType) -> bool:
     return plain_type(left) == plain_type(right) or fits_without_loss(left, right)
 
 
-def _with_folders(own: StructType, group: Group) -> StructType:
+def _with_folders(own: StructType, group: FileGroup) -> StructType:
     from pyspark.sql.types import StringType, StructField, StructType
 
     names = {name.lower() for name in own.names}
@@ -210,7 +210,7 @@ def _with_folders(own: StructType, group: Group) -> StructType:
 
 def _with_rescued(
     rows: DataFrame,
-    group: Group,
+    group: FileGroup,
     wanted: StructType,
     column: str,
     values: Mapping[str, Column],

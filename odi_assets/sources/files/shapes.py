@@ -3,7 +3,7 @@
 Spark takes the columns of one file for all files that it reads together: it leaves out columns that only other files
 have, and gives values of CSV the names of another file's header. So files of different shape are read apart.
 
-A shape is a text that is equal only for files with the same columns. What the columns are, Spark tells.
+A shape is a text that is equal only for files with the same columns. Spark determines what the columns are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def shapes(
 
 
 def _looker(format_: str, options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Callable[[str], str]:
-    """A function that tells the shape of the file at a path or URI; the empty text if it cannot tell.
+    """A function that returns the shape of the file at a path or URI; the empty text if the shape is not known.
 
     It is sent to Spark's executors, which may not have this package: it and what it calls are made within functions.
 

@@ -20,8 +20,8 @@ from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Partitions, Position, Snapshot
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.spark.ddl import struct_of
 from odi_assets.util.words import counted
@@ -246,7 +246,7 @@ def _other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesSnapshot(Snapshot):
+class FilesSnapshot(SourceSnapshot):
     """Files of a landing folder.
 
     Attributes:
@@ -370,7 +370,7 @@ class FilesSnapshot(Snapshot):
 
         Args:
             schema: their columns; None lets Spark look for them, in one of the files unless they are JSON.
-            options: reader options that go before those of the project file.
+            options: reader options that override the options of the project file.
 
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
@@ -418,9 +418,9 @@ class FilesSnapshot(Snapshot):
         return replace(self, format="text", options={}).load(spark, paths)
 
     def read_error(self, text: str) -> SourceError | None:
-        from odi_assets.sources.files.raised import told
+        from odi_assets.sources.files.raised import stop_message
 
-        found = told(text)
+        found = stop_message(text)
         return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri) if found else None
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
@@ -462,19 +462,19 @@ class NewFiles(Read):
     def whole(self) -> Read:
         return Whole.instead_of(self)
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column
         gone = self.found.gone
         if gone:
             raise IncrementError(
                 f"{node}: {counted(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
-                f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be computed anew without them",
+                f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be recomputed without them",
                 fix="put the files back; or write what is read with `append` or `upsert`, and let a second node write "
                 "by partitions; or accept the files that are there: odi run --full-refresh",
                 node=node,
             )
         # The partitions that a rewritten file had rows in before are not known.
-        return Affected(by_rows=True, everything=bool(self.found.changed))
+        return AffectedPartitions(by_rows=True, everything=bool(self.found.changed))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]

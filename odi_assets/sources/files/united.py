@@ -35,7 +35,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Group:
+class FileGroup:
     """Files that Spark can read together: of one shape, below folders that name the same columns.
 
     Attributes:
@@ -77,8 +77,10 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
     return _union(files, groups, frames)
 
 
-def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wanted: set[str] | None) -> list[Group]:
-    """``paths`` in groups, that of the oldest file first.
+def _groups(
+    spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wanted: set[str] | None
+) -> list[FileGroup]:
+    """``paths`` in groups; the group of the oldest file is the first.
 
     Args:
         wanted: the columns that the project file names, in small letters; other columns of folders do not count.
@@ -90,7 +92,7 @@ def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wan
     for shape, alike in _shapes(spark, files, paths, has_keys=any(keys.values())).items():
         for path in alike:
             groups.setdefault((shape, keys[path], ways.get(path, "")), []).append(path)
-    return [Group(alike, named, way) for (_, named, way), alike in groups.items()]
+    return [FileGroup(alike, named, way) for (_, named, way), alike in groups.items()]
 
 
 def _wanted_keys(path: str, wanted: set[str] | None) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ def _wanted_keys(path: str, wanted: set[str] | None) -> tuple[str, ...]:
 def _shapes(
     spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], *, has_keys: bool
 ) -> Mapping[str, Sequence[str]]:
-    """``paths`` by shape; all in one, unlooked at, where what they are read with tells their columns."""
+    """``paths`` by shape; all in one group, without looking at the files, if the columns do not depend on the files."""
     is_csv, is_parquet = files.format == FileFormat.CSV, files.format == FileFormat.PARQUET
     depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued or (is_parquet and files.strict)
     if len(paths) == 1 or not depends or not (is_csv or is_parquet):
@@ -114,7 +116,7 @@ def _shapes(
     return known
 
 
-def _with_schema(spark: SparkSession, files: FilesSnapshot, group: Group, schema: StructType) -> DataFrame:
+def _with_schema(spark: SparkSession, files: FilesSnapshot, group: FileGroup, schema: StructType) -> DataFrame:
     """The columns that the project file names; those that the files lack come from the names of their folders."""
     if files.strict and files.format == FileFormat.PARQUET:
         from odi_assets.sources.files.parquet_columns import parquet_rows
@@ -132,8 +134,8 @@ def _with_schema(spark: SparkSession, files: FilesSnapshot, group: Group, schema
     return filled_from_folders(rows, group.keys, schema, values) if group.keys or values else rows
 
 
-def csv_columns(spark: SparkSession, files: FilesSnapshot, group: Group, names: Sequence[str]) -> list[str]:
-    """Those of ``names`` that CSV files have themselves: the others are in the names of their folders."""
+def csv_columns(spark: SparkSession, files: FilesSnapshot, group: FileGroup, names: Sequence[str]) -> list[str]:
+    """The ``names`` that are columns of the CSV files themselves: the others are in the names of their folders."""
     in_folders = {column_name(key).lower() for key in group.keys}
     own = files.load(spark, group.paths[:1]).columns
     if files.has_header:
@@ -196,7 +198,7 @@ def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:
     raise _differing(files, found, [*only[0], *only[1]])
 
 
-def _union(files: FilesSnapshot, groups: Sequence[Group], frames: Sequence[DataFrame]) -> DataFrame:
+def _union(files: FilesSnapshot, groups: Sequence[FileGroup], frames: Sequence[DataFrame]) -> DataFrame:
     if len(frames) == 1:
         return frames[0]
     schemas = [json.loads(frame.schema.json()) for frame in frames]
@@ -222,7 +224,7 @@ def _union(files: FilesSnapshot, groups: Sequence[Group], frames: Sequence[DataF
 
 
 def _require_same_columns(
-    files: FilesSnapshot, first: Group, first_schema: Mapping[str, Any], other: Group, schema: Mapping[str, Any]
+    files: FilesSnapshot, first: FileGroup, first_schema: Mapping[str, Any], other: FileGroup, schema: Mapping[str, Any]
 ) -> None:
     """Raises SourceError unless two groups have the same columns of the same types, in any order."""
     left, right = _types(first_schema), _types(schema)

@@ -44,7 +44,7 @@ class Reading(NamedTuple):
     Attributes:
         options: of Spark's reader, by their names in small letters.
         seconds: a TIMESTAMP may be a number of seconds since 1970.
-        empty: the text that a CSV reader gives for ``""``; None: it tells nothing.
+        empty: the text that a CSV reader gives for ``""``; None if that is not known.
         keeps: what does not fit is kept as it is written: a DOUBLE beyond all others is not infinity.
     """
 

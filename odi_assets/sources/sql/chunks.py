@@ -1,7 +1,7 @@
 """How a table is cut into chunks: ranges of its key with about as many rows, each row in exactly one of them.
 
-Numbers with few gaps are cut evenly, other keys where a walk along their index comes past every so many rows. Tables of
-PostgreSQL are cut by their pages, with `ctid`.
+A range of numbers with few gaps is cut evenly. Other keys are cut by a walk along their index, each time it has passed
+a fixed number of rows. Tables of PostgreSQL are cut by their pages, with `ctid`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import INT
 from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of
-from odi_assets.sources.sql.marks import Chunk, Chunks
+from odi_assets.sources.sql.marks import Chunks, TableChunk
 from odi_assets.sources.sql.statements import Ask, Relation
 
 MOST_CHUNKS = 10_000
 """Every commit of a snapshot carries the chunks that are left, so there are not more than this."""
 LEAST_ROWS = 25_000
-"""A part of a chunk that is read by itself has about so many rows at least; a connection for fewer does not pay."""
+"""The least number of rows, about, in a part of a chunk that is read by itself: fewer do not pay for a connection."""
 STRIDE = 100_000
-"""One query of a walk goes past so many rows at most, so that each ends in time."""
+"""The most rows that one query of a walk passes, so that each query ends in time."""
 _SAMPLE_PAGES = 1_000
 _TRIED, _DENSE = 1_000, 0.6
-"""How many numbers are looked for in a range, and which share of them has to be there. Where only half of all are
-there, one sample in ten thousand millions finds so many."""
+"""How many numbers are looked for in a range, and which share of them has to be there. If only half of all numbers are
+there, one sample in ten billion reaches this share."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Cutter:
         even = self._even_cuts(keys[0]) if by == primary and len(keys) == 1 and keys[0].kind == INT else None
         return _between(by, self._walk(keys, self.config.rows) if even is None else [(str(cut),) for cut in even])
 
-    def pieces(self, by: tuple[str, ...], chunk: Chunk, count: int) -> list[Chunk]:
+    def pieces(self, by: tuple[str, ...], chunk: TableChunk, count: int) -> list[TableChunk]:
         """At most ``count`` parts of a chunk, each of its rows in exactly one of them.
 
         Args:
@@ -75,15 +75,15 @@ class Cutter:
                 cuts = [(str(cut),) for cut in self._number_cuts(keys[0], chunk, count)]
             else:
                 cuts = self._walk(keys, -(-self.config.rows // count), chunk)[: count - 1]
-        return [Chunk(low, high) for low, high in pairwise([chunk.low, *cuts, chunk.high])]
+        return [TableChunk(low, high) for low, high in pairwise([chunk.low, *cuts, chunk.high])]
 
-    def _page_cuts(self, chunk: Chunk, count: int) -> Sequence[int]:
+    def _page_cuts(self, chunk: TableChunk, count: int) -> Sequence[int]:
         first = 0 if chunk.low is None else _page(chunk.low[0])
         last = _page(chunk.high[0]) if chunk.high else storage_of(self.relation, self.ask)[1]
         step = max(1, -(-(last - first) // count))
         return range(first + step, last, step)
 
-    def _number_cuts(self, key: KeyColumn, chunk: Chunk, count: int) -> Sequence[int]:
+    def _number_cuts(self, key: KeyColumn, chunk: TableChunk, count: int) -> Sequence[int]:
         if chunk.low and chunk.high:
             low, high = int(chunk.low[0]), int(chunk.high[0]) - 1
         else:
@@ -136,8 +136,8 @@ class Cutter:
         (row,) = self.ask(f"SELECT COUNT(*) AS n FROM {self.relation.sql} odi WHERE {key.sql} IN ({listed})")
         return int(row[0]) >= _DENSE * len(tried)
 
-    def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: Chunk | None = None) -> list[tuple[str, ...]]:
-        """Cuts with so many rows between them, in the whole relation or in a chunk of it."""
+    def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: TableChunk | None = None) -> list[tuple[str, ...]]:
+        """Cuts with ``rows`` rows between them, in the whole relation or in a chunk of it."""
         cuts: list[tuple[str, ...]] = []
         place, passed = None, 0
         while True:
@@ -157,9 +157,9 @@ class Cutter:
                 )
 
     def _ahead(
-        self, keys: Sequence[KeyColumn], place: tuple[str, ...] | None, rows: int, chunk: Chunk | None
+        self, keys: Sequence[KeyColumn], place: tuple[str, ...] | None, rows: int, chunk: TableChunk | None
     ) -> tuple[str, ...] | None:
-        """The key that is so many rows after ``place``, or after the first row; None if there are no more."""
+        """The key that is ``rows`` rows after ``place``, or after the first row; None if there are no more."""
         shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
         where = [self._keys.filled(keys)]
         if chunk is not None:
@@ -204,7 +204,7 @@ def key_columns(
             raise IncrementError(
                 f"{relation.label} has no column `{name}` to cut it by; it has {', '.join(types)}",
                 fix="correct `incremental.snapshot.by`; if the table was changed in the middle of its snapshot, read it"
-                " anew with odi run --full-refresh",
+                " again with odi run --full-refresh",
                 column=name,
             )
     kinds = {name: BIT if kind == BIT else kind_of(kind) for name, kind in types.items() if isinstance(kind, str)}
@@ -232,7 +232,7 @@ def storage_of(relation: Relation, ask: Ask) -> tuple[str, int, int]:
 
 
 def _between(by: Sequence[str], cuts: Sequence[tuple[str, ...]]) -> Chunks:
-    chunks = tuple(Chunk(low, high) for low, high in pairwise([None, *cuts, None]))
+    chunks = tuple(TableChunk(low, high) for low, high in pairwise([None, *cuts, None]))
     return Chunks(tuple(by), chunks, len(chunks))
 
 

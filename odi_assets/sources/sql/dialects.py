@@ -210,7 +210,7 @@ class Mysql(Dialect):
     @property
     def url(self) -> str:
         place = self.connection
-        # Spark tells MySQL by the address: for others it would write names in quotes, which here are text.
+        # Spark recognizes MySQL by the address: otherwise it would write names in quotes, which MySQL reads as text.
         return f"jdbc:mysql://{_host(place.host)}:{place.port}/{place.database}?permitMysqlScheme"
 
     @property

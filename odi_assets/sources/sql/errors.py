@@ -100,7 +100,7 @@ _COLUMN = re.compile(r"column `(.*?)` holds ", re.DOTALL)
 # In a plan, the words stand in a call.
 _VALUE = re.compile(r"(?<!concat\()\[ODI_VALUE\] (.*?) \[/ODI_VALUE\]", re.DOTALL)
 VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
-"""How a value that cannot be held is told from Spark's workers."""
+"""How a worker of Spark reports a value that cannot be represented."""
 
 
 def of_spark(text: str, dialect: Dialect, label: str) -> SourceError | None:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from odi_assets.config.models import CTID
 from odi_assets.errors import IncrementError
 from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, STR, Dialect, Mysql
-from odi_assets.sources.sql.marks import Chunk
+from odi_assets.sources.sql.marks import TableChunk
 
 HEX, NUMBER = "0x", "#"
 """What a bound of bytes begins with, and one of a value that is known by its number, of MySQL."""
@@ -29,8 +29,8 @@ CODE = "code"
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A key column in SQL. ``kind`` is that of the values that bounds are compared with; None for texts that the
-    database reads as values of the column's type."""
+    """A key column in SQL. ``kind`` is the kind of the values that bounds are compared with; None if bounds are texts
+    that the database reads as values of the column's type."""
 
     sql: str
     kind: str | None
@@ -46,8 +46,8 @@ class Keys(ABC):
         """The key column ``name``.
 
         Args:
-            kind: that of its values as Spark reads them.
-            declared: its type as :meth:`columns` tells it; None for a column of a query.
+            kind: the kind of its values as Spark reads them.
+            declared: its type in the result of :meth:`columns`; None for a column of a query.
 
         Raises:
             IncrementError: the database has no order for it.
@@ -79,7 +79,7 @@ class Keys(ABC):
             table: its name in the project file.
         """
 
-    def within(self, chunk: Chunk, keys: Sequence[KeyColumn]) -> str:
+    def within(self, chunk: TableChunk, keys: Sequence[KeyColumn]) -> str:
         """Whether a row is in ``chunk``."""
         bounds = []
         if chunk.low is not None:
@@ -183,7 +183,7 @@ _MYSQL_KINDS = {
     **dict.fromkeys(("float", "double"), FLOAT),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), BYTES),
 }
-"""How keys of MySQL are compared, by their declared types; those of others as texts."""
+"""How keys of MySQL are compared, by their declared types; keys of other types are compared as texts."""
 _UNORDERED = frozenset(
     {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
     | {"geometrycollection", "geomcollection"}

@@ -11,7 +11,7 @@ from odi_assets.sources.marks import Identity
 
 
 @dataclass(frozen=True)
-class Chunk:
+class TableChunk:
     """The rows of a table with ``low <= key < high``.
 
     A bound has a text for each key column, as the database writes its value; None is open. The chunk that is open below
@@ -23,13 +23,13 @@ class Chunk:
 
     @property
     def value(self) -> list[Any]:
-        """It as marks store it: the two bounds, those of a single column as plain text."""
+        """The chunk as marks store it: its two bounds; a bound of a single column is plain text."""
         return [
             bound if bound is None else bound[0] if len(bound) == 1 else [*bound] for bound in (self.low, self.high)
         ]
 
     @classmethod
-    def of(cls, value: Any) -> Chunk:
+    def of(cls, value: Any) -> TableChunk:
         """The chunk that ``value`` stores.
 
         Raises:
@@ -60,7 +60,7 @@ class Chunks:
     """
 
     by: tuple[str, ...]
-    left: tuple[Chunk, ...]
+    left: tuple[TableChunk, ...]
     count: int
     storage: str | None = None
 
@@ -76,13 +76,13 @@ class Chunks:
         Raises:
             ValueError, TypeError, KeyError: it stores none.
         """
-        by, left = tuple(value["by"]), tuple(Chunk.of(one) for one in value["left"])
+        by, left = tuple(value["by"]), tuple(TableChunk.of(one) for one in value["left"])
         bounds = [bound for chunk in left for bound in (chunk.low, chunk.high) if bound is not None]
         if not by or any(not isinstance(name, str) for name in by) or any(len(bound) > len(by) for bound in bounds):
             raise ValueError("the bounds have more values than there are key columns")
         return cls(by, left, int(value.get("of", len(left))), value.get("storage"))
 
-    def without(self, taken: Sequence[Chunk]) -> Chunks | None:
+    def without(self, taken: Sequence[TableChunk]) -> Chunks | None:
         """What is left once ``taken`` are in the target; None: nothing."""
         left = tuple(chunk for chunk in self.left if chunk not in taken)
         return replace(self, left=left) if left else None
@@ -125,7 +125,7 @@ class SnapshotMark:
             return cls(cursors, Chunks.of(left) if left and left["left"] else None, typed)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
-                f"the HWM of {label} is {str(value)[:200]}, and that of a snapshot needs `cursors`, a value by column; "
+                f"the HWM of {label} is {str(value)[:200]}; the HWM of a snapshot needs `cursors`, a value by column; "
                 "and as long as chunks are left, `snapshot`, with `by`, `left` and `of`",
                 fix="set it right with odi state set, or read everything once with odi run --full-refresh",
                 label=label,

@@ -1,8 +1,8 @@
 """Marks of snapshots as OLake 0.9.4 keeps them, in the state of a stream in its `state.json`, and back.
 
 What OLake makes of such a state was read in its source (drivers/postgres and drivers/mysql, pkg/jdbc, types/state.go):
-bounds are ``min <= key < max``; those of MySQL are texts, of several columns joined by commas, the columns sorted by
-name; those of PostgreSQL go into its SQL as they are, so places in a table have quotes, and other keys are numbers.
+bounds are ``min <= key < max``. Bounds of MySQL are texts, of several columns joined by commas, the columns sorted by
+name. Bounds of PostgreSQL go into its SQL as they are, so places in a table have quotes, and other keys are numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odi_assets.sources.cursor.types import TypeName, parse
 from odi_assets.sources.sql.chunks import Cutter, key_columns, storage_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql
 from odi_assets.sources.sql.keys import OURS, PostgresKeys, keys_of, utf8_text
-from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
+from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
 from odi_assets.sources.sql.statements import Ask, Relation
 
 CHUNKS = "chunks"
@@ -57,7 +57,7 @@ def _written(value: Any) -> Any:
     return value.decode("utf-8", "strict") if isinstance(value, bytes) else value
 
 
-def _bounds(chunk: Chunk, by: Sequence[str], dialect: Dialect, label: str) -> dict[str, Any]:
+def _bounds(chunk: TableChunk, by: Sequence[str], dialect: Dialect, label: str) -> dict[str, Any]:
     if isinstance(dialect, Mysql):
         if list(by) != sorted(by):
             raise _unknown(label, f"cut by {', '.join(by)}, and OLake takes the columns of a key in the order of names")
@@ -106,7 +106,7 @@ def mark_of_stream(
     """The mark that goes on where OLake stopped.
 
     Args:
-        state: that of the stream, as its document has it.
+        state: the state of the stream in OLake's document.
         types: the columns of the table.
         ask: asks the database.
 
@@ -147,14 +147,16 @@ def _chunks(
         and all(text is None or _PLACE.fullmatch(text) for pair in texts for text in pair)
     ):
         storage, *_ = storage_of(relation, ask)
-        chunks = [Chunk(_place(low), _place(high)) for low, high in texts]
+        chunks = [TableChunk(_place(low), _place(high)) for low, high in texts]
         return Chunks((CTID,), tuple(sorted(chunks, key=_in_order)), len(chunks), storage)
     cutter = Cutter(relation, increment.snapshot, types, ask)
     by = increment.snapshot.by or tuple(sorted(cutter.primary_key()))
     if not by:
         raise _unreadable(relation.label, "count rows in no order, because the table has no key")
     keys = key_columns(relation, by, types, ask)
-    found = [Chunk(_split(low, len(by), relation.label), _split(high, len(by), relation.label)) for low, high in texts]
+    found = [
+        TableChunk(_split(low, len(by), relation.label), _split(high, len(by), relation.label)) for low, high in texts
+    ]
     for chunk in found:
         # Its bounds have to be values of the key.
         keys_of(relation.dialect).within(chunk, keys)
@@ -182,7 +184,7 @@ def _split(text: str | None, columns: int, label: str) -> tuple[str, ...] | None
     return parts
 
 
-def _in_order(chunk: Chunk) -> tuple[bool, list[int], tuple[str, ...]]:
+def _in_order(chunk: TableChunk) -> tuple[bool, list[int], tuple[str, ...]]:
     """The order in which chunks are read; no row depends on it."""
     texts = chunk.low or ()
     return chunk.low is not None, [int(number) for text in texts for number in re.findall(r"\d+", text)], texts

@@ -75,7 +75,7 @@ class Session:
     driver: Driver
 
     def columns(self, relation: str) -> dict[str, TypeName | None]:
-        """The columns of a relation, and their types as Spark writes them in JSON; None for those of another kind."""
+        """The columns of a relation, and their types as Spark writes them in JSON; None for any other type."""
         with closing(self.opened.cursor()) as cursor:
             return self.driver.columns(cursor, relation)
 

@@ -19,7 +19,7 @@ from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
 from odi_assets.sources.sql.dialects import Mysql, Postgres
 from odi_assets.sources.sql.errors import UnknownTypeError
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
-from odi_assets.sources.sql.marks import Chunk
+from odi_assets.sources.sql.marks import TableChunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.tables.columns import quoted
@@ -27,7 +27,7 @@ from odi_assets.util.extras import install_command
 
 _READER_OPTIONS: Mapping[str, str] = {
     "preferTimestampNTZ": "true",
-    # Drivers fetch all rows at once unless told otherwise.
+    # By default, drivers fetch all rows at once.
     "fetchsize": "10000",
     # The database would compare text by its collation where Spark compares it by code points.
     "pushDownPredicate": "false",
@@ -35,7 +35,7 @@ _READER_OPTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Reader:
+class RelationReader:
     """What Spark reads of a relation.
 
     Attributes:
@@ -55,8 +55,8 @@ class Reader:
 
         Raises:
             ConfigError: something is asked for in the place of a column that is not there.
-            SourceError: the database does not answer; or a column has a type that Spark does not know, and nothing
-                tells which one it is.
+            SourceError: the database does not answer; or a column has a type that Spark does not know, and it is not
+                known which column.
         """
         whole = self._fields("*")
         declared = self._declared() if whole is None else {field.name: None for field in whole}
@@ -111,7 +111,7 @@ class Reader:
         raise SourceError(
             f"{self.relation.label} has a column of a type that Spark does not know",
             fix="read with a `query` that casts it to text"
-            + (f"; or {install_command(dialect.extra)}, which tells the column" if dialect.extra else ""),
+            + (f"; or {install_command(dialect.extra)}, to learn which column" if dialect.extra else ""),
             label=self.relation.label,
         )
 
@@ -134,7 +134,7 @@ class Reader:
         pieces = predicates(self.relation, key, kind, condition, self.pieces, self.texts)
         return self._rows(condition, (f"{key} AS {self.relation.dialect.quoted(KEY)}",), pieces)
 
-    def chunks(self, where: str, by: Sequence[KeyColumn], chunks: Sequence[Chunk]) -> DataFrame:
+    def chunks(self, where: str, by: Sequence[KeyColumn], chunks: Sequence[TableChunk]) -> DataFrame:
         """The rows of ``chunks`` of a snapshot, lazily, each over a connection of its own.
 
         Args:

@@ -19,13 +19,13 @@ from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
 from odi_assets.sources.marks import UNRESOLVED, hwm_text
-from odi_assets.sources.reads import Affected, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
 from odi_assets.sources.sql.keys import KeyColumn
-from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
+from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
 from odi_assets.sources.sql.source import SqlSnapshot
 from odi_assets.sources.sql.statements import Ask
 from odi_assets.util.words import counted
@@ -33,7 +33,7 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.reader import RelationReader
 
 _Answer = TypeVar("_Answer")
 
@@ -64,7 +64,7 @@ class CursorTable(SqlSnapshot):
         return {"cursors": shown, "without_cursor": maxima.without_cursor}
 
     def looked_at(self, mark: SnapshotMark | None = None) -> CursorTable:
-        """It with the maxima of its cursors, if a plain driver tells them.
+        """This table with the maxima of its cursors, if a plain driver can query them.
 
         Args:
             mark: rows that came below it are counted.
@@ -107,11 +107,18 @@ class CursorTable(SqlSnapshot):
         """Raises IncrementError if there are rows ahead of the clock, and ``on_ahead`` is ``stop``."""
         if self.seen is None or not self.stops:
             return
-        found, reader = self.seen[1], self.reader(spark)
-        rows = reader.rows(self.cursors.ahead(found.limits, reader.types))
-        named = described(rows, None, self.cursors.columns, self.keys)
+        reader = self.reader(spark)
+        rows = reader.rows(self.cursors.ahead(self.seen[1].limits, reader.types))
+        raise self._stop(self.seen[1], described(rows, None, self.cursors.columns, self.keys))
+
+    def _stop(self, found: Maxima, rows: Sequence[str] = ()) -> IncrementError:
         limit = next(iter(found.limits.values()))
-        raise rows_ahead(self.increment, found.ahead, limit, named, self.label, ", ".join(found.limits))
+        return rows_ahead(self.increment, found.ahead, limit, rows, self.label, ", ".join(found.limits))
+
+    @property
+    def stop(self) -> IncrementError | None:
+        """The error that a run ends with, as far as was looked; it does not name the rows."""
+        return self._stop(self.seen[1]) if self.seen is not None and self.stops else None
 
     @property
     def held(self) -> int:
@@ -129,15 +136,15 @@ class CursorTable(SqlSnapshot):
         return self.held > 0 and self.increment.on_ahead == "stop"
 
     def side_by_side(
-        self, by: tuple[str, ...], chunks: Sequence[Chunk], types: Types, spark: SparkSession
-    ) -> Sequence[Chunk]:
+        self, by: tuple[str, ...], chunks: Sequence[TableChunk], types: Types, spark: SparkSession
+    ) -> Sequence[TableChunk]:
         """The parts of ``chunks`` that are read at the same time: the chunks themselves, or parts of large ones."""
         config = self.increment.snapshot
         count = min(-(-config.pieces // len(chunks)), config.rows // LEAST_ROWS)
         if count <= 1:
             return chunks
 
-        def parts(ask: Ask) -> list[Chunk]:
+        def parts(ask: Ask) -> list[TableChunk]:
             cutter = Cutter(self.relation, config, types, ask)
             return [part for chunk in chunks for part in cutter.pieces(by, chunk, count)]
 
@@ -151,7 +158,7 @@ class CursorTable(SqlSnapshot):
         answer: _Answer = plain.ask(self.relation.dialect, driver, self.label, lambda session: question(session.rows))
         return answer
 
-    def key_columns(self, by: Sequence[str], reader: Reader) -> Sequence[KeyColumn]:
+    def key_columns(self, by: Sequence[str], reader: RelationReader) -> Sequence[KeyColumn]:
         """The columns that chunks are ranges of.
 
         Raises:
@@ -160,15 +167,15 @@ class CursorTable(SqlSnapshot):
         return self._asked(reader.spark, lambda ask: key_columns(self.relation, by, reader.types, ask))
 
     def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
-        """Raises IncrementError if the table's rows were stored anew since its chunks were cut by their places."""
+        """Raises IncrementError if the table was rewritten since its chunks were cut by the places of rows."""
         if chunks.by != (CTID,) or chunks.storage is None:
             return
         now, *_ = self._asked(spark, lambda ask: storage_of(self.relation, ask))
         if not set(chunks.storage.split(",")) <= set(now.split(",")):
             raise IncrementError(
                 f"{self.label} was rewritten in the middle of its snapshot (by VACUUM FULL, CLUSTER, TRUNCATE or ALTER "
-                "TABLE): its rows are in other places, and what is left of them cannot be told",
-                fix="read it anew with odi run --full-refresh; chunks by a key (`incremental.snapshot.by`) do not mind",
+                "TABLE): its rows are in other places, and it is not known which of them are left to read",
+                fix="read it again with odi run --full-refresh; chunks by a key (`incremental.snapshot.by`) stay valid",
                 label=self.label,
             )
 
@@ -180,7 +187,7 @@ def _look(cursors: Cursors, types: Types, ask: Ask, mark: SnapshotMark | None = 
 
 
 def _are_known(types: Types, cursors: Cursors) -> bool:
-    """Whether a plain driver tells the types of all cursors; Spark knows more."""
+    """Whether a plain driver knows the types of all cursors; Spark knows more types."""
     return all(types.get(name, "") is not None for name in cursors.columns)
 
 
@@ -200,8 +207,8 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
     looked = table.looked_at(mark)
     summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
     read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
-    if looked.stops:
-        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run")
+    if looked.stop is not None:
+        return replace(read, summary=f"{summary}; what is ahead of the clock stops the run", stop=looked.stop)
     return read if looked.seen is None else read.bounded(looked)
 
 
@@ -218,7 +225,7 @@ def _require_same_key(table: CursorTable, chunks: Chunks) -> None:
     raise IdentityMismatchError(
         f"the snapshot of {table.label} is being read in chunks by {', '.join(chunks.by)}, {len(chunks.left):,} of "
         f"them are left, and `incremental.snapshot.by` is {', '.join(wanted)} now",
-        fix="put `by` back until the snapshot is complete; or begin it anew with odi run --full-refresh",
+        fix="put `by` back until the snapshot is complete; or start it over with odi run --full-refresh",
         label=table.label,
     )
 
@@ -267,9 +274,9 @@ class _OfCursorTable(PlannedRead):
             fix="write it with append, append_once or upsert",
         )
 
-    def affected(self, column: str, node: str) -> Affected:
+    def affected(self, column: str, node: str) -> AffectedPartitions:
         del column, node
-        return Affected(by_rows=True)
+        return AffectedPartitions(by_rows=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +297,7 @@ class NewSnapshot(_OfCursorTable, UnresolvedRead):
         if mark.chunks is not None:
             return replace(next_chunks(looked, mark, mark.chunks), held=looked.held)
         if self.replaces:
-            return next_chunks(looked, mark, Chunks((), (Chunk(None, None),), 1))
+            return next_chunks(looked, mark, Chunks((), (TableChunk(None, None),), 1))
         nothing = NothingNew.of(replace(self, snapshot=looked), f"nothing to read{held_text(looked.held)}", None)
         return replace(nothing, held=looked.held)
 
@@ -301,12 +308,12 @@ class SnapshotChunks(_OfCursorTable, Read):
 
     Attributes:
         mark: the snapshot as it was planned, with ``chunks`` left.
-        taken: those of ``chunks`` that are read.
+        taken: the chunks of ``chunks`` to read.
     """
 
     mark: SnapshotMark
     chunks: Chunks
-    taken: tuple[Chunk, ...]
+    taken: tuple[TableChunk, ...]
 
     goes_on: ClassVar[bool] = True
 

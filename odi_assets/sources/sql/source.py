@@ -18,7 +18,7 @@ from odi_assets.sources.cursor_reads import reads_again
 from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
 from odi_assets.sources.reading import Reading, Settings, options_of
 from odi_assets.sources.reads import PlannedRead
-from odi_assets.sources.snapshot import Position, Snapshot
+from odi_assets.sources.snapshot import Position, SourceSnapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.snapshot import Partitions
-    from odi_assets.sources.sql.reader import Reader
+    from odi_assets.sources.sql.reader import RelationReader
     from odi_assets.sources.sql.snapshots import CursorTable
 
 _UNKNOWN = "what it holds is not known without reading it"
@@ -60,11 +60,11 @@ def _in_brackets(query: str) -> str:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one look at a database told, without Spark.
+class _DatabaseLook:
+    """The result of one query to a database, without Spark.
 
     Attributes:
-        types: its columns, and their types where they are told exactly.
+        types: its columns, and their types where these are known exactly.
         bound: its greatest cursor.
         now: what its clock said; None if nobody asked.
     """
@@ -162,31 +162,31 @@ class SqlSource(Source):
 
     @property
     def _driver(self) -> plain.Driver | None:
-        """The plain driver that tells the cursor, if there is one that does."""
+        """The plain driver that can query the cursor, if there is one."""
         increment = self.increment
         # Dates that are written as text are Spark's to read.
         follows = isinstance(increment, StatefulIncrement) and increment.date_format is None
         return plain.driver_of(self.dialect) if follows else None
 
-    def _look(self) -> Look | None:
+    def _look(self) -> _DatabaseLook | None:
         increment, driver = self.increment, self._driver
         if driver is None or not isinstance(increment, StatefulIncrement):
             return None
 
-        def question(session: plain.Session) -> Look:
+        def question(session: plain.Session) -> _DatabaseLook:
             types = session.columns(self.relation.sql)
             window = Window(increment.column, increment.fallback_column)
             if any(types.get(name, "") is None for name in window.columns):
                 # Spark knows more types.
-                return Look(types, None)
+                return _DatabaseLook(types, None)
             shown = {name: kind or "of another type" for name, kind in types.items()}
             kind = cursor_type(increment, shown, self.label)
             now = self.relation.now(session.rows) if is_guarded(increment, kind) else None
             window = replace(window, upper=limit_of(increment, kind, now or datetime.now(UTC)))
             (row,) = session.rows(self.relation.bound(window, types))
-            return Look(types, self.relation.found(row, window, types), now)
+            return _DatabaseLook(types, self.relation.found(row, window, types), now)
 
-        found: Look = plain.ask(self.dialect, driver, self.label, question)
+        found: _DatabaseLook = plain.ask(self.dialect, driver, self.label, question)
         return found
 
 
@@ -235,8 +235,8 @@ class CursorTableSource(SqlSource):
             return self.whole()
         if mark.chunks is not None:
             raise ConfigError(
-                f"{len(mark.chunks.left):,} chunks of the snapshot of {self.label} are left, so what is loaded of a "
-                "range cannot be told",
+                f"{len(mark.chunks.left):,} chunks of the snapshot of {self.label} are left, so it is unknown what is "
+                "loaded of a range",
                 fix="let a run complete the snapshot first",
                 node=self.target.node,
             )
@@ -256,11 +256,11 @@ class CursorTableSource(SqlSource):
         """The mark that goes on where OLake stopped.
 
         Args:
-            state: that of the stream, as OLake's document has it.
+            state: the state of the stream in OLake's document.
 
         Raises:
             CursorDocumentError: it does not fit how the table is followed here.
-            ConfigError: the plain driver that tells the types of the cursors is not installed.
+            ConfigError: the plain driver that reads the types of the cursors is not installed.
             SourceError: the database does not answer.
         """
         from odi_assets.sources.sql.olake import mark_of_stream
@@ -305,7 +305,7 @@ class CursorTableSource(SqlSource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SqlSnapshot(Snapshot):
+class SqlSnapshot(SourceSnapshot):
     """A table or a query of a database, and what was known of it when the run was planned.
 
     A database changes while it is read. What lies in a window whose upper bound is fixed stays there, as long as rows
@@ -313,7 +313,7 @@ class SqlSnapshot(Snapshot):
     """
 
     relation: Relation
-    look: Look | None = None
+    look: _DatabaseLook | None = None
     partition_column: str | None = None
     pieces: int = 1
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -363,8 +363,8 @@ class SqlSnapshot(Snapshot):
     def read_error(self, text: str) -> SourceError | None:
         return self.relation.read_error(text)
 
-    def reader(self, spark: SparkSession) -> Reader:
+    def reader(self, spark: SparkSession) -> RelationReader:
         """What Spark reads of it."""
-        from odi_assets.sources.sql.reader import Reader
+        from odi_assets.sources.sql.reader import RelationReader
 
-        return Reader(spark, self.relation, self.partition_column, self.pieces, self.options)
+        return RelationReader(spark, self.relation, self.partition_column, self.pieces, self.options)

@@ -11,7 +11,7 @@ from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
 from odi_assets.delta.retry import Retry, is_transient
 from odi_assets.errors import StateError
-from odi_assets.state.backend import Change, StateBackend
+from odi_assets.state.backend import KeyChange, StateBackend
 from odi_assets.state.delta.hwms import HwmLog
 from odi_assets.state.delta.runs import RunLog
 from odi_assets.state.delta.table import SystemTable
@@ -124,7 +124,7 @@ class CatalogStateBackend(StateBackend):
     def histories(self) -> dict[str, list[HwmEntry]]:
         return self._call(self._hwms, lambda log: log.histories(), "histories")
 
-    def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def _write(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         def append(log: HwmLog) -> list[HwmEntry]:
             try:
                 return log.append(changes)
@@ -193,7 +193,7 @@ class CatalogStateBackend(StateBackend):
         """Make both tables such as Odibi has them, so that it can use them too; HWMs, revisions and runs stay.
 
         Returns:
-            How many rows were written anew, by table; 0 where a table is Odibi's already.
+            How many rows were rewritten, by table; 0 where a table is Odibi's already.
         """
         from odi_assets.state.delta.share import share
 

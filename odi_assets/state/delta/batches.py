@@ -1,8 +1,8 @@
 """Batches of stream nodes in Delta: ``meta_batches``, what Spark's checkpoint forgets.
 
 A row is appended for each batch once it is committed, and again when more of it is known: the newest row of a query's
-batch counts. All of it but the figures that only Spark's progress tells can be rebuilt from the stamps of the nodes'
-commits and the checkpoints (``nodes.recovery.batches``).
+batch counts. All of it can be rebuilt from the stamps of the nodes' commits and the checkpoints
+(``nodes.recovery.batches``), except for the figures that only Spark's progress reports.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ INDEXED = ("node", "environment", "query", "batch")
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorFigures:
-    """What a stateful operator did in one batch, as Spark's progress tells it.
+    """What a stateful operator did in one batch, as Spark's progress reports it.
 
     Attributes:
         operator: its number: the folder of its state in the checkpoint.
@@ -96,7 +96,7 @@ class BatchRecord:
             batch before.
         offsets: by input, how far the batch reads: ``{"end": …}`` is what Spark's offset log says, None for an input
             that gave nothing so far; for files also ``"read"``, a digest of the files up to there since the batch
-            before. The offset of a table tells its version itself.
+            before. The offset of a table contains its version.
         rows_in: by input, the rows that it gave. Spark may apply ``where`` as it reads files.
         rows_out: rows written to the node's table.
         rows_dropped, rows_removed, state_rows, state_bytes: summed over ``operators``.
@@ -180,8 +180,8 @@ class BatchLog(SystemTable):
 
         Args:
             node: ``pipeline.node``.
-            query: only those of this query.
-            since: only those from this number on.
+            query: only the batches of this query.
+            since: only the batches from this number on.
 
         Raises:
             StateError: the table cannot be read.

@@ -21,7 +21,7 @@ MOST_FILES = 64
 # It is in the logs of tables already: under another name, an older process could compact beside a newer one.
 _APP_ID = "odi/fold"
 _VACUUM_HOURS = 1
-# Vacuum lists the whole folder, so only about one compaction in so many does it.
+# Vacuum lists the whole folder, so only about one compaction in 16 does it.
 _COMPACTIONS_PER_VACUUM = 16
 _FORMAT_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 
@@ -34,8 +34,8 @@ def compact_if_needed(table: SystemTable, handle: TableHandle) -> None:
     try:
         with handle.calls("compacting a system table"):
             files = small_files(table, handle) if _is_plain(handle) and not table.is_odibis(handle) else []
-            # Of the writers that look at so many files one compacts them, and not one before it, which may be at it
-            # still: the number grows with every commit, so one look in each 64 files sees one of the first eight.
+            # Of the writers that see too many files, one compacts them. The writer before it does not, because it may
+            # still be at it. The number grows with every commit, so one look in each 64 files sees one of the first 8.
             if len(files) > MOST_FILES and (len(files) - 1) % MOST_FILES < VERSIONS_PER_LOOK:
                 compact(table, handle, files)
                 if (handle.table.version() // MOST_FILES) % _COMPACTIONS_PER_VACUUM == 0:

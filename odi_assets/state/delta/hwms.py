@@ -22,7 +22,7 @@ from deltalake import Transaction
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.state.backend import HISTORY_KEPT, Change
+from odi_assets.state.backend import HISTORY_KEPT, KeyChange
 from odi_assets.state.delta.table import Columns, SystemTable, as_rows, in_environment, query, sql
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import decode, encode
@@ -97,7 +97,7 @@ class HwmLog(SystemTable):
         """What :meth:`history` gives, of every key, in order of the keys."""
         return revisions_by_key(self.read(lambda handle: self.rows(handle, self._mine)) or [])
 
-    def append(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def append(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         """Make all changes or none, each checked against the revision that it follows; one attempt.
 
         Raises:
@@ -106,7 +106,7 @@ class HwmLog(SystemTable):
         """
         return self.write(lambda handle: self._append(handle, changes))
 
-    def check(self, changes: Sequence[Change]) -> None:
+    def check(self, changes: Sequence[KeyChange]) -> None:
         """Look whether all changes could be made now.
 
         Raises:
@@ -135,7 +135,7 @@ class HwmLog(SystemTable):
         rows = pa.RecordBatchReader.from_stream(found).read_all().drop_columns("nth")
         return rows.cast(pa.schema(handle.table.schema().to_arrow()))
 
-    def _append(self, handle: TableHandle, changes: Sequence[Change]) -> list[HwmEntry]:
+    def _append(self, handle: TableHandle, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         with handle.calls("reading a system table"):
             entries, before = self._entries(handle, changes)
         added = to_add(entries, changes, before, self.environment)
@@ -144,9 +144,9 @@ class HwmLog(SystemTable):
         return self.append_rows(handle, COLUMNS.to_arrow(added), fences, lambda now: self._holds(now, last), entries)
 
     def _entries(
-        self, handle: TableHandle, changes: Sequence[Change]
+        self, handle: TableHandle, changes: Sequence[KeyChange]
     ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
-        """The entries that the changes make, and by key what another tool set before them that no row of ours tells."""
+        """The entries that the changes make; and by key what another tool set before, if no row of ours has it."""
         latest = newest_of_each(self._newest_rows(handle, [change.key for change in changes]))
         now = datetime.now(UTC)
         return [change.entry_after(latest.get(change.key), self.environment, now) for change in changes], {}
@@ -161,7 +161,7 @@ class HwmLog(SystemTable):
             return self._newest_rows_where(handle, f"key IN ({', '.join(map(sql, keys))})")
         fenced = handle.table.transaction_version(self.fence_prefix + keys[0])
         if fenced is not None:
-            # The fence tells the newest revision, and statistics its file: one small file is read, whatever there is.
+            # The fence is the newest revision, and statistics name its file: one small file is read, whatever there is.
             found = self.lists(handle, f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)")
             if any(revision is not None for revision in found["revision"]):
                 return found
@@ -225,7 +225,7 @@ def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
 
 def to_add(
     entries: Sequence[HwmEntry],
-    changes: Sequence[Change],
+    changes: Sequence[KeyChange],
     before: Mapping[str, Sequence[Foreign]],
     environment: str | None,
 ) -> dict[str, Sequence[Any]]:

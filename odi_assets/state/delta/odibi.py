@@ -2,7 +2,7 @@
 
 Odibi has four columns, and one row per key whatever the environment; on Spark it fails on more of either. So its table
 stays as it is: our revisions are a log of ours beside it, ``meta_state_revisions``, and the key's row in Odibi's table
-tells the newest of them.
+repeats the newest revision.
 
 A write is two commits: the revision, which is what counts, and then Odibi's row, on the very version of Odibi's table
 that was looked at. The second carries the revision's number as an app transaction of the key. So whoever looks at both
@@ -32,7 +32,7 @@ from odi_assets.delta.errors import CommitConflict, UnsupportedFeatureError
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.backend import Change
+from odi_assets.state.backend import KeyChange
 from odi_assets.state.delta.hwms import (
     Foreign,
     HwmLog,
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class OdibiRows:
     """Odibi's table at one version.
 
     Attributes:
@@ -104,19 +104,19 @@ class OdibiTable(SystemTable):
     def __init__(self, location: Location) -> None:
         super().__init__(location, COLUMNS, ())
 
-    def look(self, keys: Collection[str] | None) -> Look:
+    def look(self, keys: Collection[str] | None) -> OdibiRows:
         """The rows of ``keys``, or of all.
 
         Raises:
             OtherLayout: Odibi's table is not there any more.
             StateError: it cannot be read, or is no table of Odibi's.
         """
-        look = self.read(lambda handle: Look(handle, self._rows_of(handle, keys)))
+        look = self.read(lambda handle: OdibiRows(handle, self._rows_of(handle, keys)))
         if look is None:
             raise OtherLayout(f"Odibi's table at {self.uri} is gone", uri=self.uri)
         return look
 
-    def put(self, look: Look, entries: Sequence[HwmEntry], rows: Sequence[Mapping[str, Any]]) -> None:
+    def put(self, look: OdibiRows, entries: Sequence[HwmEntry], rows: Sequence[Mapping[str, Any]]) -> None:
         """Make ``rows`` the only ones of the entries' keys, unless the table was changed since the look.
 
         Raises:
@@ -160,7 +160,7 @@ class OdibiTable(SystemTable):
         return rows
 
 
-class Found(NamedTuple):
+class _KeyInBothTables(NamedTuple):
     """What both tables tell of a key.
 
     Attributes:
@@ -184,7 +184,7 @@ class OdibiHwmLog(HwmLog):
         self.odibi = odibi or OdibiTable(log.location)
 
     def latest(self, key: str) -> HwmEntry | None:
-        found = self._now([key]).get(key, Found(None))
+        found = self._now([key]).get(key, _KeyInBothTables(None))
         if found.due:
             self._repair(key)
         return found.entry
@@ -197,7 +197,7 @@ class OdibiHwmLog(HwmLog):
         """Two tables decide."""
 
     def history(self, key: str) -> list[HwmEntry]:
-        found = self._now([key]).get(key, Found(None))
+        found = self._now([key]).get(key, _KeyInBothTables(None))
         return [*_newest_first(found.foreign), *super().history(key)]
 
     def histories(self) -> dict[str, list[HwmEntry]]:
@@ -207,7 +207,7 @@ class OdibiHwmLog(HwmLog):
     def environments(self) -> set[str | None]:
         return super().environments() | self.odibi.environments()
 
-    def check(self, changes: Sequence[Change]) -> None:
+    def check(self, changes: Sequence[KeyChange]) -> None:
         found = self._now([change.key for change in changes])
         self._next(found, changes)
 
@@ -249,40 +249,43 @@ class OdibiHwmLog(HwmLog):
             _log.warning("the row of `%s` in Odibi's table is older than its high-water mark: %s", key, error.message)
 
     def _entries(
-        self, handle: TableHandle, changes: Sequence[Change]
+        self, handle: TableHandle, changes: Sequence[KeyChange]
     ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
         keys = [change.key for change in changes]
         found = self._decided(handle, self.odibi.look(keys), keys)
         before = {key: one.foreign for key, one in found.items()}
         return self._next(found, changes), before
 
-    def _next(self, found: Mapping[str, Found], changes: Sequence[Change]) -> list[HwmEntry]:
+    def _next(self, found: Mapping[str, _KeyInBothTables], changes: Sequence[KeyChange]) -> list[HwmEntry]:
         now = datetime.now(UTC)
         return [
-            change.entry_after(found.get(change.key, Found(None)).entry, self.environment, now) for change in changes
+            change.entry_after(found.get(change.key, _KeyInBothTables(None)).entry, self.environment, now)
+            for change in changes
         ]
 
     # -- what both tables tell ----------------------------------------------------------------------------------------
 
-    def _now(self, keys: Collection[str] | None) -> dict[str, Found]:
+    def _now(self, keys: Collection[str] | None) -> dict[str, _KeyInBothTables]:
         return self._beside(self.odibi.look(keys), keys)
 
-    def _beside(self, look: Look, keys: Collection[str] | None) -> dict[str, Found]:
+    def _beside(self, look: OdibiRows, keys: Collection[str] | None) -> dict[str, _KeyInBothTables]:
         # Odibi's table was looked at before our log is: whatever its rows were written from, the log has it.
         found = self.read(lambda handle: self._decided(handle, look, keys))
         return self._decided(None, look, keys) if found is None else found
 
-    def _decided(self, handle: TableHandle | None, look: Look, keys: Collection[str] | None) -> dict[str, Found]:
+    def _decided(
+        self, handle: TableHandle | None, look: OdibiRows, keys: Collection[str] | None
+    ) -> dict[str, _KeyInBothTables]:
         lists = {} if handle is None else self._newest_rows(handle, None if keys is None else list(keys))
         own = newest_of_each(lists)
         texts = dict(zip(lists.get("key", ()), lists.get("value", ()), strict=True))
         wanted = own.keys() | look.rows.keys() if keys is None else set(keys)
-        doubtful = [key for key in own if key in wanted and not self._is_told(look, own[key], texts[key])]
+        doubtful = [key for key in own if key in wanted and not self._is_in_row(look, own[key], texts[key])]
         older = self._rows_of(handle, doubtful) if handle is not None and doubtful else {}
         decided = ((key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted)
         return {key: found for key, found in decided if found.entry is not None}
 
-    def _is_told(self, look: Look, entry: HwmEntry, text: str | None) -> bool:
+    def _is_in_row(self, look: OdibiRows, entry: HwmEntry, text: str | None) -> bool:
         rows = look.of(entry.key, self.environment)
         return bool(rows) and not entry.deleted and _is(rows[-1], text, entry.updated_at)
 
@@ -295,31 +298,31 @@ class OdibiHwmLog(HwmLog):
 
     def _found(
         self,
-        look: Look,
+        look: OdibiRows,
         key: str,
         own: HwmEntry | None,
         text: str | None,
         older: Sequence[Mapping[str, Any]],
-    ) -> Found:
+    ) -> _KeyInBothTables:
         rows, mark = look.of(key, self.environment), look.mark(key, self.environment)
         since = [one for one in older if one["revision"] >= mark]
         latest = max(mark, own.revision if own is not None else -1)
         if rows:
-            if own is not None and self._is_told(look, own, text):
-                return Found(own, text)
+            if own is not None and self._is_in_row(look, own, text):
+                return _KeyInBothTables(own, text)
             new = [row for row in rows if not any(_is(row, one["value"], one["updated_at"]) for one in since)]
             if rows[-1] not in new:
-                return Found(own, text, due=True)
+                return _KeyInBothTables(own, text, due=True)
             # Where there is neither mark nor revision, Odibi alone has ever set the key: it begins with revision 0.
             first = latest + 1 if own is not None or mark else 0
             return _set_by_odibi(key, self.environment, new, first)
         if not look.takes(key, self.environment) or (own is not None and own.deleted):
-            return Found(own, text)
+            return _KeyInBothTables(own, text)
         if not mark or any(one["deleted"] for one in since):
-            return Found(own, text, due=own is not None)
+            return _KeyInBothTables(own, text, due=own is not None)
         moment = own.updated_at + timedelta(microseconds=1) if own is not None else _NEVER
         gone = HwmEntry(key, None, self.environment, moment, latest + 1, deleted=True)
-        return Found(gone, None, ((gone, None),))
+        return _KeyInBothTables(gone, None, ((gone, None),))
 
 
 def _columns(handle: TableHandle) -> list[str]:
@@ -331,12 +334,12 @@ def _is(row: Row, text: str | None, updated_at: datetime) -> bool:
     return (row.value, row.updated_at) == (text, updated_at)
 
 
-def _set_by_odibi(key: str, environment: str | None, rows: Sequence[Row], first: int) -> Found:
+def _set_by_odibi(key: str, environment: str | None, rows: Sequence[Row], first: int) -> _KeyInBothTables:
     foreign = tuple(
         (HwmEntry(key, decode(row.value, None), environment, row.updated_at, number), row.value)
         for number, row in enumerate(rows, first)
     )
-    return Found(*foreign[-1], foreign)
+    return _KeyInBothTables(*foreign[-1], foreign)
 
 
 def _newest_first(foreign: Sequence[Foreign]) -> list[HwmEntry]:

@@ -1,7 +1,7 @@
 """System tables of ours become such as Odibi has them, so that both tools can use them side by side.
 
-Whoever is killed in between can begin again: as long as ``meta_state`` has our columns it alone counts, and the log of
-revisions beside it is written anew. Both tables are replaced on the very version that was read.
+If it is killed in between, it can be run again: as long as ``meta_state`` has our columns it alone counts, and the log
+of revisions beside it is rewritten. Both tables are replaced on the very version that was read.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _PROPERTIES = {
 
 
 def share(state: Location, runs: Location) -> dict[str, int]:
-    """Give ``meta_state`` and ``meta_runs`` Odibi's columns, and ``meta_state`` one row per key; what is not there is
-    made. How many rows were written anew in each: none where a table is Odibi's already.
+    """Give ``meta_state`` and ``meta_runs`` Odibi's columns, and ``meta_state`` one row per key; a missing table is
+    made. How many rows were rewritten in each: none where a table is Odibi's already.
 
     Raises:
-        CommitConflict: others kept writing meanwhile; nothing was changed.
+        CommitConflict: others kept writing at the same time; nothing was changed.
         StateError: a table cannot be read or written.
     """
     return {
@@ -62,15 +62,15 @@ def _share_state(location: Location) -> int:
     by_environment = _revisions(rows)
     _write_revisions(odibi.revisions_beside(location), by_environment)
     newest = [revisions[0] for found in by_environment.values() for revisions in found.values()]
-    told = _one_per_key([entry for entry in newest if not entry.deleted])
-    marks = [entry for entry in newest if told.get(entry.key, entry) is entry]
-    lists = _lists([*told.values()]) if told else dict.fromkeys(odibi.COLUMNS.kinds, ())
+    by_key = _one_per_key([entry for entry in newest if not entry.deleted])
+    marks = [entry for entry in newest if by_key.get(entry.key, entry) is entry]
+    lists = _lists([*by_key.values()]) if by_key else dict.fromkeys(odibi.COLUMNS.kinds, ())
     _replace(
         handle,
         odibi.COLUMNS.to_arrow(lists),
         [Transaction(odibi.mark_of(entry.environment, entry.key), entry.revision) for entry in marks],
     )
-    return len(told)
+    return len(by_key)
 
 
 def _share_runs(location: Location) -> int:
@@ -149,11 +149,11 @@ def _lists(entries: Sequence[HwmEntry]) -> dict[str, Sequence[Any]]:
 
 
 def _one_per_key(entries: Sequence[HwmEntry]) -> dict[str, HwmEntry]:
-    """Of the entries of each key the one that was written last: Odibi has no room for those of other environments."""
-    told: dict[str, HwmEntry] = {}
+    """The entry of each key that was written last: Odibi has no room for one entry per environment."""
+    by_key: dict[str, HwmEntry] = {}
     for entry in sorted(entries, key=lambda entry: entry.updated_at):
-        told[entry.key] = entry
-    return told
+        by_key[entry.key] = entry
+    return by_key
 
 
 def _replace(handle: TableHandle, rows: Table, marks: Sequence[Transaction]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.errors import StateError
-from odi_assets.state.backend import MOST_RUN_IDS, Change
+from odi_assets.state.backend import MOST_RUN_IDS, KeyChange
 from odi_assets.state.delta.hwms import HwmLog, revisions, revisions_by_key, to_add
 from odi_assets.state.delta.runs import RunLog
 from odi_assets.state.delta.table import Kind, SystemTable, as_rows, micros, moment
@@ -161,10 +161,10 @@ class SparkHwmLog(SparkTable, HwmLog):
     def stamp(self) -> None:
         """Only Spark can look at the table."""
 
-    def check(self, changes: Sequence[Change]) -> None:
+    def check(self, changes: Sequence[KeyChange]) -> None:
         self._next(changes)
 
-    def append(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def append(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         fence = self.fence()
         entries = self._next(changes)
         rows = as_rows(to_add(entries, changes, {}, self.environment))
@@ -172,7 +172,7 @@ class SparkHwmLog(SparkTable, HwmLog):
         self.insert(rows, fence, lambda: last in self.select(environment=self.environment, key=last["key"]))
         return entries
 
-    def _next(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def _next(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         there = revisions_by_key(self.select(environment=self.environment, key=[change.key for change in changes]))
         now = datetime.now(UTC)
         return [

@@ -40,7 +40,7 @@ _COMMIT_ATTEMPTS = 200
 """How many appends of others deltalake puts a commit after: they never conflict, so it goes on by itself."""
 _YOUNG_VERSIONS = 20
 VERSIONS_PER_LOOK = 8
-"""One commit in so many looks whether a compaction is needed."""
+"""One commit in this many checks whether a compaction is needed."""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,7 +120,7 @@ def micros(moment: datetime) -> int:
 
 
 def moment(micros_: int) -> datetime:
-    """The moment of so many microseconds since 1970, UTC."""
+    """The moment that is this many microseconds after 1970 began, UTC."""
     return _EPOCH + timedelta(microseconds=micros_)
 
 
@@ -134,8 +134,8 @@ class SystemTable:
 
     Attributes:
         compacts: whether writers compact it.
-        largest_file: files with at least so many rows are not compacted; None: every file is.
-        note: the file beside the project file that tells on which disk the table was made, if it is a local one.
+        largest_file: files with at least this many rows are not compacted; None: every file is.
+        note: the file beside the project file that notes on which disk the table was made, if it is a local one.
         takes_odibis: whether a table that Odibi made will do.
         owner: whose table it is, for messages.
     """
@@ -230,8 +230,8 @@ class SystemTable:
         return handle
 
     def _note_disk(self, note: Path) -> None:
-        """Note where the table was made, beside those of other environments. If the project's folder cannot be written,
-        nothing is noted."""
+        """Note where the table was made, beside the notes of other environments. If the project's folder cannot be
+        written, nothing is noted."""
         try:
             note.parent.mkdir(parents=True, exist_ok=True)
             others = _devices(note) if note.exists() else {}
@@ -247,14 +247,14 @@ class SystemTable:
 
         Raises:
             StateError: the folder, or what is there of the path to it, is on another disk.
-            OSError: that cannot be told.
+            OSError: it cannot be found out which it is.
         """
         device, path = _devices(note).get(self.uri), self.location.local_path
         here = next(place for place in (path, *path.parents) if is_there(place))
         if device not in (None, here.stat().st_dev):
             raise StateError(
-                f"there is no system table at {self.uri}, and it was made on another disk than that of {here}",
-                fix=f"mount that disk; or, if the table was deleted on purpose, delete {note} and begin anew",
+                f"there is no system table at {self.uri}, and it was made on another disk than the one of {here}",
+                fix=f"mount that disk; or, if the table was deleted on purpose, delete {note} and start over",
                 uri=self.uri,
             )
 
@@ -303,7 +303,7 @@ class SystemTable:
             raise DamagedTableError(
                 f"{error.message}: {len(lost):,} of its files are gone or damaged, {lost[0]} among them",
                 fix=f"`{repair_command(self.location, self.owner)}` takes them out and sets aside what is left of "
-                "them; `odi state recover` then takes from the tables' logs what they told",
+                "them; `odi state recover` then restores what the tables' logs hold",
                 uri=self.uri,
             ) from error
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.errors import StateConflictError, StateError
-from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, Change, StateBackend
+from odi_assets.state.backend import HISTORY_KEPT, MOST_RUN_IDS, KeyChange, StateBackend
 from odi_assets.state.local.file import JsonFile, sync_folder, writing
 from odi_assets.state.local.runs import RunLines
 from odi_assets.state.records import HwmEntry, RunRecord, check_key, pipeline_data, plain, records_of
@@ -87,7 +87,7 @@ class LocalJSONStateBackend(StateBackend):
         """What Odibi noted of each pipeline's last run, as it did; of the environment without a name only."""
         return self._section(self._read(), "pipelines") if self.environment is None else {}
 
-    def _write(self, changes: Sequence[Change]) -> list[HwmEntry]:
+    def _write(self, changes: Sequence[KeyChange]) -> list[HwmEntry]:
         with self._file.locked():
             document = self._read()
             revisions = {change.key: self._revisions(document, change.key) for change in changes}

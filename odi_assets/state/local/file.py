@@ -54,7 +54,7 @@ class JsonFile:
         """The document; empty if there is no file.
 
         Raises:
-            StateError: it cannot be told whether there is a file, or it cannot be read. Or it is not a JSON object: a
+            StateError: it is not known whether there is a file, or it cannot be read. Or it is not a JSON object: a
                 copy is set aside, and the file itself stays until someone repairs or removes it, so that nobody takes
                 it for empty state.
         """

@@ -1,9 +1,9 @@
 """Run history beside the JSON state file: one line per run, appended and fsynced, newest last.
 
-Appending keeps the cost of a record, and reading backwards that of a last-run look-up, the same at any length. Runs
-need not be recorded in the order in which they ended: each line also tells the latest end among the lines up to it,
-so that a reader knows how far back a later one may lie, and how many lines of the same write follow it: at the end of
-the file, lines of a write that was cut off count for nothing.
+A record is appended, and a last-run look-up reads backwards, so that neither costs more as the file grows. Runs need
+not be recorded in the order in which they ended. So each line also has the latest end among the lines up to it: a
+reader then knows how far back a later end may lie. Each line also has the number of lines of the same write that
+follow it: at the end of the file, lines of a write that was cut off do not count.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from enum import Enum
 from types import TracebackType
 
 from odi_assets.errors import IllegalStateError, StateError
-from odi_assets.state.store.contents import Contents, Draft
+from odi_assets.state.store.contents import Draft, VersionContents
 
 
 class StoreState(Enum):
@@ -68,7 +68,7 @@ class StoreMetrics:
 
 
 @dataclass(frozen=True)
-class Change:
+class StoreChange:
     """What a version did to a key; ``value`` is None if it removed the key."""
 
     version: int
@@ -93,7 +93,7 @@ class StateStore:
         self,
         id: str,
         version: int,
-        contents: Contents,
+        contents: VersionContents,
         commit: Callable[[Draft, bool], int] | None,
         counted: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
@@ -150,7 +150,7 @@ class StateStore:
         """The keys that begin with ``prefix``, and their values; otherwise like :meth:`iterator`."""
         return self._draft.scan(_checked("scan", "prefix", prefix))
 
-    def contents(self) -> Contents:
+    def contents(self) -> VersionContents:
         """All keys and values, uncommitted changes included."""
         return self._draft.contents()
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from odi_assets.delta.table import TableHandle
-from odi_assets.state.store.contents import Contents, digest
+from odi_assets.state.store.contents import VersionContents, digest
 from odi_assets.state.store.files import FileParts, StoreFile
 from odi_assets.state.store.log import VersionLog
-from odi_assets.state.store.parts import Commit, Kind, NoPart, Part, Parts, rebuild, versions_in
+from odi_assets.state.store.parts import Kind, NoPart, Parts, VersionHeader, VersionPart, rebuild, versions_in
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class StoreCheck:
         repaired: the files that a repair replaced.
     """
 
-    readable: tuple[Commit, ...]
+    readable: tuple[VersionHeader, ...]
     unreadable: dict[int, int]
     damaged: tuple[DamagedFile, ...]
     repaired: tuple[DamagedFile, ...] = ()
@@ -116,7 +116,7 @@ def _through(versions: Iterable[int]) -> range:
 
 
 def _rebuilt(parts: FileParts, file: StoreFile) -> Parts | None:
-    """What a damaged file should hold; None if some of it cannot be told."""
+    """What a damaged file should hold; None if some of it is not known."""
     if file.file.path in parts.unreadable and file.low != file.high:
         return None
     found = dict(parts.of(file))
@@ -133,27 +133,28 @@ def _kind(parts: FileParts, file: StoreFile) -> Kind:
     return file.kind or ("snapshot" if parts.find(file.low, "changes") else "changes")
 
 
-def _snapshot(parts: FileParts, version: int) -> Part | None:
+def _snapshot(parts: FileParts, version: int) -> VersionPart | None:
     own = parts.find(version, "changes")
     contents = _contents(parts, version)
     if own is None or own.header is None or contents is None:
         return None
     header = own.header
-    return Part(
-        Commit(**{**vars(header), "snapshot": version, "content": digest(contents.items.items())}), contents.items
+    return VersionPart(
+        VersionHeader(**{**vars(header), "snapshot": version, "content": digest(contents.items.items())}),
+        contents.items,
     )
 
 
-def _changes(parts: FileParts, version: int) -> Part | None:
+def _changes(parts: FileParts, version: int) -> VersionPart | None:
     own, before, after = parts.find(version, "snapshot"), _contents(parts, version - 1), _contents(parts, version)
     if own is None or own.header is None or before is None or after is None:
         return None
     changes = before.changes_to(after)
-    header = Commit(**{**vars(own.header), "snapshot": 0, "content": digest(changes.items())})
-    return Part(header, changes)
+    header = VersionHeader(**{**vars(own.header), "snapshot": 0, "content": digest(changes.items())})
+    return VersionPart(header, changes)
 
 
-def _contents(parts: FileParts, version: int) -> Contents | None:
+def _contents(parts: FileParts, version: int) -> VersionContents | None:
     try:
         return rebuild(parts.find, version).contents
     except NoPart:

@@ -15,7 +15,7 @@ _SLOT_BYTES = 100
 _NO_VALUE = b"\xff" * 8
 
 
-class Contents:
+class VersionContents:
     """The keys and values of one version; threads may share them.
 
     Args:
@@ -41,13 +41,13 @@ class Contents:
         from_there = (keys[place] for place in range(bisect_left(keys, prefix), len(keys)))
         return takewhile(lambda key: key.startswith(prefix), from_there)
 
-    def after(self, changes: Mapping[bytes, bytes | None]) -> Contents:
+    def after(self, changes: Mapping[bytes, bytes | None]) -> VersionContents:
         """The contents with ``changes`` made to them; a value of None removes its key."""
         items = dict(self.items)
         apply(changes, items)
-        return Contents(items)
+        return VersionContents(items)
 
-    def changes_to(self, other: Contents) -> dict[bytes, bytes | None]:
+    def changes_to(self, other: VersionContents) -> dict[bytes, bytes | None]:
         """The changes that make ``other`` of these contents; a value of None removes its key."""
         removed = dict.fromkeys(self.items.keys() - other.items.keys())
         return {**removed, **{key: value for key, value in other.items.items() if self.items.get(key) != value}}
@@ -56,7 +56,7 @@ class Contents:
 class Draft:
     """A version's contents, and the changes made to them so far."""
 
-    def __init__(self, base: Contents) -> None:
+    def __init__(self, base: VersionContents) -> None:
         self.base = base
         self.changes: dict[bytes, bytes | None] = {}
         self.keys = len(base.items)
@@ -90,7 +90,7 @@ class Draft:
         put = ((key, value) for key, value in sorted(changes.items()) if value is not None and key.startswith(prefix))
         return merge(kept, put)
 
-    def contents(self) -> Contents:
+    def contents(self) -> VersionContents:
         """The contents with the changes made to them."""
         return self.base.after(self.changes)
 

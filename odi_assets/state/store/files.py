@@ -8,7 +8,7 @@ from odi_assets.delta.commit import replace_files
 from odi_assets.delta.errors import cannot_look, plain
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError, Transient
-from odi_assets.state.store.parts import COLUMNS, Kind, Part, Parts, parts_in
+from odi_assets.state.store.parts import COLUMNS, Kind, Parts, VersionPart, parts_in
 
 CLEANING = "odi/store/clean"
 """The fence of commits that remove files of versions."""
@@ -32,7 +32,7 @@ class StoreFile:
 
 
 def store_files(handle: TableHandle) -> list[StoreFile]:
-    """The files of a store's versions, those of older versions first."""
+    """The files of a store's versions; files of older versions come first."""
     return sorted((file for file in all_files(handle) if file.kind != "staged"), key=lambda file: file.low)
 
 
@@ -64,11 +64,11 @@ def files_before(handle: TableHandle, version: int) -> list[LiveFile]:
 
 
 class FileParts:
-    """The parts of a store's versions read file by file, each when it is first asked for. So one that is damaged does
-    not keep those of the others from being read.
+    """The parts of a store's versions, read file by file, each when it is first asked for. So a damaged part does not
+    keep the other parts from being read.
 
     Attributes:
-        files: the files, those of older versions first.
+        files: the files; files of older versions come first.
         unreadable: by path, why a file cannot be read.
     """
 
@@ -78,7 +78,7 @@ class FileParts:
         self.unreadable: dict[str, str] = {}
         self._read: dict[str, Parts] = {}
 
-    def find(self, version: int, kind: Kind) -> Part | None:
+    def find(self, version: int, kind: Kind) -> VersionPart | None:
         """A part of a version; None if no file that can be read has it.
 
         Raises:

@@ -44,7 +44,7 @@ def require_store(location: Location) -> None:
     what = "the Delta table there is another's" if handle.exists else "there is no Delta table"
     raise ConfigError(
         f"{location.uri} is no state store: {what}",
-        fix="`odi store list FOLDER` lists the stores below a folder, `odi store list` those of the project's nodes",
+        fix="`odi store list FOLDER` lists the stores below a folder, `odi store list` the stores of nodes",
         uri=location.uri,
     )
 

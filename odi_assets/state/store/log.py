@@ -1,9 +1,9 @@
 """The versions of a state store in Delta: one commit each, fenced so that each version is committed once.
 
 What its rows mean, and how a version is put together from them, is in ``parts``. A snapshot is a commit of its own,
-after that of its version: a commit stays small, and a snapshot that fails fails no commit.
+after the commit of its version: a commit stays small, and a snapshot that fails fails no commit.
 
-The commits of snapshots, and those that remove files of old versions, have fences of their own: they do not conflict
+Commits of snapshots, and commits that remove files of old versions, have fences of their own: they do not conflict
 with the commit of a new version, and of two at once one is refused.
 """
 
@@ -25,18 +25,18 @@ from odi_assets.delta.errors import STORE, cannot_look
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
 from odi_assets.state.delta.table import SystemTable
-from odi_assets.state.store.contents import Contents, Draft, digest
+from odi_assets.state.store.contents import Draft, VersionContents, digest
 from odi_assets.state.store.files import CLEANING, LAST, FileParts, all_files, store_files
 from odi_assets.state.store.parts import (
     COLUMNS,
     HEADER,
     REQUIRED,
-    Commit,
     Kind,
     NoPart,
-    Part,
     Parts,
     Rebuilt,
+    VersionHeader,
+    VersionPart,
     headers_in,
     parts_in,
     rebuild,
@@ -52,14 +52,14 @@ _INDEXED = ("version", "part")
 
 
 @dataclass(frozen=True)
-class Batch:
+class PendingVersion:
     """Changes to the version ``base`` (None: version 0, which is empty), to be committed by ``writer``.
 
     Attributes:
         replaces: they take the place of other changes that the writer committed as the newest version.
     """
 
-    base: Commit | None
+    base: VersionHeader | None
     draft: Draft
     writer: str
     commit_id: str = field(default_factory=lambda: str(uuid4()))
@@ -70,12 +70,12 @@ class Batch:
         """The version that it makes."""
         return self.base.version + 1 if self.base else 1
 
-    def is_in(self, commit: Commit) -> bool:
+    def is_in(self, commit: VersionHeader) -> bool:
         """Whether ``commit`` is this batch's, of this attempt or of an earlier one."""
         return commit.writer == self.writer and commit.batch == self.digest
 
     @cached_property
-    def contents(self) -> Contents:
+    def contents(self) -> VersionContents:
         """What the version will hold."""
         return self.draft.contents()
 
@@ -112,14 +112,14 @@ class VersionLog(SystemTable):
 
     # -- looking up ---------------------------------------------------------------------------------------------------
 
-    def latest(self, handle: TableHandle) -> Commit | None:
+    def latest(self, handle: TableHandle) -> VersionHeader | None:
         """The newest version; None if there is none."""
         fenced = handle.transaction_number(_FENCE)
         # The fence says where to look. A table restored to an earlier version keeps a fence that is too high.
         found = self.commits(handle, fenced) or (self.commits(handle) if fenced else [])
         return found[-1] if found else None
 
-    def commits(self, handle: TableHandle, low: int = 0, high: int = LAST) -> list[Commit]:
+    def commits(self, handle: TableHandle, low: int = 0, high: int = LAST) -> list[VersionHeader]:
         """The headers from version ``low`` to ``high``, in order.
 
         Raises:
@@ -132,7 +132,7 @@ class VersionLog(SystemTable):
                 raise
             return self._commits_by_file(handle, low, high, error)
 
-    def _commits_by_file(self, handle: TableHandle, low: int, high: int, error: StateError) -> list[Commit]:
+    def _commits_by_file(self, handle: TableHandle, low: int, high: int, error: StateError) -> list[VersionHeader]:
         parts = FileParts(handle)
         files = [file for file in parts.files if file.low <= high and file.high >= low]
         headers = {
@@ -148,7 +148,7 @@ class VersionLog(SystemTable):
                 raise self._damaged(parts, file.low) from error
         return found
 
-    def load(self, handle: TableHandle, commit: Commit) -> Contents:
+    def load(self, handle: TableHandle, commit: VersionHeader) -> VersionContents:
         """What a version holds: a damaged snapshot is rebuilt from changes, damaged changes are not needed where there
         is a snapshot.
 
@@ -157,7 +157,7 @@ class VersionLog(SystemTable):
         """
         return self.rebuilt(handle, commit).contents
 
-    def rebuilt(self, handle: TableHandle, commit: Commit) -> Rebuilt:
+    def rebuilt(self, handle: TableHandle, commit: VersionHeader) -> Rebuilt:
         """What :meth:`load` gives, and which damaged snapshots it went past."""
         try:
             names = [*HEADER, "key", "value"]
@@ -184,7 +184,7 @@ class VersionLog(SystemTable):
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch) -> tuple[TableHandle, Commit]:
+    def append(self, batch: PendingVersion) -> tuple[TableHandle, VersionHeader]:
         """Commit a batch, unless it is committed already; one attempt.
 
         Raises:
@@ -193,7 +193,7 @@ class VersionLog(SystemTable):
             StateError: nothing was written: the store was restored or replaced, or cannot be written.
         """
 
-        def attempt(handle: TableHandle) -> tuple[TableHandle, Commit]:
+        def attempt(handle: TableHandle) -> tuple[TableHandle, VersionHeader]:
             if batch.replaces and self._has_other_changes(handle, batch):
                 self.remove_after(handle, batch.version - 1)
                 handle = self.open_for_writing()
@@ -202,7 +202,7 @@ class VersionLog(SystemTable):
 
         return self.write(attempt)
 
-    def _has_other_changes(self, handle: TableHandle, batch: Batch) -> bool:
+    def _has_other_changes(self, handle: TableHandle, batch: PendingVersion) -> bool:
         """Whether the newest version is one that the batch's writer made on the same base with other changes."""
         found = self.commits(handle, batch.version - 1)
         made = [commit for commit in found if commit.version >= batch.version]
@@ -211,7 +211,7 @@ class VersionLog(SystemTable):
             return False
         return made[0].writer == batch.writer and not batch.is_in(made[0])
 
-    def settled(self, handle: TableHandle, batch: Batch) -> Commit | None:
+    def settled(self, handle: TableHandle, batch: PendingVersion) -> VersionHeader | None:
         """The batch's commit if it has been made; None if it may be made now.
 
         Raises:
@@ -228,9 +228,9 @@ class VersionLog(SystemTable):
             return found[0]
         raise self._fenced(found[0] if found else None, latest, batch)
 
-    def _append(self, handle: TableHandle, batch: Batch) -> tuple[TableHandle, Commit]:
+    def _append(self, handle: TableHandle, batch: PendingVersion) -> tuple[TableHandle, VersionHeader]:
         entries = batch.draft.changes
-        commit = Commit(
+        commit = VersionHeader(
             version=batch.version,
             snapshot=batch.base.snapshot if batch.base else 0,
             commit_id=batch.commit_id,
@@ -250,11 +250,11 @@ class VersionLog(SystemTable):
             self._tell(commit, "changes", "Committed version %d for %s to file %s")
         return result
 
-    def needs_snapshot(self, commit: Commit) -> bool:
+    def needs_snapshot(self, commit: VersionHeader) -> bool:
         """Whether it is time for a snapshot of a version."""
         return commit.version - commit.snapshot >= self._snapshot_every
 
-    def add_snapshot(self, commit: Commit, contents: Contents) -> tuple[TableHandle, Commit]:
+    def add_snapshot(self, commit: VersionHeader, contents: VersionContents) -> tuple[TableHandle, VersionHeader]:
         """Write the snapshot of a version, unless there is one; the version's header, which knows of it.
 
         Raises:
@@ -264,7 +264,7 @@ class VersionLog(SystemTable):
         entries = contents.items
         made = replace(commit, snapshot=commit.version, content=digest(entries.items()))
 
-        def attempt(handle: TableHandle) -> tuple[TableHandle, Commit]:
+        def attempt(handle: TableHandle) -> tuple[TableHandle, VersionHeader]:
             now = self.commits(handle, commit.version, commit.version)
             if [one.commit_id for one in now] != [commit.commit_id]:
                 raise StateError(f"version {commit.version} is no longer there", uri=self.uri, version=commit.version)
@@ -283,8 +283,8 @@ class VersionLog(SystemTable):
             self._tell(commit, "snapshot", "Written the snapshot of version %d for %s to file %s")
         return result
 
-    def _tell(self, commit: Commit, kind: Kind, message: str) -> None:
-        # Opened anew: what the handle knows of its files it may have looked up before the commit.
+    def _tell(self, commit: VersionHeader, kind: Kind, message: str) -> None:
+        # Opened again: what the handle knows of its files it may have looked up before the commit.
         handle = self.open()
         files = [] if handle is None else store_files(handle)
         paths = [one.file.path for one in files if one.low == one.high == commit.version and one.kind == kind]
@@ -292,13 +292,13 @@ class VersionLog(SystemTable):
 
     # -- staging ------------------------------------------------------------------------------------------------------
 
-    def stage(self, batch: Batch) -> None:
+    def stage(self, batch: PendingVersion) -> None:
         """Write changes that are no version until a batch with this ``commit_id`` is committed with them.
 
         Raises:
             StateError: they cannot be written.
         """
-        commit = Commit(
+        commit = VersionHeader(
             version=batch.version,
             snapshot=0,
             commit_id=batch.commit_id,
@@ -314,7 +314,7 @@ class VersionLog(SystemTable):
 
         self.write(lambda handle: self.append_rows(handle, rows, [], landed, result=None))
 
-    def staged(self, handle: TableHandle, version: int, commit_id: str) -> Part | None:
+    def staged(self, handle: TableHandle, version: int, commit_id: str) -> VersionPart | None:
         """Changes that were staged; None if they are no longer there.
 
         Raises:
@@ -382,7 +382,7 @@ class VersionLog(SystemTable):
 
     # -- errors -------------------------------------------------------------------------------------------------------
 
-    def _require_base(self, latest: Commit | None, batch: Batch) -> None:
+    def _require_base(self, latest: VersionHeader | None, batch: PendingVersion) -> None:
         if (latest and latest.commit_id) == (batch.base and batch.base.commit_id):
             return
         raise StateError(
@@ -394,22 +394,22 @@ class VersionLog(SystemTable):
             version=batch.version - 1,
         )
 
-    def _fenced(self, taken: Commit | None, latest: Commit, batch: Batch) -> FencedError:
+    def _fenced(self, taken: VersionHeader | None, latest: VersionHeader, batch: PendingVersion) -> FencedError:
         name = f"version {batch.version} of the state store at {self.uri}"
         fix = f"get version {latest.version} and base the changes on it"
         if taken is None:
-            told = f"{name} was committed, and cleaned since (the latest is {latest.version})"
+            problem = f"{name} was committed, and cleaned since (the latest is {latest.version})"
         elif taken.writer == batch.writer:
-            told = f"{name} was committed by this same writer `{batch.writer}` with other changes"
+            problem = f"{name} was committed by this same writer `{batch.writer}` with other changes"
             if latest.version == batch.version:
-                fix = "commit(replace=True) puts these changes in the place of those; or make the same changes again"
+                fix = "commit(replace=True) replaces the committed changes; or make the same changes again"
             else:
-                told += f", and version {latest.version} is based on it"
+                problem += f", and version {latest.version} is based on it"
                 fix += f"; or withdraw what came after: odi store rewind {self.uri} --to-version {batch.version - 1}"
         else:
-            told = f"{name} was committed by writer `{taken.writer}` at {taken.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+            problem = f"{name} was committed by writer `{taken.writer}` at {taken.committed_at:%Y-%m-%d %H:%M:%S} UTC"
         return FencedError(
-            f"{told}; nothing was written by `{batch.writer}`",
+            f"{problem}; nothing was written by `{batch.writer}`",
             fix=fix,
             uri=self.uri,
             version=batch.version,

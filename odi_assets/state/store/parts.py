@@ -1,8 +1,8 @@
 """What the rows of a state store's table mean: parts of versions, and a version's contents put together from them.
 
-A version is written as its changes. Every so many versions a snapshot is written beside them, in a file of its own: all
-that the version holds. So a version is its snapshot, or the version before it and its changes; where one of the two
-is damaged, the other gives the same.
+A version is written as its changes. From time to time a snapshot is written beside them, in a file of its own: all that
+the version holds. So a version is its snapshot, or the version before it and its changes; where one of the two is
+damaged, the other gives the same.
 
 A part's rows are one header (no key) and its entries (no value: removed). A header carries digests: of the part's
 entries, by which damage is noticed, and of the batch on its base, by which the same batch committed again is known.
@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from odi_assets.state.delta.table import Columns
-from odi_assets.state.store.contents import Contents, apply, digest
+from odi_assets.state.store.contents import VersionContents, apply, digest
 
 Kind = Literal["changes", "snapshot", "staged"]
 """What a part holds: a version's changes, all of its entries, or changes that may become a version."""
@@ -36,13 +36,13 @@ COLUMNS = Columns(
         "part": "string",
     }
 )
-"""``part`` is null in stores of earlier releases, where every so many versions had a snapshot instead of changes."""
+"""``part`` is null in stores of earlier releases, where some versions had a snapshot instead of changes."""
 REQUIRED = frozenset(COLUMNS.kinds) - {"part"}
 HEADER = [name for name in COLUMNS.kinds if name not in ("key", "value")]
 
 
 @dataclass(frozen=True)
-class Commit:
+class VersionHeader:
     """The header of a version.
 
     Attributes:
@@ -65,10 +65,10 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Part:
+class VersionPart:
     """The rows of one part of a version; ``header`` is None if it was not found."""
 
-    header: Commit | None
+    header: VersionHeader | None
     entries: Mapping[bytes, bytes | None]
 
     @cached_property
@@ -77,8 +77,8 @@ class Part:
         return self.header is not None and digest(self.entries.items()) == self.header.content
 
 
-Parts = dict[tuple[int, Kind], Part]
-Find = Callable[[int, Kind], Part | None]
+Parts = dict[tuple[int, Kind], VersionPart]
+Find = Callable[[int, Kind], VersionPart | None]
 """Gives a part of a version; None if it is not there or cannot be read."""
 
 
@@ -91,7 +91,7 @@ class Rebuilt:
         past: how many newer snapshots are damaged, so that changes stood for them.
     """
 
-    contents: Contents
+    contents: VersionContents
     base: int
     past: int = 0
 
@@ -104,7 +104,7 @@ class NoPart(Exception):
         self.version = version
 
 
-def rows_of(commit: Commit, kind: Kind, entries: Mapping[bytes, bytes | None]) -> dict[str, list[Any]]:
+def rows_of(commit: VersionHeader, kind: Kind, entries: Mapping[bytes, bytes | None]) -> dict[str, list[Any]]:
     """A part as columns of the table: its header first, then its entries in order of their keys."""
     ordered = sorted(entries.items())
     header = {**asdict(commit), "key": None, "value": None}
@@ -114,12 +114,12 @@ def rows_of(commit: Commit, kind: Kind, entries: Mapping[bytes, bytes | None]) -
     return {name: [header.get(name), *rest[name]] for name in COLUMNS.kinds} | {"part": [kind] * (len(ordered) + 1)}
 
 
-def headers_in(lists: Mapping[str, Sequence[Any]]) -> dict[tuple[int, Kind], Commit]:
+def headers_in(lists: Mapping[str, Sequence[Any]]) -> dict[tuple[int, Kind], VersionHeader]:
     """The headers among rows, which may be rows of several files."""
     found = {}
     for row in range(len(lists["version"])):
         if lists["commit_id"][row] is not None:
-            commit = Commit(**{name: lists[name][row] for name in HEADER if name != "part"})
+            commit = VersionHeader(**{name: lists[name][row] for name in HEADER if name != "part"})
             found[commit.version, _kind(lists["part"][row], commit)] = commit
     return found
 
@@ -133,12 +133,12 @@ def parts_in(lists: Mapping[str, Sequence[Any]]) -> Parts:
             if kind is None:
                 kind = "snapshot" if (version, "snapshot") in headers else "changes"
             entries.setdefault((version, kind), {})[key] = value
-    return {place: Part(headers.get(place), found) for place, found in entries.items()}
+    return {place: VersionPart(headers.get(place), found) for place, found in entries.items()}
 
 
-def versions_in(headers: Mapping[tuple[int, Kind], Commit]) -> list[Commit]:
+def versions_in(headers: Mapping[tuple[int, Kind], VersionHeader]) -> list[VersionHeader]:
     """One header for each version, in order; its ``snapshot`` is the version itself where it has one."""
-    found: dict[int, Commit] = {}
+    found: dict[int, VersionHeader] = {}
     for kind in ("snapshot", "changes"):
         for (version, its_kind), commit in headers.items():
             if its_kind == kind:
@@ -153,7 +153,7 @@ def rebuild(find: Find, version: int) -> Rebuilt:
     Raises:
         NoPart: some version on the way has neither.
     """
-    later: list[Part] = []
+    later: list[VersionPart] = []
     items: dict[bytes, bytes] = {}
     at = version
     while at > 0:
@@ -168,8 +168,8 @@ def rebuild(find: Find, version: int) -> Rebuilt:
         at -= 1
     for changes in reversed(later):
         apply(changes.entries, items)
-    return Rebuilt(Contents(items), at)
+    return Rebuilt(VersionContents(items), at)
 
 
-def _kind(part: Kind | None, commit: Commit) -> Kind:
+def _kind(part: Kind | None, commit: VersionHeader) -> Kind:
     return part or ("snapshot" if commit.snapshot == commit.version else "changes")

@@ -17,11 +17,11 @@ from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, StateError
-from odi_assets.state.store import Change, StateStore
-from odi_assets.state.store.contents import Contents, Draft
+from odi_assets.state.store import StateStore, StoreChange
+from odi_assets.state.store.contents import Draft, VersionContents
 from odi_assets.state.store.files import files_before, remove_before
-from odi_assets.state.store.log import Batch, VersionLog
-from odi_assets.state.store.parts import Commit, Part
+from odi_assets.state.store.log import PendingVersion, VersionLog
+from odi_assets.state.store.parts import VersionHeader, VersionPart
 
 if TYPE_CHECKING:
     from odi_assets.state.store.check import StoreCheck
@@ -83,7 +83,7 @@ class StateStoreProvider:
         self._versions = VersionLog(Location(self.uri, dict(storage_options or {})), snapshot_every)
         self._retry = retry or Retry()
         self._keep_in_memory = keep_in_memory
-        self._loaded: OrderedDict[str, Contents] = OrderedDict()
+        self._loaded: OrderedDict[str, VersionContents] = OrderedDict()
         self._counted = Counter(dict.fromkeys(_COUNTED, 0))
         self._lock = Lock()
 
@@ -100,7 +100,7 @@ class StateStoreProvider:
         base, contents = self._retry.call(lambda: self._load(version), f"get_store({version})")
 
         def commit(draft: Draft, replaces: bool) -> int:
-            return self.commit(Batch(base, draft, self.writer, replaces=replaces))
+            return self.commit(PendingVersion(base, draft, self.writer, replaces=replaces))
 
         return StateStore(self.uri, version, contents, None if read_only else commit, lambda: self.counted)
 
@@ -109,7 +109,7 @@ class StateStoreProvider:
         """The custom metrics so far."""
         return self._counted
 
-    def latest(self) -> tuple[Commit | None, Contents]:
+    def latest(self) -> tuple[VersionHeader | None, VersionContents]:
         """The commit of the newest version and what it holds; None and nothing before the first.
 
         Raises:
@@ -117,14 +117,14 @@ class StateStoreProvider:
         """
         return self._retry.call(lambda: self._load(self.latest_version()), "latest")
 
-    def committed_as(self, commit_id: str, low: int = 0) -> Commit | None:
+    def committed_as(self, commit_id: str, low: int = 0) -> VersionHeader | None:
         """The version from ``low`` on that was committed with this id; None if there is none."""
         found = self._retry.call(
             lambda: self._versions.read(lambda handle: self._versions.commits(handle, low)), "committed_as"
         )
         return next((commit for commit in found or () if commit.commit_id == commit_id), None)
 
-    def stage(self, batch: Batch) -> None:
+    def stage(self, batch: PendingVersion) -> None:
         """Write changes that are no version yet (see ``staged``).
 
         Raises:
@@ -132,7 +132,7 @@ class StateStoreProvider:
         """
         self._retry.call(lambda: self._versions.stage(batch), f"staging version {batch.version} of {self.uri}")
 
-    def staged(self, version: int, commit_id: str) -> Part | None:
+    def staged(self, version: int, commit_id: str) -> VersionPart | None:
         """Changes that were staged; None if they are not there.
 
         Raises:
@@ -149,7 +149,7 @@ class StateStoreProvider:
 
     def versions(self) -> list[int]:
         """The versions that can be read, in order, without version 0. Reads all files; a log line names each version
-        that should be there and cannot be read, and :meth:`check` tells more.
+        that should be there and cannot be read, and :meth:`check` says more about it.
 
         Raises:
             StateError: the table cannot be read.
@@ -178,7 +178,7 @@ class StateStoreProvider:
 
         return self._retry.call(look, f"checking {self.uri}")
 
-    def changes(self, after: int, until: int | None = None) -> Iterator[Change]:
+    def changes(self, after: int, until: int | None = None) -> Iterator[StoreChange]:
         """What the versions after ``after`` changed, up to ``until`` (the latest if None), by versions and keys.
 
         Raises:
@@ -193,7 +193,7 @@ class StateStoreProvider:
         for version in range(after + 1, until + 1):
             now = self.contents(version)
             for key, value in sorted(before.changes_to(now).items()):
-                yield Change(version, key, value)
+                yield StoreChange(version, key, value)
             before = now
 
     def rewind(self, version: int) -> int:
@@ -242,7 +242,7 @@ class StateStoreProvider:
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def contents(self, version: int) -> Contents:
+    def contents(self, version: int) -> VersionContents:
         """What a version holds.
 
         Raises:
@@ -251,12 +251,12 @@ class StateStoreProvider:
         _check_version(version)
         return self._retry.call(lambda: self._load(version), f"version {version}")[1]
 
-    def _load(self, version: int) -> tuple[Commit | None, Contents]:
+    def _load(self, version: int) -> tuple[VersionHeader | None, VersionContents]:
         if version == 0:
-            return None, Contents({})
+            return None, VersionContents({})
         return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version)
 
-    def _load_from(self, handle: TableHandle, version: int) -> tuple[Commit, Contents]:
+    def _load_from(self, handle: TableHandle, version: int) -> tuple[VersionHeader, VersionContents]:
         found = self._versions.commits(handle, version, version)
         if not found:
             self._missing(version)
@@ -268,7 +268,7 @@ class StateStoreProvider:
             self._cache(commit, contents)
         return commit, contents
 
-    def _read(self, handle: TableHandle, commit: Commit) -> Contents:
+    def _read(self, handle: TableHandle, commit: VersionHeader) -> VersionContents:
         started = time.monotonic()
         rebuilt = self._versions.rebuilt(handle, commit)
         self._count("loads")
@@ -292,11 +292,11 @@ class StateStoreProvider:
             version=version,
         )
 
-    def _cached(self, commit: Commit) -> Contents | None:
+    def _cached(self, commit: VersionHeader) -> VersionContents | None:
         with self._lock:
             return self._loaded.get(commit.commit_id)
 
-    def _cache(self, commit: Commit, contents: Contents) -> None:
+    def _cache(self, commit: VersionHeader, contents: VersionContents) -> None:
         with self._lock:
             self._loaded[commit.commit_id] = contents
             self._loaded.move_to_end(commit.commit_id)
@@ -305,7 +305,7 @@ class StateStoreProvider:
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def commit(self, batch: Batch) -> int:
+    def commit(self, batch: PendingVersion) -> int:
         """Commit a batch, and return its version; what stores that :meth:`get_store` made call.
 
         Raises:
@@ -326,7 +326,7 @@ class StateStoreProvider:
             self._maintain_after(handle, commit, batch.contents)
         return commit.version
 
-    def _attempt(self, batch: Batch) -> tuple[TableHandle, Commit]:
+    def _attempt(self, batch: PendingVersion) -> tuple[TableHandle, VersionHeader]:
         try:
             return self._versions.append(batch)
         except CommitConflict:
@@ -336,7 +336,7 @@ class StateStoreProvider:
                 raise
             return done[0], done[1]
 
-    def _maintain_after(self, handle: TableHandle, commit: Commit, contents: Contents) -> None:
+    def _maintain_after(self, handle: TableHandle, commit: VersionHeader, contents: VersionContents) -> None:
         """Write a snapshot, then clean. Never fails: the version is committed."""
         try:
             handle, commit = self._versions.add_snapshot(commit, contents)

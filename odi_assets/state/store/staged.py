@@ -1,4 +1,4 @@
-"""A store whose changes count once another commit names them, as that of a node's table does.
+"""A store whose changes count once another commit names them, such as the commit of a node's table.
 
 The changes are staged first: written, but no version of the store. The other commit names them (:class:`Named`). Then
 they are published, which makes them a version. Whoever opens the store next publishes what a process that died in
@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 from odi_assets.errors import FencedError, IllegalStateError, StateError
 from odi_assets.state.store import StateStore
-from odi_assets.state.store.contents import Contents, Draft
-from odi_assets.state.store.log import Batch
-from odi_assets.state.store.parts import Commit
+from odi_assets.state.store.contents import Draft, VersionContents
+from odi_assets.state.store.log import PendingVersion
+from odi_assets.state.store.parts import VersionHeader
 from odi_assets.state.store.provider import StateStoreProvider
 
 
@@ -57,7 +57,7 @@ class StagedStore:
         self._named = named
         version, self._before = settle(provider, self._named or NOTHING)
         self._base, self._latest = provider.latest()
-        self._batch: Batch | None = None
+        self._batch: PendingVersion | None = None
         self.store = StateStore(provider.uri, version, self._before, self._refuse, lambda: provider.counted)
 
     def stage(self) -> Named:
@@ -89,14 +89,14 @@ class StagedStore:
         )
 
 
-def settle(provider: StateStoreProvider, named: Named) -> tuple[int, Contents]:
+def settle(provider: StateStoreProvider, named: Named) -> tuple[int, VersionContents]:
     """The version with the commit that was named and what it holds; published now, if it was only staged.
 
     Raises:
         StateError: it is neither there nor staged.
     """
     if named == NOTHING:
-        return 0, Contents({})
+        return 0, VersionContents({})
     found = provider.committed_as(named.commit_id, named.version)
     if found is None:
         _publish(provider, named)
@@ -115,17 +115,19 @@ def _publish(provider: StateStoreProvider, named: Named) -> None:
     try:
         provider.commit(_batch(base, latest, final, part.header.writer, commit_id=named.commit_id))
     except FencedError:
-        # Another process may have published the same meanwhile.
+        # Another process may have published the same changes at the same time.
         if provider.committed_as(named.commit_id, named.version) is None:
             raise
 
 
-def _batch(base: Commit | None, latest: Contents, final: Contents, writer: str, **options: Any) -> Batch:
+def _batch(
+    base: VersionHeader | None, latest: VersionContents, final: VersionContents, writer: str, **options: Any
+) -> PendingVersion:
     """The changes that make ``final`` of the latest version, whose commit is ``base``."""
     draft = Draft(latest)
     for key, value in latest.changes_to(final).items():
         draft.change(key, value)
-    return Batch(base, draft, writer, **options)
+    return PendingVersion(base, draft, writer, **options)
 
 
 def _lost(provider: StateStoreProvider, named: Named) -> StateError:

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from odi_assets.errors import ConfigError
 from odi_assets.state.records import HwmEntry, RunRecord, plain
-from odi_assets.state.transfer.document_models import FORMAT, VERSION, Document
-from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.state.transfer.document_models import FORMAT, VERSION, StateDocument
+from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, StateSnapshot
 from odi_assets.state.values import is_utf8, to_json
 from odi_assets.util import exact_json as json_text
 
@@ -20,7 +20,7 @@ _MAX_DEPTH = 200
 """Values may be nested 64 deep, and each dict with keys that are not text takes two levels of JSON."""
 
 
-def to_document(snapshot: Snapshot, *, history: bool, runs: bool) -> dict[str, Any]:
+def to_document(snapshot: StateSnapshot, *, history: bool, runs: bool) -> dict[str, Any]:
     """The document of a snapshot, as JSON-ready data."""
     return {
         "format": FORMAT,
@@ -37,7 +37,7 @@ def to_text(document: dict[str, Any]) -> str:
     return text if is_utf8(text) else json.dumps(document, indent=2, allow_nan=False)
 
 
-def parse(text: str, source: str) -> Snapshot:
+def parse(text: str, source: str) -> StateSnapshot:
     """The snapshot of a document.
 
     Args:
@@ -55,7 +55,7 @@ def parse(text: str, source: str) -> Snapshot:
     document = None
     if not found:
         try:
-            document = Document.model_validate(json.loads(text))
+            document = StateDocument.model_validate(json.loads(text))
         except ValidationError as error:
             found = [(tuple(e["loc"]), _message(e)) for e in error.errors(include_url=False, include_input=False)]
     if document is None:
@@ -91,8 +91,8 @@ def _run(record: RunRecord) -> dict[str, Any]:
     return {name: to_json(plain(value))[0] for name, value in {**found, **moments}.items()}
 
 
-def _snapshot(document: Document) -> Snapshot:
-    return Snapshot(document.project, tuple(_state(item) for item in document.environments))
+def _snapshot(document: StateDocument) -> StateSnapshot:
+    return StateSnapshot(document.project, tuple(_state(item) for item in document.environments))
 
 
 def _state(item: Any) -> EnvironmentState:

@@ -51,11 +51,11 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Whole = Annotated[StrictInt, Field(ge=0)]
 
 
-class Part(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Revision(Part):
+class Revision(_StrictModel):
     """One revision of a key. ``value_type`` is null for a value that Odibi wrote; ``value`` is null in a tombstone."""
 
     value_type: StrictStr | None
@@ -96,7 +96,7 @@ class Key(Revision):
         return older
 
 
-class Run(Part):
+class Run(_StrictModel):
     """One row of run history."""
 
     run_id: StrictStr
@@ -122,7 +122,7 @@ class Run(Part):
         return RunRecord(environment=environment, **{name: getattr(self, name) for name in type(self).model_fields})
 
 
-class Environment(Part):
+class Environment(_StrictModel):
     """Keys and runs of one environment; null is the environment without a name."""
 
     environment: Annotated[StrictStr | None, _accepted_by(check_environment)]
@@ -136,7 +136,7 @@ class Environment(Part):
         return keys
 
 
-class Document(Part):
+class StateDocument(_StrictModel):
     """The whole document."""
 
     format: Literal["odi-state"]

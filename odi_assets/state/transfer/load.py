@@ -15,12 +15,12 @@ from typing import Any
 from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.monotonic import TextOrder, check_monotonic
-from odi_assets.state.records import HwmEntry, Move, RunRecord
-from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, Snapshot
+from odi_assets.state.records import HwmEntry, KeyRestore, RunRecord
+from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, StateSnapshot
 from odi_assets.state.values import encode
 
 
-class Effect(StrEnum):
+class TransferEffect(StrEnum):
     """What a transfer does to one key. BACK: the key is further, or was written later, and so is not touched
     unless the transfer is forced."""
 
@@ -31,14 +31,14 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class TransferredKey:
     """One key of a transfer: what is there (None: it was never set), what comes, and what becomes of it."""
 
     environment: str | None
     before: HwmEntry | None
     after: HwmEntry
-    effect: Effect
-    move: Move | None
+    effect: TransferEffect
+    move: KeyRestore | None
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,22 @@ class Transfer:
     """
 
     backend: StateBackend
-    differences: tuple[Difference, ...]
+    differences: tuple[TransferredKey, ...]
     runs: Mapping[str | None, tuple[RunRecord, ...]]
     runs_there: int
     forced: bool
 
     @property
-    def moves(self) -> list[Difference]:
+    def moves(self) -> list[TransferredKey]:
         """The keys that :meth:`apply` writes."""
-        return [d for d in self.differences if d.move is not None and (self.forced or d.effect is not Effect.BACK)]
+        return [
+            d for d in self.differences if d.move is not None and (self.forced or d.effect is not TransferEffect.BACK)
+        ]
 
     @property
-    def kept(self) -> list[Difference]:
+    def kept(self) -> list[TransferredKey]:
         """The keys that stay because they would move back."""
-        return [] if self.forced else [d for d in self.differences if d.effect is Effect.BACK]
+        return [] if self.forced else [d for d in self.differences if d.effect is TransferEffect.BACK]
 
     @property
     def runs_added(self) -> int:
@@ -107,7 +109,7 @@ class Transfer:
 
 
 def decide(
-    snapshot: Snapshot,
+    snapshot: StateSnapshot,
     backend: StateBackend,
     *,
     same_tables: bool,
@@ -129,7 +131,7 @@ def decide(
         StateError: two keys would get one name, or a key to rename is not there.
     """
     renames = dict(renames or {})
-    differences: list[Difference] = []
+    differences: list[TransferredKey] = []
     runs: dict[str | None, tuple[RunRecord, ...]] = {}
     there = 0
     _check_renames(snapshot, renames)
@@ -144,7 +146,7 @@ def decide(
     return Transfer(backend, tuple(differences), runs, there, force)
 
 
-def _check_renames(snapshot: Snapshot, renames: Mapping[str, str]) -> None:
+def _check_renames(snapshot: StateSnapshot, renames: Mapping[str, str]) -> None:
     known = {key.entry.key for state in snapshot.environments for key in state.keys}
     for old in renames:
         if old not in known:
@@ -165,19 +167,19 @@ def _renamed(key: KeyState, name: str) -> KeyState:
     return KeyState(key.entry._replace(key=name), tuple(entry._replace(key=name) for entry in key.older))
 
 
-def _difference(key: KeyState, before: HwmEntry | None, target: StateBackend, same_tables: bool) -> Difference:
+def _difference(key: KeyState, before: HwmEntry | None, target: StateBackend, same_tables: bool) -> TransferredKey:
     effect = _effect(before, key.entry, target.text_order)
-    move = None if effect is Effect.UNCHANGED else _move(key, before, same_tables)
-    return Difference(target.environment, before, key.entry, effect, move)
+    move = None if effect is TransferEffect.UNCHANGED else _move(key, before, same_tables)
+    return TransferredKey(target.environment, before, key.entry, effect, move)
 
 
-def _effect(before: HwmEntry | None, after: HwmEntry, text_order: TextOrder) -> Effect:
+def _effect(before: HwmEntry | None, after: HwmEntry, text_order: TextOrder) -> TransferEffect:
     if before is None:
-        return Effect.ADDED
+        return TransferEffect.ADDED
     if _content(before) == _content(after):
-        return Effect.UNCHANGED
+        return TransferEffect.UNCHANGED
     back = after.updated_at <= before.updated_at or _lies_before(before, after, text_order)
-    return Effect.BACK if back else Effect.CHANGED
+    return TransferEffect.BACK if back else TransferEffect.CHANGED
 
 
 def _content(entry: HwmEntry) -> tuple[Any, ...]:
@@ -196,7 +198,7 @@ def _lies_before(before: HwmEntry, after: HwmEntry, text_order: TextOrder) -> bo
     return False
 
 
-def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> Move:
+def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> KeyRestore:
     entry = key.entry
     least = 1 if before is None else before.revision + 1
     now = datetime.now(UTC)
@@ -204,11 +206,11 @@ def _move(key: KeyState, before: HwmEntry | None, same_tables: bool) -> Move:
         now = before.updated_at + timedelta(microseconds=1)
     if not same_tables:
         fresh = entry._replace(revision=least, updated_at=now, target_commit=None, origin=None)
-        return Move(fresh, before.revision if before else None)
+        return KeyRestore(fresh, before.revision if before else None)
     later = before is None or entry.updated_at > before.updated_at
     fresh = entry._replace(revision=max(entry.revision, least), updated_at=entry.updated_at if later else now)
     older = tuple(e for e in key.older if later and least <= e.revision < fresh.revision)
-    return Move(fresh, before.revision if before else None, older)
+    return KeyRestore(fresh, before.revision if before else None, older)
 
 
 def _new_runs(state: EnvironmentState, target: StateBackend) -> tuple[RunRecord, ...]:

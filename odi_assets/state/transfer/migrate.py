@@ -13,7 +13,7 @@ from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.state.records import RunRecord, records_of
 from odi_assets.state.transfer import snapshot as snapshots
 from odi_assets.state.transfer.load import Transfer, decide
-from odi_assets.state.transfer.snapshot import EnvironmentState, Snapshot
+from odi_assets.state.transfer.snapshot import EnvironmentState, StateSnapshot
 
 
 def migration(
@@ -49,7 +49,7 @@ def migration(
     return decide(found, target, same_tables=True, renames=renames, force=force)
 
 
-def read(source: StateBackend) -> Snapshot:
+def read(source: StateBackend) -> StateSnapshot:
     """All that a store holds, with what Odibi noted in it."""
     found = snapshots.take(source, project=None, history=True, runs=True)
     return replace(found, environments=tuple(_with_odibis_runs(source, state) for state in found.environments))
@@ -67,7 +67,7 @@ def _odibis_runs(source: LocalJSONStateBackend) -> Iterator[RunRecord]:
     """What Odibi noted of each pipeline's last run, under ids that are the same each time."""
     there = source.in_environment(None)
     for pipeline, data in there.odibi_pipelines().items():
-        # Without a time of its own a run gets that of the file: the same at each migration.
+        # A run without a time gets the time of the file: the same at each migration.
         ended = data.get("last_run") or datetime.fromtimestamp(source.path.stat().st_mtime, UTC).isoformat()
         run_id = str(uuid5(NAMESPACE_URL, f"odibi/{pipeline}/{ended}"))
         yield from records_of(pipeline, {**data, "last_run": ended, "run_id": run_id})

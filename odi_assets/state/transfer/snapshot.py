@@ -28,7 +28,7 @@ class EnvironmentState:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class StateSnapshot:
     """State of a project at one moment.
 
     Attributes:
@@ -46,7 +46,7 @@ def take(
     environments: Sequence[str | None] | None = None,
     history: bool = False,
     runs: bool = False,
-) -> Snapshot:
+) -> StateSnapshot:
     """What ``backend`` holds now.
 
     Args:
@@ -57,7 +57,7 @@ def take(
         runs: with run history.
     """
     names = backend.environments() if environments is None else environments
-    return Snapshot(project, tuple(_of(backend.in_environment(name), history, runs) for name in names))
+    return StateSnapshot(project, tuple(_of(backend.in_environment(name), history, runs) for name in names))
 
 
 def _of(backend: StateBackend, history: bool, runs: bool) -> EnvironmentState:
@@ -78,8 +78,8 @@ def _with_history(revisions: Sequence[HwmEntry]) -> KeyState:
     return KeyState(newest, tuple(reversed(kept)))
 
 
-def into(snapshot: Snapshot, environment: str | None) -> Snapshot:
-    """The snapshot of one environment as that of another.
+def into(snapshot: StateSnapshot, environment: str | None) -> StateSnapshot:
+    """The snapshot of one environment as the snapshot of another.
 
     Raises:
         StateError: it holds several environments.

@@ -9,44 +9,45 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.streaming.checkpoints.inspect import Batch, Checkpoint, Operator, StateVariable, StoreInfo, inspect
+from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, StateVariable, StoreInfo, inspect
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints.compare import Difference, Effect, check_against
+    from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect, check_against
     from odi_assets.streaming.checkpoints.copies import copy_of_remote, local_copy
     from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
     from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
     from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
     from odi_assets.streaming.checkpoints.reader import CheckpointReader
     from odi_assets.streaming.checkpoints.schemas import StateSchema, read_schemas
-    from odi_assets.streaming.checkpoints.verdict import Verdict, judge
+    from odi_assets.streaming.checkpoints.verdict import CheckpointVerdict, judge
 
 _PLACES = {
-    "compare": ("Difference", "Effect", "check_against"),
+    "compare": ("CheckpointDifference", "DifferenceEffect", "check_against"),
     "copies": ("copy_of_remote", "local_copy"),
     "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
     "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
     "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
     "reader": ("CheckpointReader",),
     "schemas": ("StateSchema", "read_schemas"),
-    "verdict": ("Verdict", "judge"),
+    "verdict": ("CheckpointVerdict", "judge"),
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
-    "Batch",
     "BatchHealth",
     "Checkpoint",
+    "CheckpointDifference",
     "CheckpointFiles",
     "CheckpointReader",
-    "Difference",
-    "Effect",
+    "CheckpointVerdict",
+    "DifferenceEffect",
     "Excess",
     "FileFault",
     "Health",
     "KeyFate",
     "KeyReport",
     "KeyVerdict",
+    "MicroBatch",
     "Operator",
     "SideOfKey",
     "StateSchema",
@@ -54,7 +55,6 @@ __all__ = [
     "StoreHealth",
     "StoreInfo",
     "StoreVersions",
-    "Verdict",
     "check_against",
     "check_files",
     "copy_of_remote",

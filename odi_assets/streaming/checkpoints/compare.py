@@ -1,9 +1,9 @@
-"""What would fail or be ignored if a query went on from a checkpoint, told before Spark does.
+"""Finds what would fail or be ignored if a query went on from a checkpoint, before Spark starts the query.
 
-Spark compares a query with its checkpoint only while it plans a batch, with an error that names neither the node nor a
-remedy; settings that the checkpoint overrides it does not tell at all. Here the query is planned against a checkpoint
-of its own that is thrown away: Spark writes down the operators and the schemas of their state, no row is computed, and
-the two checkpoints are compared.
+Spark compares a query with its checkpoint only while it plans a batch. Its error names neither the node nor a remedy,
+and it does not report settings that the checkpoint overrides. Here the query is planned against a temporary checkpoint
+of its own: Spark writes down the operators and the schemas of their state, no row is computed, and the two checkpoints
+are compared.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _BY_NAME = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_ANEW = "Put the query back as it was, or start it anew from its sources: a full refresh makes a new checkpoint"
-_KEEPS = "Remove the setting, or start the query anew: a full refresh makes a new checkpoint"
+_REBUILD = "Put the query back as it was, or rebuild it from its sources: a full refresh makes a new checkpoint"
+_KEEPS = "Remove the setting, or rebuild the query: a full refresh makes a new checkpoint"
 
 
-class Effect(StrEnum):
+class DifferenceEffect(StrEnum):
     """What a difference does if the query goes on from the checkpoint."""
 
     FAILS = "fails"
@@ -48,7 +48,7 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class CheckpointDifference:
     """A difference between a query and the checkpoint that it is to go on from.
 
     Attributes:
@@ -57,7 +57,7 @@ class Difference:
         wanted: what the query has.
     """
 
-    effect: Effect
+    effect: DifferenceEffect
     what: str
     stored: str
     wanted: str
@@ -75,7 +75,7 @@ def check_against(
     *,
     output_mode: str = "append",
     store: tuple[str, Mapping[str, Any]] | None = None,
-) -> tuple[Difference, ...]:
+) -> tuple[CheckpointDifference, ...]:
     """Compare a query that is about to start with the checkpoint it goes on from; what fails comes first.
 
     What Spark does not note cannot be compared: the conditions of a join or a filter, the length of a window. Nothing
@@ -96,15 +96,17 @@ def check_against(
     if not known.batches:
         return ()
     ignored = [
-        Difference(Effect.IGNORED, name, stored, wanted, _KEEPS)
+        CheckpointDifference(DifferenceEffect.IGNORED, name, stored, wanted, _KEEPS)
         for name, (wanted, stored) in known.overrides(settings or {}).items()
     ]
     with _planned(frame, known.path, store, output_mode) as (planned, failure):
         if failure is not None:
-            refused = Difference(Effect.FAILS, "the query", "", failure, "Spark refuses it: change the query")
+            refused = CheckpointDifference(
+                DifferenceEffect.FAILS, "the query", "", failure, "Spark refuses it: change the query"
+            )
             return (refused, *ignored)
         found = [*_compare_sources(known, planned), *_compare_operators(known, planned), *ignored]
-    return tuple(sorted(found, key=lambda one: list(Effect).index(one.effect)))
+    return tuple(sorted(found, key=lambda one: list(DifferenceEffect).index(one.effect)))
 
 
 @contextmanager
@@ -200,29 +202,31 @@ def _is_classic(frame: DataFrame) -> bool:
     return not type(frame.sparkSession).__module__.startswith("pyspark.sql.connect")
 
 
-def _compare_sources(known: Checkpoint, planned: Checkpoint) -> Iterator[Difference]:
+def _compare_sources(known: Checkpoint, planned: Checkpoint) -> Iterator[CheckpointDifference]:
     if not planned.batches:
         return
     stored, wanted = known.batches[-1].offsets, planned.batches[-1].offsets
     if planned.batches[-1].conf.get(_BY_NAME) == "true":
         yield from _compare_names(set(stored), set(wanted))
     elif set(stored) != set(wanted):
-        yield Difference(Effect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _ANEW)
+        yield CheckpointDifference(DifferenceEffect.FAILS, "sources", f"{len(stored)}", f"{len(wanted)}", _REBUILD)
         return
     for name in stored.keys() & wanted.keys():
         before, after = _shape(stored[name]), _shape(wanted[name])
         if before and after and before != after:
-            yield Difference(Effect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _ANEW)
+            yield CheckpointDifference(
+                DifferenceEffect.FAILS, f"source {name}", f"offsets of {before}", f"offsets of {after}", _REBUILD
+            )
 
 
-def _compare_names(stored: set[str], wanted: set[str]) -> Iterator[Difference]:
+def _compare_names(stored: set[str], wanted: set[str]) -> Iterator[CheckpointDifference]:
     """Sources that go by their names may come and go; one that is renamed is another one for Spark."""
     for name in sorted(wanted - stored):
         remedy = "It is read from its beginning: a source that was renamed gives its rows again"
-        yield Difference(Effect.FROM_NOW_ON, f"source {name}", "none", "a source", remedy)
+        yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, f"source {name}", "none", "a source", remedy)
     for name in sorted(stored - wanted):
         remedy = "It is not read any more: what it gave so far stays in the state and in the table"
-        yield Difference(Effect.FROM_NOW_ON, f"source {name}", "a source", "none", remedy)
+        yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, f"source {name}", "a source", "none", remedy)
 
 
 def _shape(offset: str | None) -> str | None:
@@ -233,7 +237,7 @@ def _shape(offset: str | None) -> str | None:
     return None if value is None else type(value).__name__
 
 
-def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[Difference]:
+def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[CheckpointDifference]:
     if not planned.batches:
         return
     before = {one.operator_id: one for one in known.operators}
@@ -241,7 +245,9 @@ def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[Diffe
     for number in sorted({*before, *after}):
         stored, wanted = before.get(number), after.get(number)
         if stored is None or wanted is None or stored.name != wanted.name:
-            yield Difference(Effect.FAILS, f"operator {number}", _name(stored), _name(wanted), _ANEW)
+            yield CheckpointDifference(
+                DifferenceEffect.FAILS, f"operator {number}", _name(stored), _name(wanted), _REBUILD
+            )
         else:
             yield from _compare_state(stored, wanted)
 
@@ -250,43 +256,55 @@ def _name(operator: Operator | None) -> str:
     return "none" if operator is None else operator.name or "not described"
 
 
-def _compare_state(stored: Operator, wanted: Operator) -> Iterator[Difference]:
+def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDifference]:
     where = f"operator {stored.operator_id}"
     for name in ("timeMode", "outputMode"):
         before, after = stored.properties.get(name), wanted.properties.get(name)
         if before != after:
-            yield Difference(Effect.FAILS, f"{where}, {name}", str(before), str(after), _ANEW)
+            yield CheckpointDifference(DifferenceEffect.FAILS, f"{where}, {name}", str(before), str(after), _REBUILD)
     kinds = {one.name: one.kind for one in stored.variables}
     for variable in wanted.variables:
         before = kinds.pop(variable.name, None)
         if before is None:
-            yield Difference(
-                Effect.FROM_NOW_ON, f"{where}, variable {variable.name}", "none", variable.kind, "It begins empty"
+            yield CheckpointDifference(
+                DifferenceEffect.FROM_NOW_ON,
+                f"{where}, variable {variable.name}",
+                "none",
+                variable.kind,
+                "It begins empty",
             )
         elif before != variable.kind:
-            yield Difference(Effect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _ANEW)
+            yield CheckpointDifference(
+                DifferenceEffect.FAILS, f"{where}, variable {variable.name}", before, variable.kind, _REBUILD
+            )
     for name, kind in kinds.items():
         remedy = "Its state is dropped in the first batch: keep the variable if it is needed"
-        yield Difference(Effect.FROM_NOW_ON, f"{where}, variable {name}", kind, "none", remedy)
+        yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, f"{where}, variable {name}", kind, "none", remedy)
     schemas = read_schemas(stored)
     for name, schema in read_schemas(wanted).items():
         if name in schemas:
             yield from _compare_schema(f"{where}, {name}", schemas[name], schema)
 
 
-def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Iterator[Difference]:
+def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Iterator[CheckpointDifference]:
     for part in ("key", "value"):
         before: Mapping[str, Any] = getattr(stored, part)
         after: Mapping[str, Any] = getattr(wanted, part)
         if not _fits(after, before):
-            yield Difference(Effect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _ANEW)
+            yield CheckpointDifference(
+                DifferenceEffect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _REBUILD
+            )
         elif type_names(before) != type_names(after):
-            remedy = "Columns of the state are taken by position: check that those of before mean the same"
-            yield Difference(Effect.FROM_NOW_ON, f"{where}: {part}", _columns(before), _columns(after), remedy)
+            remedy = "Columns of the state are taken by position: check that the former columns mean the same"
+            yield CheckpointDifference(
+                DifferenceEffect.FROM_NOW_ON, f"{where}: {part}", _columns(before), _columns(after), remedy
+            )
     old, new = event_time_delay(stored), event_time_delay(wanted)
     if old is not None and new is not None and old != new:
         remedy = "The watermark goes on from where it is; it never goes back"
-        yield Difference(Effect.FROM_NOW_ON, f"{where}: watermark delay", f"{old} ms", f"{new} ms", remedy)
+        yield CheckpointDifference(
+            DifferenceEffect.FROM_NOW_ON, f"{where}: watermark delay", f"{old} ms", f"{new} ms", remedy
+        )
 
 
 def _columns(schema: Mapping[str, Any]) -> str:

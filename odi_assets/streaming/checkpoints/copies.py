@@ -41,7 +41,7 @@ def local_copy(uri: str, options: Mapping[str, Any] | None = None, *, logs_only:
         CheckpointError: there is no checkpoint, or the store cannot be read.
     """
     with TemporaryDirectory(prefix="odi-checkpoint-") as folder:
-        # The name of the folder is told in messages about what is near it.
+        # Messages about files near the checkpoint contain the name of its folder.
         copy = Path(folder, uri.rstrip("/").rpartition("/")[2] or "checkpoint")
         _fetch(uri, options or {}, copy, logs_only)
         try:
@@ -182,8 +182,8 @@ def _no_checkpoint(uri: str, filesystem: Any, root: str) -> CheckpointError:
 
 
 def _named(error: CheckpointError, copy: Path, uri: str) -> CheckpointError:
-    def told(text: str) -> str:
+    def with_uri(text: str) -> str:
         return text.replace(str(copy), uri)
 
-    fields = {name: told(value) if isinstance(value, str) else value for name, value in error.fields.items()}
-    return CheckpointError(told(error.message), fix=error.fix and told(error.fix), **fields)
+    fields = {name: with_uri(value) if isinstance(value, str) else value for name, value in error.fields.items()}
+    return CheckpointError(with_uri(error.message), fix=error.fix and with_uri(error.fix), **fields)

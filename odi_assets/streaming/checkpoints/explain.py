@@ -125,7 +125,7 @@ def explain_key(
     left, right = (_side(reader, side, key, operator, first) for side in _SIDES)
     verdict, conclusion = _conclusion(left, right)
     missing = _missing_evidence(first) if KeyFate.UNDECIDABLE in (left.fate, right.fate) else None
-    reason = f"{_told(left, known, first)}; {_told(right, known, first)}. {conclusion}"
+    reason = f"{_side_text(left, known, first)}; {_side_text(right, known, first)}. {conclusion}"
     return KeyReport(dict(key), verdict, left, right, first, last, known.watermark, reason, missing)
 
 
@@ -145,7 +145,7 @@ def _require_join(known: Checkpoint, operator_id: int) -> None:
     if version not in _FORMATS_WITH_INDEX:
         raise CheckpointError(
             f"{known.path}: the join keeps its state in format {version}, which this explanation cannot read.",
-            fix="Spark calls that format unfinished: start the query anew in format 2 or 3, or read the stores",
+            fix="Spark calls that format unfinished: rebuild the query in format 2 or 3, or read the stores",
             path=str(known.path),
         )
 
@@ -201,7 +201,7 @@ def _missing_evidence(first: int) -> str:
     )
 
 
-def _told(side: SideOfKey, known: Checkpoint, first: int) -> str:
+def _side_text(side: SideOfKey, known: Checkpoint, first: int) -> str:
     if side.fate is KeyFate.WAITING:
         matched = {True: "matched", False: "not matched", None: "in the state"}[side.matched]
         return f"{side.side}: {counted(len(side.rows), 'row')} in the state, {matched}"
@@ -269,10 +269,10 @@ def _undecidable(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
     known = next((side for side in (left, right) if side.fate is not KeyFate.UNDECIDABLE), None)
     if known is None:
         return KeyVerdict.UNDECIDABLE, (
-            "Whether either side ever came cannot be told: it may have come and gone before the batches that are kept."
+            "It is not known whether either side ever came: it may have come and gone before the batches that are kept."
         )
     other = right if known is left else left
-    unknown = f"whether the {other.side} row never came, or came and was purged before, cannot be told"
+    unknown = f"it is not known whether the {other.side} row never came, or came and was purged before"
     if known.fate is KeyFate.WAITING:
         return KeyVerdict.WAITING, (
             f"The {known.side} row has found no partner so far and waits until the watermark passes it; {unknown}."

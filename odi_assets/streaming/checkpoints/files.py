@@ -17,7 +17,7 @@ from pathlib import Path
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, Operator, inspect, store_folder
 from odi_assets.streaming.checkpoints.log_files import read_lines, read_object
-from odi_assets.streaming.checkpoints.state_file import Contents, Damage, read_state_file
+from odi_assets.streaming.checkpoints.state_file import Damage, StateFileContents, read_state_file
 
 _VERSION_FILE = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|changelog|zip)")
 _MISSING = "is missing"
@@ -59,7 +59,7 @@ class CheckpointFiles:
     Attributes:
         readable: the retained batches whose state can be read.
         lost: for each other retained batch, the file to blame.
-        cleaned: those of them whose state Spark has cleaned away in good order.
+        cleaned: the lost batches whose state Spark has cleaned away in good order.
         faults: every file that is damaged, whether a version needs it or not, or is missing and was not cleaned away.
         files: how many files there are, checksums among them.
         bytes: their size.
@@ -85,7 +85,7 @@ class CheckpointFiles:
 
 
 def check_files(checkpoint: Checkpoint | str | Path) -> CheckpointFiles:
-    """Read every file of the state stores and say what they are good for. The query should not run meanwhile.
+    """Read every file of the state stores and say what they are good for. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint, or a file of its logs is torn.
@@ -248,10 +248,10 @@ class StoreFiles:
         return {version for version, _, kind in self.found if kind in _SNAPSHOTS}
 
     @cached_property
-    def _read(self) -> dict[Path, Contents | FileFault]:
+    def _read(self) -> dict[Path, StateFileContents | FileFault]:
         return {}
 
-    def contents(self, file: Path) -> Contents | FileFault:
+    def contents(self, file: Path) -> StateFileContents | FileFault:
         """What is in a file, or what is wrong with it."""
         if file not in self._read:
             try:
@@ -266,7 +266,7 @@ class StoreFiles:
     def why_lost(self, version: int) -> FileFault | None:
         """The file to blame if a version cannot be rebuilt; None if it can."""
         while version > 0:
-            if any(isinstance(self.contents(file), Contents) for file in self._of(version, _SNAPSHOTS)):
+            if any(isinstance(self.contents(file), StateFileContents) for file in self._of(version, _SNAPSHOTS)):
                 return None
             fault = self._fault_of_changes(version)
             if fault is not None:
@@ -279,7 +279,7 @@ class StoreFiles:
         faults = (self._fault_of_changes(version) for version in range(last, first - 1, -1))
         return next((fault for fault in faults if fault), None)
 
-    def tells(self, base: int, last: int, look_inside: bool) -> bool:
+    def covers(self, base: int, last: int, look_inside: bool) -> bool:
         """Whether version ``base`` can be rebuilt, and the changes of all later ones up to ``last`` are there.
 
         Args:
@@ -302,7 +302,7 @@ class StoreFiles:
         for (version, _, kind), file in self.found.items():
             sizes[version] += file.stat().st_size
             read = self.contents(file)
-            if not isinstance(read, Contents):
+            if not isinstance(read, StateFileContents):
                 continue
             if kind in _CHANGES:
                 changes[version] = (read.puts, read.removals)
@@ -343,7 +343,7 @@ class StoreFiles:
 
 
 @lru_cache(maxsize=4096)
-def _read(file: Path, size: int, modified: int) -> Contents:
+def _read(file: Path, size: int, modified: int) -> StateFileContents:
     """:func:`read_state_file`, made once for a file that stays as it is."""
     del size, modified
     return read_state_file(file)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models.stream import HealthLimits
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, check_files
-from odi_assets.streaming.checkpoints.inspect import Batch, Checkpoint, Operator, inspect, rows_store
+from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, inspect, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader
 from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_column, read_schemas
 
@@ -51,7 +51,7 @@ class StoreHealth:
 
     @property
     def label(self) -> str:
-        """The name, with that of the operator where it is not unique by itself."""
+        """The name, with the operator's name where it is not unique by itself."""
         return f"{self.operator_id} {self.name if self.name != 'default' else self.operator}"
 
     @property
@@ -74,9 +74,9 @@ class BatchHealth:
     Attributes:
         watermark: the one it ran with.
         seconds: from its planning to its commit.
-        rows: rows in the state after it, by :attr:`StoreHealth.label`, or by operator where ``meta_batches`` tells it.
-        bytes: what the state takes in memory, by operator, as ``meta_batches`` tells it; of a checkpoint by itself,
-            what the batch wrote into its files, by store.
+        rows: rows in the state after it, by :attr:`StoreHealth.label`; by operator if they come from ``meta_batches``.
+        bytes: the state's size in memory, by operator, if it comes from ``meta_batches``; else the size of what the
+            batch wrote into the checkpoint's files, by store.
         changed: rows that it put into the state and removed from it, by store.
         rows_dropped: rows that came too late.
         commit_ms: what its state stores' commits took, over all partitions.
@@ -143,7 +143,7 @@ class Health:
 
     @property
     def skew(self) -> float | None:
-        """That of the most uneven store."""
+        """The skew of the most uneven store."""
         return max((store.skew for store in self.stores if store.skew), default=None)
 
     @property
@@ -171,7 +171,7 @@ def measure(
     settings: Mapping[str, str] | None = None,
     most_batches: int = 4,
 ) -> Health:
-    """Measure how a query is doing. It should not run meanwhile: what it cleans away would count as missing.
+    """Measure how a query is doing. It should not be running: what it cleans away would count as missing.
 
     Args:
         checkpoint: a reader, or the folder of a checkpoint on this machine.
@@ -246,7 +246,7 @@ def excesses(health: Health, limits: HealthLimits, now: datetime | None = None) 
 # -- from the files ----------------------------------------------------------------------------------------------------
 
 
-def _of_files(batch: Batch, known: Checkpoint, files: CheckpointFiles) -> BatchHealth:
+def _of_files(batch: MicroBatch, known: Checkpoint, files: CheckpointFiles) -> BatchHealth:
     names = {one.operator_id: one.name or "?" for one in known.operators}
     sizes: dict[str, int] = defaultdict(int)
     changed: dict[str, tuple[int, int]] = {}
@@ -270,11 +270,11 @@ def _of_files(batch: Batch, known: Checkpoint, files: CheckpointFiles) -> BatchH
     )
 
 
-def _stuck(known: Checkpoint) -> list[Batch]:
+def _stuck(known: Checkpoint) -> list[MicroBatch]:
     """The newest batches that read something and left the watermark where it was, oldest first."""
     committed = [batch for batch in known.batches if batch.committed]
     after = [*(batch.watermark for batch in committed[1:]), known.watermark]
-    found: list[Batch] = []
+    found: list[MicroBatch] = []
     for place in range(len(committed) - 1, 0, -1):
         batch = committed[place]
         if batch.offsets == committed[place - 1].offsets:
@@ -285,7 +285,7 @@ def _stuck(known: Checkpoint) -> list[Batch]:
     return found
 
 
-def _stalled(known: Checkpoint, stuck: Sequence[Batch]) -> tuple[str, ...]:
+def _stalled(known: Checkpoint, stuck: Sequence[MicroBatch]) -> tuple[str, ...]:
     if not stuck:
         return ()
     before = known.batch(stuck[0].batch_id - 1)
@@ -357,7 +357,7 @@ def _read_stores(
 
 
 def _spread(readable: Sequence[int], most: int) -> list[int]:
-    """At most so many of the batches, the first and the last among them."""
+    """At most ``most`` of the batches, the first and the last among them."""
     if len(readable) <= most:
         return list(readable)
     step = (len(readable) - 1) / (most - 1) if most > 1 else 0
@@ -409,7 +409,7 @@ def _heaviest(
 
 
 def _with_record(batch: BatchHealth | None, record: BatchRecord) -> BatchHealth:
-    """A batch with what ``meta_batches`` tells of it, which counts where both know a figure."""
+    """A batch with its figures in ``meta_batches``; these count where both have a figure."""
     found = batch or BatchHealth(record.batch, record.planned_at, record.committed_at, record.watermark)
     figures = {f"{one.operator} {one.name}": one for one in record.operators}
     took = record.durations_ms.get("triggerExecution")

@@ -27,12 +27,12 @@ JOIN_STORES = tuple(
 
 
 @dataclass(frozen=True)
-class Batch:
+class MicroBatch:
     """One micro-batch as the offset log planned it.
 
     ``watermark`` is the one the batch ran with, None before there was one; ``offsets`` holds, by source number or
     name, how far the batch reads, as the source wrote it, None where it reads nothing. ``committed_at`` is the time of
-    the file ``commits/N``, so that of the copying in a copied checkpoint.
+    the file ``commits/N``: in a copied checkpoint, the time of the copying.
     """
 
     batch_id: int
@@ -79,8 +79,8 @@ class Operator:
     """A stateful operator. A join has four stores, most others one with the name ``default``.
 
     ``name`` is None, and ``stores`` empty, in checkpoints of a Spark before 3.5, which wrote no description.
-    ``properties`` are those of ``transformWithState`` (time mode, output mode, state variables), or of a join whose
-    four stores share one.
+    ``properties`` are the settings of ``transformWithState`` (time mode, output mode, state variables), or of a join
+    whose four stores share one.
     """
 
     operator_id: int
@@ -127,17 +127,17 @@ class Checkpoint:
 
     path: Path
     query_id: str
-    batches: tuple[Batch, ...]
+    batches: tuple[MicroBatch, ...]
     operators: tuple[Operator, ...]
     watermark: datetime | None
 
     @property
-    def last_committed(self) -> Batch | None:
+    def last_committed(self) -> MicroBatch | None:
         """The newest batch that finished; None if none did."""
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
     @property
-    def in_flight(self) -> Batch | None:
+    def in_flight(self) -> MicroBatch | None:
         """The batch that was planned and did not finish: it runs now, or a restart will run it. None if none."""
         newest = self.batches[-1] if self.batches else None
         return newest if newest and not newest.committed else None
@@ -186,7 +186,7 @@ class Checkpoint:
             if name in conf and str(value) != conf[name]
         }
 
-    def batch(self, batch_id: int) -> Batch | None:
+    def batch(self, batch_id: int) -> MicroBatch | None:
         """The retained batch of that number, or None."""
         return next((batch for batch in self.batches if batch.batch_id == batch_id), None)
 
@@ -225,7 +225,7 @@ def local_path(checkpoint: str | Path) -> Path | None:
 
 
 def inspect(path: str | Path) -> Checkpoint:
-    """The content of the checkpoint in a local folder, read from its files alone. Its query may run meanwhile.
+    """The content of the checkpoint in a local folder, read from its files alone. Its query may be running.
 
     Raises:
         CheckpointError: there is no such folder, it is no checkpoint, or the file ``path`` in it is incomplete.
@@ -280,7 +280,7 @@ def _time_of(commit: Path | None) -> datetime | None:
     return None if commit is None else datetime.fromtimestamp(commit.stat().st_mtime, UTC)
 
 
-def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> Batch:
+def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> MicroBatch:
     """A batch, of its file in the log of offsets.
 
     Raises:
@@ -293,7 +293,7 @@ def read_batch(file: Path, batch_id: int, committed_at: datetime | None) -> Batc
     conf = head.get("conf", {})
     if not isinstance(conf, dict):
         raise torn(file, "its settings are not an object")
-    return Batch(
+    return MicroBatch(
         batch_id=batch_id,
         committed_at=committed_at,
         planned_at=instant(file, head.get("batchTimestampMs")),
@@ -314,7 +314,7 @@ def _read_offsets(file: Path, version: int, lines: list[str]) -> dict[str, str |
     return {name: None if offset == _NO_OFFSET else offset for name, offset in named.items()}
 
 
-def _watermark(commits: Mapping[int, Path], batches: tuple[Batch, ...]) -> datetime | None:
+def _watermark(commits: Mapping[int, Path], batches: tuple[MicroBatch, ...]) -> datetime | None:
     after = None
     if commits:
         file = commits[max(commits)]
@@ -364,5 +364,5 @@ def _read_store(folder: Path, info: Mapping[str, Any]) -> StoreInfo:
 
 
 def store_folder(operator: Path, partition: int, store: str) -> Path:
-    """The folder of a partition's state store, in that of its operator."""
+    """The folder of a partition's state store, in the folder of its operator."""
     return operator / str(partition) / ("" if store == "default" else store)

@@ -45,15 +45,14 @@ _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 class CheckpointReader:
-    """The state in a checkpoint, at any batch that it retains, whichever provider wrote it. Its query may run
-    meanwhile.
+    """The state in a checkpoint, at any batch that it retains, whichever provider wrote it. Its query may be running.
 
     Args:
         path: the query's ``checkpointLocation``: a folder, or any URI that Spark can read. Of a URI that is not on this
             machine, what is asked for is checked by Spark alone unless there is a ``copy``.
         spark: the session to read with; it need not have run a streaming query. If None, the active one, else a new one
             that :meth:`close` stops. Through Spark Connect, state of checkpoint format 2 is read in a clone of the
-            session unless that has the format too; its DataFrames do not join those of the session.
+            session unless that has the format too; DataFrames of the clone do not join DataFrames of the session.
         copy: of a checkpoint that is not on this machine, a folder with its logs, as ``copy_of_remote`` makes it.
         settings: of the session, by which Spark reaches the store.
     """
@@ -190,7 +189,7 @@ class CheckpointReader:
         operator: int = 0,
         variable: str | None = None,
     ) -> DataFrame:
-        """What each batch did to the state of one operator, with the columns batch_id, change_type and those of
+        """What each batch did to the state of one operator, with the columns batch_id, change_type and the columns of
         :meth:`read`. The type is ``update`` or ``append``, or ``delete`` without a value. RocksDB keeps changes only
         with changelog checkpointing.
 
@@ -266,7 +265,7 @@ class CheckpointReader:
         """The block in which a DataFrame of this reader is counted or collected: Spark's errors become ours.
 
         Raises:
-            CheckpointError: Spark could not read the state, for instance since its query has cleaned it away meanwhile.
+            CheckpointError: Spark could not read the state, for instance because its query has just cleaned it away.
         """
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
@@ -301,9 +300,9 @@ class CheckpointReader:
             return frame
 
     def _session(self, form: int | None) -> SparkSession:
-        """The session to read a checkpoint format with. In Spark Connect, settings have to stay for as long as
-        DataFrames are used, and new queries would take that of the format: another format than the session's gets a
-        clone of it.
+        """The session to read a checkpoint format with. In Spark Connect, the setting for the format has to stay for as
+        long as DataFrames are used, and new queries would take it too: a format other than the session's gets a clone
+        of the session.
         """
         if not _is_connect(self.spark) or form is None or self.spark.conf.get(_FORMAT, "1") == str(form):
             return self.spark
@@ -366,7 +365,7 @@ class CheckpointReader:
         at: int,
     ) -> None:
         if batch is None or partition is None:
-            raise self._error("a snapshot is that of one batch and one partition", "give both")
+            raise self._error("a snapshot belongs to one batch and one partition", "give both")
         if batch > at:
             raise self._error(f"the snapshot after batch {batch} comes after batch {at}", "give an earlier one")
         for files in state_files(known, found, _stores(store, side)):

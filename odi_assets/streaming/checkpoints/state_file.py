@@ -38,7 +38,7 @@ class Damage(Exception):
 
 
 @dataclass(frozen=True)
-class Contents:
+class StateFileContents:
     """What a file holds: rows put and removed; of an archive the keys there are, and the table files it needs.
 
     ``lineage`` says, in checkpoint format 2, which files the versions before it are in: the id of each, by version.
@@ -51,7 +51,7 @@ class Contents:
     lineage: Mapping[int, str] | None = None
 
 
-def read_state_file(file: Path) -> Contents:
+def read_state_file(file: Path) -> StateFileContents:
     """Read a snapshot, delta, changelog or archive to its end.
 
     Raises:
@@ -167,7 +167,7 @@ def _snappy_chunks(data: bytes) -> Iterator[bytes]:
 
 
 def _lzf_chunks(data: bytes) -> Iterator[bytes]:
-    """Chunks as compress-lzf writes them: ``ZV``, whether it is compressed, its length, if so that of its content."""
+    """Chunks in compress-lzf's format: ``ZV``, a flag for compression, the length, and the unpacked length if set."""
     at = 0
     while at < len(data):
         if data[at : at + 2] != _LZF_MAGIC:
@@ -217,7 +217,7 @@ def _zstd(data: bytes) -> bytes:
         raise Damage("it cannot be decompressed to its end") from error
 
 
-def _read_changes(data: bytes) -> Contents:
+def _read_changes(data: bytes) -> StateFileContents:
     try:
         version, at = _header(data)
         lineage = None
@@ -229,7 +229,7 @@ def _read_changes(data: bytes) -> Contents:
         raise Damage("its rows end without the mark of the end") from error
     except (ValueError, KeyError, TypeError) as error:
         raise Damage(f"it does not say where the versions before it are ({error})") from error
-    return Contents(puts, removals, lineage=lineage)
+    return StateFileContents(puts, removals, lineage=lineage)
 
 
 def _header(data: bytes) -> tuple[int, int]:
@@ -282,7 +282,7 @@ def _typed_records(data: bytes, at: int) -> tuple[int, int]:
     return puts, removals
 
 
-def _read_archive(file: Path) -> Contents:
+def _read_archive(file: Path) -> StateFileContents:
     try:
         with zipfile.ZipFile(file) as archive:
             broken = archive.testzip()
@@ -306,4 +306,4 @@ def _read_archive(file: Path) -> Contents:
         if table.stat().st_size != size:
             found = table.stat().st_size
             raise Damage(f"its file {table.parent.name}/{table.name} has {found:,} bytes and had {size:,}")
-    return Contents(keys=keys, table_files=tuple(table for table, _ in (*named, *logs)))
+    return StateFileContents(keys=keys, table_files=tuple(table for table, _ in (*named, *logs)))

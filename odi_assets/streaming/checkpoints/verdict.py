@@ -1,12 +1,11 @@
 """Whether a query would restart from a checkpoint, and which batches can be read: every file is looked at. No Spark.
 
-What is wrong is told all at once. The rules are those of Spark 4.2; ``benchmarks.streaming.damage`` compares them with
-what Spark does, for every file of real checkpoints.
+All faults are reported at once. The rules are the rules of Spark 4.2; ``benchmarks.streaming.damage`` compares them
+with what Spark does, for every file of real checkpoints.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -15,25 +14,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
 from odi_assets.streaming.checkpoints.inspect import (
-    Batch,
     Checkpoint,
+    MicroBatch,
     Operator,
     local_path,
     read_batch,
     read_operator,
     require_folder,
 )
-from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
+from odi_assets.streaming.checkpoints.log_files import numbered_files, read_json, read_lines, read_object
 from odi_assets.streaming.checkpoints.schemas import read_schemas
 from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, compare_checksums
 
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
 _AGAIN = "put it back from a copy; the next batch writes it again"
-_ANEW = "put it back from a copy, or begin anew with a checkpoint of its own"
+_ANEW = "put it back from a copy, or start over with a new checkpoint"
 _BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
 
 
@@ -70,7 +70,7 @@ class _Survey:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointVerdict:
     """What a checkpoint is good for.
 
     Attributes:
@@ -90,8 +90,8 @@ class Verdict:
     files: CheckpointFiles
 
 
-def judge(path: str | Path) -> Verdict:
-    """Read every file of a checkpoint on this machine. The query should not run meanwhile.
+def judge(path: str | Path) -> CheckpointVerdict:
+    """Read every file of a checkpoint on this machine. The query should not be running.
 
     Raises:
         CheckpointError: there is no checkpoint.
@@ -127,7 +127,7 @@ def judge(path: str | Path) -> Verdict:
     ]
     faults = [*survey.faults, *(_of_state(one, files) for one in files.faults), *filter(None, missing)]
     by_path = {one.path: one for one in reversed(faults)}
-    return Verdict(
+    return CheckpointVerdict(
         not survey.stops,
         f"{survey.stops[0].path} {survey.stops[0].fault}" if survey.stops else "",
         readable,
@@ -135,6 +135,21 @@ def judge(path: str | Path) -> Verdict:
         tuple(sorted(by_path.values(), key=lambda one: one.path)),
         files,
     )
+
+
+def why_unusable(place: Location) -> str | None:
+    """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none.
+
+    No query should run on it meanwhile.
+    """
+    if not place.is_local or not place.local_path.is_dir():
+        return None
+    try:
+        return judge(place.local_path).why or None
+    except CheckpointError as error:
+        return error.message
+    except OSError as error:
+        return str(error)
 
 
 def _fault(file: Path, error: Exception) -> str:
@@ -153,7 +168,7 @@ def _query(survey: _Survey) -> str:
     return str(content.get("id") or "")
 
 
-def _batches(survey: _Survey) -> tuple[Batch, ...]:
+def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
     """The batches whose offsets can be read; committed are those whose commits can be."""
     offsets, commits = (numbered_files(survey.root / folder) for folder in ("offsets", "commits"))
     newest, done = max(offsets, default=-1), max(commits, default=-1)
@@ -235,32 +250,34 @@ def _schema(operator: Operator, file: Path) -> Any:
     return read_schemas(operator) or True
 
 
-def _sources(survey: _Survey, batches: Iterable[Batch]) -> None:
+def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
     """The logs in which sources of files note what they have read."""
-    ends = [end for batch in batches for end in batch.offsets.items()]
-    for folder in sorted((survey.root / "sources").glob("*")):
-        if not folder.is_dir():
-            continue
+    ends = _log_ends(batches)
+    there = (folder for folder in (survey.root / "sources").glob("*") if folder.is_dir())
+    for folder in sorted({*there, *(survey.root / "sources" / name for name in ends)}):
         plain = numbered_files(folder)
         compact = {int(one.stem): one for one in folder.glob("*.compact") if one.stem.isdecimal()}
         first = max((number for number in compact), default=-1)
         for number, file in sorted({**plain, **compact}.items()):
             survey.read(file, _source_log, _ANEW, stops=number >= first)
-        newest = max([*plain, *compact, _log_end(folder.name, ends)])
+        newest = max([*plain, *compact, ends.get(folder.name, -1)])
         for number in range(first + 1, newest + 1):
             if number not in plain:
                 survey.add(
-                    folder / str(number), "is missing: its files would be read again, or not at all", _ANEW, stops=True
+                    folder / str(number),
+                    "is missing: its files would be read again, or not at all",
+                    _ANEW,
+                    stops=True,
                 )
 
 
-def _log_end(name: str, ends: Iterable[tuple[str, str | None]]) -> int:
-    """The newest entry of a source's log that an offset names; -1 if none does."""
-    found = -1
-    for source, offset in ends:
-        value = json.loads(offset) if source == name and offset else {}
-        if isinstance(value, dict):
-            found = max(found, int(value.get("logOffset", -1)))
+def _log_ends(batches: Iterable[Batch]) -> dict[str, int]:
+    """The newest entry of each source's log that an offset names."""
+    found: dict[str, int] = {}
+    for name, offset in (end for batch in batches for end in batch.offsets.items()):
+        value = read_json(offset or "")
+        if isinstance(value, dict) and "logOffset" in value:
+            found[name] = max(found.get(name, -1), int(value["logOffset"]))
     return found
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Pairs, Rows, objects
-from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Definition, Input
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, EvidenceRows, Integers, Pairs, objects
+from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE = "_odi_file"
-"""Column of a source's frame that tells the file of a row, as Spark's file log writes it."""
+"""Column of a source's frame with the file of a row, as Spark's file log writes it."""
 
 _MOST_SIMILAR = 5
-"""So many rows with almost the same key are told of each key."""
+"""The most rows with almost the same key that are reported for each key."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,24 @@ class SourceRows:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRows:
     """The rows of one input that were found.
 
     Attributes:
-        rows: those with a key that was asked for.
+        rows: the rows with a key that was asked for.
         similar: by key, the key and file of rows that are almost the same.
-        table: the columns of ``rows`` that later steps need, named ``c_…``; those of a join's pairs are structs that
-            have the names of its inputs.
+        table: the columns of ``rows`` that later steps need, named ``c_…``; the columns of a join's pairs are structs
+            that have the names of its inputs.
     """
 
-    rows: Rows
+    rows: EvidenceRows
     similar: Mapping[str, tuple[tuple[str, str], ...]]
     table: pa.Table
 
 
 def collect_rows(
-    spark: SparkSession, definition: Definition, given: Input, source: SourceRows, keys: Sequence[str]
-) -> Found:
+    spark: SparkSession, definition: QueryDefinition, given: Input, source: SourceRows, keys: Sequence[str]
+) -> FoundRows:
     """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
     with."""
     import pyarrow as pa
@@ -87,10 +87,10 @@ def collect_rows(
         alike = only_asked(computed, pc.unique(exact["once_identity"]).to_pylist(), "once_identity").toArrow()
         of_others = pc.invert(pc.is_in(alike["key"], value_set=pa.array(keys, pa.string())))
         exact = pa.concat_tables([exact, alike.filter(of_others)])
-    return Found(_of_files(exact, source), _similar(near, source), exact)
+    return FoundRows(_of_files(exact, source), _similar(near, source), exact)
 
 
-def _computed(definition: Definition, given: Input) -> dict[str, str]:
+def _computed(definition: QueryDefinition, given: Input) -> dict[str, str]:
     """SQL of what is computed of each row of an input."""
     once, nothing = given.once, "CAST(NULL AS BIGINT)"
     return {
@@ -124,7 +124,7 @@ class PairsOn:
     file: Sequence[str]
 
 
-def pass_on(definition: Definition, found: Sequence[Found], pairs: Pairs, joined: Booleans) -> PairsOn:
+def pass_on(definition: QueryDefinition, found: Sequence[FoundRows], pairs: Pairs, joined: Booleans) -> PairsOn:
     """The pairs of a join that it joined, as rows of the operator behind it."""
     import pyarrow as pa
 
@@ -146,7 +146,7 @@ def pass_on(definition: Definition, found: Sequence[Found], pairs: Pairs, joined
     )
 
 
-def collect_passed_on(spark: SparkSession, definition: Definition, given: Input, pairs: PairsOn) -> Found:
+def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: Input, pairs: PairsOn) -> FoundRows:
     """The pairs that come to the operator behind a join, as rows of its input. They keep the order."""
     import pyarrow as pa
 
@@ -155,12 +155,12 @@ def collect_passed_on(spark: SparkSession, definition: Definition, given: Input,
     rows = spark.createDataFrame(table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
     found = rows.toArrow().sort_by("_place")
     ranges = np.column_stack((pairs.first, pairs.last)).reshape(-1, 2)
-    return Found(_rows(found, ranges, objects(pairs.file)), {}, pairs.table)
+    return FoundRows(_rows(found, ranges, objects(pairs.file)), {}, pairs.table)
 
 
-def _columns(given: Input, found: Found, as_structs: bool = False) -> dict[str, Any]:
+def _columns(given: Input, found: FoundRows, as_structs: bool = False) -> dict[str, Any]:
     """The columns of the rows of an input that SQL of the definition needs: by their names, or in a struct that has
-    the name of the input. Those of a join's pairs are structs."""
+    the name of the input. For a join's pairs, they are structs."""
     import pyarrow as pa
 
     if given.source == JOINED:
@@ -194,7 +194,7 @@ def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> Da
     return frame.join(broadcast(asked), col(column) == col("_odi_asked"), "left_semi")
 
 
-def collect_pairs(spark: SparkSession, definition: Definition, left: Found, right: Found) -> Pairs:
+def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundRows, right: FoundRows) -> Pairs:
     """The pairs of rows with one key, and which conditions of the join each meets."""
     import pyarrow as pa
 
@@ -233,7 +233,7 @@ def _quoted(names: set[str]) -> list[str]:
     return [f"`{name}`" for name in sorted(names)]
 
 
-def failing_groups(spark: SparkSession, definition: Definition, found: Found, accepted: Booleans) -> Integers:
+def failing_groups(spark: SparkSession, definition: QueryDefinition, found: FoundRows, accepted: Booleans) -> Integers:
     """For each row, the place of the first condition behind an aggregation that its group does not meet, else -1.
 
     Args:
@@ -272,7 +272,7 @@ def _apart(sides: tuple[str, str] | None) -> str:
     return "CAST(NULL AS DOUBLE)" if sides is None else f"CAST({sides[0]} - {sides[1]} AS DOUBLE)"
 
 
-def _of_files(table: pa.Table, source: SourceRows) -> Rows:
+def _of_files(table: pa.Table, source: SourceRows) -> EvidenceRows:
     files = table["file"].combine_chunks().dictionary_encode()
     names = files.dictionary.to_pylist()
     ranges = np.array([source.batches.get(file_uri_key(name), (NOT_READ, NOT_READ)) for name in names], dtype=np.int64)
@@ -282,9 +282,9 @@ def _of_files(table: pa.Table, source: SourceRows) -> Rows:
     return _rows(table, ranges, shown[of_row] if len(names) else np.array([], dtype=object))
 
 
-def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> Rows:
+def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> EvidenceRows:
     windows = [one for one in table["windows_us"].to_pylist() if one is not None]
-    return Rows(
+    return EvidenceRows(
         key=_texts(table["key"]),
         time_us=_times(table["time_us"]),
         late_us=_times(table["late_us"]),

@@ -14,7 +14,7 @@ from odi_assets.streaming.checkpoints.files import first_changes
 from odi_assets.streaming.checkpoints.inspect import Operator, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.streaming.explain.collect import key_sql, only_asked
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.query.definition import SEPARATOR, QueryDefinition
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate
 from odi_assets.tables.columns import quoted
 
@@ -28,10 +28,10 @@ _OPERATORS = {
 
 
 def confirmed(
-    reader: CheckpointReader, definition: Definition, answers: Iterable[KeyExplanation], batch: int
+    reader: CheckpointReader, definition: QueryDefinition, answers: Iterable[KeyExplanation], batch: int
 ) -> list[KeyExplanation]:
-    """The answers, with what the state after ``batch`` says otherwise: that of the operator that ``definition`` begins
-    with, if the query has no second one like it.
+    """The answers, corrected by the state after ``batch``: the state of the first operator of ``definition``, if the
+    query has no second one like it.
 
     Raises:
         CheckpointError: the state cannot be read.
@@ -55,14 +55,14 @@ def confirmed(
     return [_single(one, fate, withheld, key in there, batch) for one, key in zip(found, keys, strict=True)]
 
 
-def _operator(reader: CheckpointReader, definition: Definition) -> Operator | None:
+def _operator(reader: CheckpointReader, definition: QueryDefinition) -> Operator | None:
     names = _OPERATORS.get(definition.kind, ())
     found = [one for one in reader.inspect().operators if one.name in names]
     return found[0] if len(found) == 1 else None
 
 
-def _in_state(definition: Definition) -> Fate | None:
-    """The fate of rows whose key has to be in the state, and is not there otherwise; None if there is none such."""
+def _in_state(definition: QueryDefinition) -> Fate | None:
+    """The fate of rows whose key has to be in the state, and only of such rows; None if no fate is like that."""
     if definition.inputs[0].state_range_ms is None:
         return {"aggregation": Fate.COUNTED, "deduplication": Fate.KEPT}.get(definition.kind)
     return Fate.PENDING if definition.waits_for_watermark else None
@@ -71,8 +71,8 @@ def _in_state(definition: Definition) -> Fate | None:
 def _of_join(
     reader: CheckpointReader, operator: Operator, parts: int, keys: Sequence[str], last: int
 ) -> tuple[list[Mapping[str, int]], list[Mapping[tuple[str, int], int] | None]]:
-    """By side: how many rows of each key the state after ``last`` has; and by key and batch how many the change feed
-    says were removed, since the first batch that it tells of. All in one go, for each job of Spark costs a second."""
+    """By side: how many rows of each key the state after ``last`` has; and by key and batch how many rows the change
+    feed reports as removed, since its first batch. All in one go, for each job of Spark costs a second."""
     from pyspark.sql import functions as F
 
     known, at = reader.inspect(), operator.operator_id
@@ -97,7 +97,7 @@ def _of_join(
 
 
 def _joined(
-    definition: Definition,
+    definition: QueryDefinition,
     answer: KeyExplanation,
     key: str,
     held: Sequence[Mapping[str, int]],

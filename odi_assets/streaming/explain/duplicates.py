@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from odi_assets.streaming.explain.evidence import Booleans, Integers, Rows
+from odi_assets.streaming.explain.evidence import Booleans, EvidenceRows, Integers
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Duplicates:
 
     Attributes:
         of: the place of the row that was kept instead; -1 of a row that was kept, or that did not come there.
-        unsure: it cannot be told whether the row was kept.
+        unsure: it is not known whether the row was kept.
     """
 
     of: Integers
@@ -25,7 +25,7 @@ class Duplicates:
 
 
 def find_duplicates(
-    rows: Rows,
+    rows: EvidenceRows,
     identity: NDArray[Any],
     came: Booleans,
     may_have_come: Booleans,
@@ -52,9 +52,9 @@ def find_duplicates(
     return Duplicates(of, unsure)
 
 
-def one_of(rows: Rows, duplicates: Duplicates) -> Booleans:
-    """Rows of which one was kept and nothing tells which: they came in one batch, are the same to the deduplication and
-    different to what follows."""
+def one_of(rows: EvidenceRows, duplicates: Duplicates) -> Booleans:
+    """Rows of which one was kept, and it is not known which: they came in one batch, are the same to the deduplication
+    and different to what follows."""
     found = np.zeros(len(rows), dtype=bool)
     for place in np.flatnonzero(duplicates.of >= 0):
         first = int(duplicates.of[place])
@@ -64,5 +64,5 @@ def one_of(rows: Rows, duplicates: Duplicates) -> Booleans:
     return found
 
 
-def _matters(rows: Rows, place: int) -> tuple[Any, ...]:
+def _matters(rows: EvidenceRows, place: int) -> tuple[Any, ...]:
     return rows.key[place], rows.time_us[place], rows.late_us[place], rows.failed[place]

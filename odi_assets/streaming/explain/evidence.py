@@ -87,7 +87,7 @@ class Watermarks:
 
 
 @dataclass(frozen=True)
-class Rows:
+class EvidenceRows:
     """Rows of one input.
 
     Attributes:
@@ -99,7 +99,7 @@ class Rows:
             all.
         first, last: the batch that read it lies between them; both are :data:`NOT_READ` if none has so far.
         file: where the row is.
-        after: the place of the first condition behind the operator (``Definition.withheld``) that the row, or its
+        after: the place of the first condition behind the operator (``QueryDefinition.withheld``) that the row, or its
             group, does not meet; -1 if there is none; None if no condition follows.
         windows_us: of an aggregation, start and end of each window of the row; shape ``(rows, windows, 2)``.
         once_identity: of an input that is deduplicated before the operator, what makes two rows the same there.
@@ -185,7 +185,7 @@ class Evidence:
     """
 
     keys: tuple[str, ...]
-    rows: tuple[Rows, ...]
+    rows: tuple[EvidenceRows, ...]
     watermarks: Watermarks
     pairs: Pairs | None = None
     versions: Mapping[int, int] = field(default_factory=dict)

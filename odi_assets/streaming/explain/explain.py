@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.streaming.explain.collect import (
-    Found,
+    FoundRows,
     PairsOn,
     SourceRows,
     collect_pairs,
@@ -21,7 +21,7 @@ from odi_assets.streaming.explain.evidence import Evidence, Lost, Watermarks, ob
 from odi_assets.streaming.explain.fates import row_fates
 from odi_assets.streaming.explain.following import followed, not_followed
 from odi_assets.streaming.explain.joins import explain_join, joined_pairs
-from odi_assets.streaming.explain.query.definition import JOINED, Definition
+from odi_assets.streaming.explain.query.definition import JOINED, QueryDefinition
 from odi_assets.streaming.explain.single import explain_single
 from odi_assets.streaming.explain.verdicts import KeyExplanation
 
@@ -48,7 +48,7 @@ class Past:
 
 def collect_evidence(
     spark: SparkSession,
-    definition: Definition,
+    definition: QueryDefinition,
     keys: Sequence[str],
     sources: Mapping[str, SourceRows],
     past: Past,
@@ -74,9 +74,9 @@ def collect_evidence(
 
 def _evidence(
     spark: SparkSession,
-    definition: Definition,
+    definition: QueryDefinition,
     keys: Sequence[str],
-    found: Sequence[Found],
+    found: Sequence[FoundRows],
     sources: Mapping[str, SourceRows],
     past: Past,
 ) -> Evidence:
@@ -103,7 +103,7 @@ def _evidence(
 
 
 def _behind(
-    spark: SparkSession, then: Definition, on: PairsOn, sources: Mapping[str, SourceRows], past: Past
+    spark: SparkSession, then: QueryDefinition, on: PairsOn, sources: Mapping[str, SourceRows], past: Past
 ) -> tuple[tuple[Evidence, ...], dict[str, tuple[tuple[int, str], ...]]]:
     """What decides about the pairs of a join in the operator behind it, and where the answers for each key are.
 
@@ -147,7 +147,7 @@ def _turns(questions: Sequence[str], keys: Sequence[str]) -> tuple[list[int], di
     return turn_of, {question: tuple(found) for question, found in passed_on.items()}
 
 
-def decide(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+def decide(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys. Pure: the same evidence gives the same answers."""
     found = (explain_join if definition.is_join else explain_single)(definition, evidence)
     if definition.then is not None:

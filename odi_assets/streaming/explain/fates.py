@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates, one_of
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, Integers, Rows, Watermarks
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, EvidenceRows, Integers, Watermarks
 from odi_assets.streaming.explain.query.definition import Input
 
 
@@ -27,7 +27,7 @@ class RowFates:
         null_key: a part of the key is NULL.
         not_read: its file has not been read.
         late: it was dropped.
-        unknown: it cannot be told whether it was dropped.
+        unknown: it is not known whether it was dropped.
         duplicate: a deduplication before the operator had kept its like.
         accepted: it reached the operator.
         before_ms: the watermark of the batch before the one that read it, as far as it is known.
@@ -54,7 +54,7 @@ class RowFates:
     one_of: Booleans
 
 
-def row_fates(given: Input, rows: Rows, watermarks: Watermarks) -> RowFates:
+def row_fates(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> RowFates:
     """Decide the rows of an input."""
     conditions = given.every_condition
     null_conditions = [place for place, one in enumerate(conditions) if one.null_of_key]
@@ -95,8 +95,8 @@ def row_fates(given: Input, rows: Rows, watermarks: Watermarks) -> RowFates:
     )
 
 
-def _lateness(rows: Rows, watermarks: Watermarks, candidates: Booleans) -> tuple[Booleans, Booleans]:
-    """Which rows were dropped as late, and which were not; the others cannot be told."""
+def _lateness(rows: EvidenceRows, watermarks: Watermarks, candidates: Booleans) -> tuple[Booleans, Booleans]:
+    """Which rows were dropped as late, and which were not; a row in neither is undecided."""
     times = rows.dropped_us
     timed = times != NO_TIME
     least, most = watermarks.at_least(rows.first - 1), watermarks.at_most(rows.last - 1)
@@ -104,7 +104,7 @@ def _lateness(rows: Rows, watermarks: Watermarks, candidates: Booleans) -> tuple
     return late, candidates & (~timed | (most * 1000 < times))
 
 
-def _leaves_once(given: Input, rows: Rows, watermarks: Watermarks) -> tuple[Integers, Integers] | None:
+def _leaves_once(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> tuple[Integers, Integers] | None:
     """The batches between which a row leaves the state of the deduplication before the operator; None if no row that is
     its like comes after that, for it would be late."""
     once, times = given.once, rows.once_late_us
@@ -114,7 +114,7 @@ def _leaves_once(given: Input, rows: Rows, watermarks: Watermarks) -> tuple[Inte
     return np.maximum(first, rows.first), np.maximum(last, rows.last)
 
 
-def _removal(given: Input, rows: Rows, watermarks: Watermarks) -> tuple[Integers | None, Integers, Integers]:
+def _removal(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> tuple[Integers | None, Integers, Integers]:
     never = np.full(len(rows), NOT_READ, dtype=np.int64)
     if given.state_range_ms is None:
         return None, never, never

@@ -6,29 +6,42 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from odi_assets.streaming.explain.evidence import Evidence
-from odi_assets.streaming.explain.query.definition import Definition
-from odi_assets.streaming.explain.verdicts import KeyExplanation, Verdict
+from odi_assets.streaming.explain.query.definition import QueryDefinition
+from odi_assets.streaming.explain.verdicts import KeyExplanation, KeyOutcome
 
 _ORDER = (
-    *(Verdict.MATCHED, Verdict.COUNTED, Verdict.KEPT, Verdict.REACHED, Verdict.PENDING, Verdict.UNDECIDABLE),
-    *(Verdict.COUNTERPART_NOT_READ, Verdict.DUPLICATE_OF, Verdict.COUNTERPART_LATE, Verdict.DROPPED_LATE),
-    *(Verdict.COUNTERPART_FILTERED, Verdict.FILTERED, Verdict.NULL_KEY, Verdict.OUT_OF_WINDOW, Verdict.NO_COUNTERPART),
+    *(
+        KeyOutcome.MATCHED,
+        KeyOutcome.COUNTED,
+        KeyOutcome.KEPT,
+        KeyOutcome.REACHED,
+        KeyOutcome.PENDING,
+        KeyOutcome.UNDECIDABLE,
+    ),
+    *(KeyOutcome.COUNTERPART_NOT_READ, KeyOutcome.DUPLICATE_OF, KeyOutcome.COUNTERPART_LATE, KeyOutcome.DROPPED_LATE),
+    *(
+        KeyOutcome.COUNTERPART_FILTERED,
+        KeyOutcome.FILTERED,
+        KeyOutcome.NULL_KEY,
+        KeyOutcome.OUT_OF_WINDOW,
+        KeyOutcome.NO_COUNTERPART,
+    ),
 )
 """Of several pairs with one key, the verdict that comes first is the answer."""
 
-_WRITTEN = frozenset({Verdict.MATCHED, Verdict.COUNTED, Verdict.KEPT, Verdict.WRITTEN})
-_PASSED_ON = _WRITTEN | {Verdict.REACHED}
+_WRITTEN = frozenset({KeyOutcome.MATCHED, KeyOutcome.COUNTED, KeyOutcome.KEPT, KeyOutcome.WRITTEN})
+_PASSED_ON = _WRITTEN | {KeyOutcome.REACHED}
 
 
 def followed(
-    definition: Definition,
+    definition: QueryDefinition,
     evidence: Evidence,
     answers: Iterable[KeyExplanation],
     behind: Sequence[Mapping[str, KeyExplanation]],
 ) -> Iterator[KeyExplanation]:
-    """The answers of a join, with those of the operator behind it for what was joined."""
+    """The answers of a join; for joined rows, with the answers of the operator behind the join."""
     for one in answers:
-        if one.verdict is not Verdict.MATCHED:
+        if one.verdict is not KeyOutcome.MATCHED:
             yield one
             continue
         found = [behind[turn][key] for turn, key in evidence.passed_on.get(one.text, ())]
@@ -44,8 +57,8 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
         sentence += f" It was joined {len(found):,} times; this came furthest."
     verdict = best.verdict
     if unsure and verdict not in _PASSED_ON:
-        verdict = Verdict.UNDECIDABLE
-        sentence += " Whether other rows of the key were joined cannot be told."
+        verdict = KeyOutcome.UNDECIDABLE
+        sentence += " It is not known whether other rows of the key were joined."
     return replace(
         best,
         key=joined.key,
@@ -56,7 +69,7 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
     )
 
 
-def _compared(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _compared(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against the node's table."""
     if evidence.written is None or definition.last.withheld:
         return found
@@ -69,7 +82,7 @@ def _compared(definition: Definition, evidence: Evidence, found: KeyExplanation)
 
 
 def not_followed(
-    definition: Definition, evidence: Evidence, answers: Iterable[KeyExplanation]
+    definition: QueryDefinition, evidence: Evidence, answers: Iterable[KeyExplanation]
 ) -> Iterator[KeyExplanation]:
     """The answers of a query with something behind that is not followed."""
     for one in answers:
@@ -78,10 +91,10 @@ def not_followed(
             continue
         sentence = f"{one.sentence} What follows is not computed here: {definition.beyond}."
         sentence += _in_table(definition, evidence, one)
-        yield replace(one, verdict=Verdict.REACHED, sentence=sentence, table_version=None)
+        yield replace(one, verdict=KeyOutcome.REACHED, sentence=sentence, table_version=None)
 
 
-def _in_table(definition: Definition, evidence: Evidence, one: KeyExplanation) -> str:
+def _in_table(definition: QueryDefinition, evidence: Evidence, one: KeyExplanation) -> str:
     if evidence.written is None:
         return ""
     rows = evidence.written.get(one.text, 0)

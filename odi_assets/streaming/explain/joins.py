@@ -10,12 +10,12 @@ from enum import IntEnum
 
 import numpy as np
 
-from odi_assets.streaming.explain.evidence import Booleans, Evidence, Integers, Lost, Pairs, Rows
+from odi_assets.streaming.explain.evidence import Booleans, Evidence, EvidenceRows, Integers, Lost, Pairs
 from odi_assets.streaming.explain.fates import RowFates, row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition
+from odi_assets.streaming.explain.query.definition import SEPARATOR, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
-from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts
+from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts
 from odi_assets.streaming.explain.words import amount, capital, distance
 
 
@@ -32,13 +32,13 @@ class _Pair(IntEnum):
 
 
 _VERDICTS = {
-    _Pair.MATCHED: Verdict.MATCHED,
-    _Pair.UNKNOWN: Verdict.UNDECIDABLE,
-    _Pair.NOT_READ: Verdict.COUNTERPART_NOT_READ,
-    _Pair.LATE: Verdict.COUNTERPART_LATE,
-    _Pair.FILTERED: Verdict.COUNTERPART_FILTERED,
-    _Pair.DUPLICATE: Verdict.DUPLICATE_OF,
-    _Pair.OUT_OF_WINDOW: Verdict.OUT_OF_WINDOW,
+    _Pair.MATCHED: KeyOutcome.MATCHED,
+    _Pair.UNKNOWN: KeyOutcome.UNDECIDABLE,
+    _Pair.NOT_READ: KeyOutcome.COUNTERPART_NOT_READ,
+    _Pair.LATE: KeyOutcome.COUNTERPART_LATE,
+    _Pair.FILTERED: KeyOutcome.COUNTERPART_FILTERED,
+    _Pair.DUPLICATE: KeyOutcome.DUPLICATE_OF,
+    _Pair.OUT_OF_WINDOW: KeyOutcome.OUT_OF_WINDOW,
 }
 
 
@@ -50,11 +50,11 @@ _NOT_WRITTEN = Lost(
 
 @dataclass(frozen=True)
 class _Sides:
-    rows: tuple[Rows, Rows]
+    rows: tuple[EvidenceRows, EvidenceRows]
     fates: tuple[RowFates, RowFates]
 
 
-def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     sides = _sides(definition, evidence)
     left, right = sides.rows
@@ -75,14 +75,14 @@ def explain_join(definition: Definition, evidence: Evidence) -> Iterator[KeyExpl
         yield _checked(definition, evidence, found)
 
 
-def joined_pairs(definition: Definition, evidence: Evidence) -> tuple[Booleans, Booleans]:
-    """Which pairs were joined, and of which that cannot be told."""
+def joined_pairs(definition: QueryDefinition, evidence: Evidence) -> tuple[Booleans, Booleans]:
+    """Which pairs were joined, and for which pairs that is not known."""
     assert evidence.pairs is not None
     ends = _ends(_sides(definition, evidence), evidence.pairs)
     return np.asarray(ends == _Pair.MATCHED), np.asarray(ends == _Pair.UNKNOWN)
 
 
-def _sides(definition: Definition, evidence: Evidence) -> _Sides:
+def _sides(definition: QueryDefinition, evidence: Evidence) -> _Sides:
     left, right = evidence.rows
     fates = (
         row_fates(given, rows, evidence.watermarks)
@@ -123,7 +123,7 @@ def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[
     return {keys[place]: int(place) for place in order}
 
 
-def _places(rows: Rows) -> dict[str, list[int]]:
+def _places(rows: EvidenceRows) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for place, key in enumerate(rows.key):
         found[key].append(place)
@@ -134,7 +134,7 @@ def _places(rows: Rows) -> dict[str, list[int]]:
 
 
 def _fates_of(
-    definition: Definition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
 ) -> tuple[RowFate, ...]:
     given = definition.inputs[side]
     if places:
@@ -149,7 +149,7 @@ def _fates_of(
 
 
 def _without_pair(
-    definition: Definition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
+    definition: QueryDefinition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
 ) -> KeyExplanation:
     """There is no pair, because one side has no row with the key, or neither has."""
     absent = [side for side in (0, 1) if rows[side][0].file is None]
@@ -169,11 +169,11 @@ def _without_pair(
         sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + capital(there[0].text)
     if similar:
         sentence += f". Almost the same key: {'; '.join(similar)}"
-    return KeyExplanation(key_parts(key), Verdict.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
+    return KeyExplanation(key_parts(key), KeyOutcome.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
 
 
 def _with_pair(
-    definition: Definition,
+    definition: QueryDefinition,
     evidence: Evidence,
     sides: _Sides,
     key: str,
@@ -190,20 +190,20 @@ def _with_pair(
     elif end is _Pair.OUT_OF_WINDOW:
         sentence, facts = _out_of_window(definition, evidence, sides, places, place)
     elif end is _Pair.LATE:
-        sentence = _told(definition, sides, places, (Fate.DROPPED_LATE,))
+        sentence = _rows_text(definition, sides, places, (Fate.DROPPED_LATE,))
     elif end is _Pair.FILTERED:
-        sentence = _told(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
+        sentence = _rows_text(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
     elif end is _Pair.DUPLICATE:
-        sentence = _told(definition, sides, places, (Fate.DUPLICATE_OF,))
+        sentence = _rows_text(definition, sides, places, (Fate.DUPLICATE_OF,))
     elif end is _Pair.NOT_READ:
-        sentence = _told(definition, sides, places, (Fate.NOT_READ,))
+        sentence = _rows_text(definition, sides, places, (Fate.NOT_READ,))
     else:
         sentence, facts = _unknown(definition, evidence, sides, places)
     return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
 
 
 def _matched(
-    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
     left, right = (sides.rows[side] for side in (0, 1))
     ranges = [(int(one.first[place]), int(one.last[place])) for one, place in zip((left, right), places, strict=True)]
@@ -217,7 +217,7 @@ def _matched(
 
 
 def _out_of_window(
-    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
 ) -> tuple[str, dict[str, object]]:
     pairs = evidence.pairs
     assert pairs is not None
@@ -232,40 +232,40 @@ def _out_of_window(
     return sentence, {"condition": condition.text, "misses_by": by}
 
 
-def _told(definition: Definition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
+def _rows_text(definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
-    told = [row.text for row in found if row.fate in fates]
+    texts = [row.text for row in found if row.fate in fates]
     others = [row.input for row in found if row.fate not in fates]
-    return capital(", and ".join(told)) + (f". So the row of {others[0]} was not joined to it" if others else "")
+    return capital(", and ".join(texts)) + (f". So the row of {others[0]} was not joined to it" if others else "")
 
 
 def _unknown(
-    definition: Definition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
     not_known = capital(", and ".join(row.text for row in found if row.fate is Fate.UNDECIDABLE))
     one_of = any(sides.fates[side].one_of[places[side]] for side in (0, 1))
     lost = _NOT_WRITTEN if one_of else evidence.lost_batches
-    sentence = not_known if one_of or not lost else f"Whether these rows were joined cannot be told: {lost}"
+    sentence = not_known if one_of or not lost else f"It is not known whether these rows were joined: {lost}"
     return sentence, {"lost": (str(lost),) if lost else ()}
 
 
-def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
     lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
-        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
-        found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
+    if lost and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
+        sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
+        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
     if evidence.written is None or not definition.is_whole:
         return found
     rows = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict is Verdict.UNDECIDABLE and rows and not definition.outer:
-        sentence = "Joined: the table has its row. In which batch cannot be told any more."
-        return replace(found, verdict=Verdict.MATCHED, sentence=sentence, table_version=None)
-    if found.verdict is Verdict.MATCHED and not rows:
+    if found.verdict is KeyOutcome.UNDECIDABLE and rows and not definition.outer:
+        sentence = "Joined: the table has its row. It is no longer known in which batch."
+        return replace(found, verdict=KeyOutcome.MATCHED, sentence=sentence, table_version=None)
+    if found.verdict is KeyOutcome.MATCHED and not rows:
         said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"
         return replace(found, disagreements=(*found.disagreements, said))
-    if rows and not definition.outer and found.verdict not in (Verdict.MATCHED, Verdict.UNDECIDABLE):
+    if rows and not definition.outer and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
         said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
         return replace(found, disagreements=(*found.disagreements, said))
     return found

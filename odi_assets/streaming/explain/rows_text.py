@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Rows
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, EvidenceRows
 from odi_assets.streaming.explain.fates import RowFates
 from odi_assets.streaming.explain.query.definition import Input
 from odi_assets.streaming.explain.verdicts import Fate, RowFate, moment
 from odi_assets.streaming.explain.words import distance, time_text, watermark_text
 
 
-def read_in(rows: Rows, place: int) -> int | None:
+def read_in(rows: EvidenceRows, place: int) -> int | None:
     """The batch that read the row, if it is known."""
     return int(rows.first[place]) if rows.first[place] == rows.last[place] < NOT_READ else None
 
 
-def row_fate(given: Input, rows: Rows, fates: RowFates, place: int) -> RowFate:
+def row_fate(given: Input, rows: EvidenceRows, fates: RowFates, place: int) -> RowFate:
     """The fate of a row up to the state of the operator: WAITING or EXPIRED is said of every row that reached it."""
     time_us = int(rows.time_us[place])
     known: dict[str, Any] = {
@@ -42,7 +42,7 @@ def row_fate(given: Input, rows: Rows, fates: RowFates, place: int) -> RowFate:
         assert fates.once is not None
         return duplicate_of(given, rows, place, int(fates.once.of[place]))
     if fates.unknown[place] and fates.one_of[place]:
-        text = f"whether {what} was kept cannot be told: one of several that are the same to the deduplication was"
+        text = f"it is not known whether {what} was kept: one of several that are the same to the deduplication was"
         return RowFate(fate=Fate.UNDECIDABLE, text=text, **known)
     if fates.unknown[place]:
         text = f"{what} may have come too late: the watermark it met is no longer known"
@@ -50,14 +50,14 @@ def row_fate(given: Input, rows: Rows, fates: RowFates, place: int) -> RowFate:
     return _kept(given, rows, fates, place, what, known)
 
 
-def describe(given: Input, rows: Rows, place: int) -> str:
+def describe(given: Input, rows: EvidenceRows, place: int) -> str:
     """``the row of payments of 10:00:00``."""
     time_us = int(rows.time_us[place])
     when = "" if time_us == NO_TIME else f" of {time_text(moment(time_us / 1000))}"
     return f"the row of {given.view}{when}"
 
 
-def _dropped(rows: Rows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
+def _dropped(rows: EvidenceRows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
     before_ms, batch = int(fates.before_ms[place]), read_in(rows, place)
     behind = timedelta(microseconds=before_ms * 1000 - int(rows.dropped_us[place]))
     by = "exactly at" if not behind else f"{distance(behind)} behind"
@@ -67,7 +67,7 @@ def _dropped(rows: Rows, fates: RowFates, place: int, what: str, known: dict[str
     return RowFate(fate=Fate.DROPPED_LATE, text=text, batch=batch, watermark=watermark, late_by=behind, **known)
 
 
-def _kept(given: Input, rows: Rows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
+def _kept(given: Input, rows: EvidenceRows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
     if fates.needs_ms is None or rows.late_us[place] == NO_TIME:
         return RowFate(fate=Fate.WAITING, text=f"{what} stays in the state for ever: no watermark removes it", **known)
     until = moment(int(fates.needs_ms[place]) - given.passed_by_ms)
@@ -85,7 +85,7 @@ def _kept(given: Input, rows: Rows, fates: RowFates, place: int, what: str, know
     return RowFate(fate=Fate.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)
 
 
-def duplicate_of(given: Input, rows: Rows, place: int, earlier: int) -> RowFate:
+def duplicate_of(given: Input, rows: EvidenceRows, place: int, earlier: int) -> RowFate:
     """The fate of a row that a deduplication left out, for it had kept the row at ``earlier``."""
     batch, before = read_in(rows, place), read_in(rows, earlier)
     text = f"{describe(given, rows, place)} has the key of {describe(given, rows, earlier)}"

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from odi_assets.streaming.explain.duplicates import Duplicates, find_duplicates
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Rows
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, EvidenceRows
 from odi_assets.streaming.explain.fates import RowFates, row_fates
-from odi_assets.streaming.explain.query.definition import SEPARATOR, Definition, Input
+from odi_assets.streaming.explain.query.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streaming.explain.rows_text import describe, duplicate_of, read_in, row_fate
 from odi_assets.streaming.explain.similar import similar_keys
-from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate, Verdict, key_parts, moment
+from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts, moment
 from odi_assets.streaming.explain.words import capital, time_text, watermark_text
 
 _ORDER = (
@@ -46,10 +46,10 @@ class _Decided:
         duplicates: of a deduplication.
     """
 
-    definition: Definition
+    definition: QueryDefinition
     given: Input
     evidence: Evidence
-    rows: Rows
+    rows: EvidenceRows
     fates: RowFates
     duplicates: Duplicates | None
 
@@ -64,7 +64,7 @@ class _Session:
         return self.start <= other.end and other.start <= self.end
 
 
-def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyExplanation]:
+def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     inputs = [
         (_decided(definition, given, evidence, rows), _places(rows))
@@ -81,7 +81,7 @@ def explain_single(definition: Definition, evidence: Evidence) -> Iterator[KeyEx
         yield _checked(definition, evidence, answer)
 
 
-def _decided(definition: Definition, given: Input, evidence: Evidence, rows: Rows) -> _Decided:
+def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows: EvidenceRows) -> _Decided:
     fates = row_fates(given, rows, evidence.watermarks)
     duplicates = None
     if definition.kind == "deduplication" and rows.identity is not None:
@@ -90,7 +90,7 @@ def _decided(definition: Definition, given: Input, evidence: Evidence, rows: Row
     return _Decided(definition, given, evidence, rows, fates, duplicates)
 
 
-def _places(rows: Rows) -> dict[str, list[int]]:
+def _places(rows: EvidenceRows) -> dict[str, list[int]]:
     places: dict[str, list[int]] = defaultdict(list)
     for place, key in enumerate(rows.key):
         places[key].append(place)
@@ -113,15 +113,15 @@ def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
     sentence = capital(best.text)
     if len(rows) > 1:
         counts = Counter(row.fate for row in rows)
-        told = [f"{counts[fate]:,} {_SAID[fate]}" for fate in _ORDER if counts[fate]]
-        sentence = f"{len(rows):,} rows: {', '.join(told)}. {sentence}"
+        by_fate = [f"{counts[fate]:,} {_SAID[fate]}" for fate in _ORDER if counts[fate]]
+        sentence = f"{len(rows):,} rows: {', '.join(by_fate)}. {sentence}"
         others = [row for row in rows if row.fate is not best.fate]
         sentence += "".join(f". {capital(row.text)}" for row in others[:2])
     batch = best.batch if best.fate in (Fate.COUNTED, Fate.KEPT, Fate.WRITTEN) else None
-    return KeyExplanation(key_parts(key), Verdict(best.fate.value), f"{sentence}.", tuple(rows), batch)
+    return KeyExplanation(key_parts(key), KeyOutcome(best.fate.value), f"{sentence}.", tuple(rows), batch)
 
 
-def _absent(definition: Definition, evidence: Evidence, key: str) -> KeyExplanation:
+def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExplanation:
     views = [given.view for given in definition.inputs]
     similar = tuple(
         text
@@ -131,23 +131,23 @@ def _absent(definition: Definition, evidence: Evidence, key: str) -> KeyExplanat
     text = f"{views[0]} has no row with this key" if len(views) == 1 else f"none of {', '.join(views)} has such a row"
     sentence = f"{text}. Almost the same key: {'; '.join(similar)}" if similar else text
     rows = tuple(RowFate(view, Fate.NEVER_ARRIVED, f"{view} has no row with this key") for view in views)
-    return KeyExplanation(key_parts(key), Verdict.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
+    return KeyExplanation(key_parts(key), KeyOutcome.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
 
 
-def _checked(definition: Definition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict is Verdict.NEVER_ARRIVED:
-        sentence = f"It cannot be told: rows of this key may be gone. {capital(str(lost[0]))}."
+    if lost and found.verdict is KeyOutcome.NEVER_ARRIVED:
+        sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
         rows = tuple(replace(row, fate=Fate.UNDECIDABLE) for row in found.rows)
-        found = replace(found, verdict=Verdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
-    elif found.verdict is Verdict.UNDECIDABLE and evidence.lost_batches:
+        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
+    elif found.verdict is KeyOutcome.UNDECIDABLE and evidence.lost_batches:
         found = replace(found, lost=(str(evidence.lost_batches),))
     if found.batch is not None:
         found = replace(found, table_version=evidence.versions.get(found.batch))
     if evidence.written is None or not definition.is_whole:
         return found
     written = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict in (Verdict.COUNTED, Verdict.KEPT, Verdict.WRITTEN) and not written:
+    if found.verdict in (KeyOutcome.COUNTED, KeyOutcome.KEPT, KeyOutcome.WRITTEN) and not written:
         said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
         return replace(found, disagreements=(said,))
     return found
@@ -262,7 +262,7 @@ def _kept_or_not(decided: _Decided, place: int) -> RowFate:
     if not _reached(decided, place):
         return _plain(decided, place)
     if duplicates.unsure[place]:
-        text = "whether the first row of the key was still known when this one came cannot be told"
+        text = "it is not known whether the first row of the key was still in the state when this one came"
         return replace(_plain(decided, place), fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
     earlier = int(duplicates.of[place])
     if earlier < 0:

@@ -30,8 +30,8 @@ class Fate(StrEnum):
     UNDECIDABLE = "UNDECIDABLE"
 
 
-class Verdict(StrEnum):
-    """What became of a key. Those of a join come first, then those of other queries."""
+class KeyOutcome(StrEnum):
+    """What became of a key: first the verdicts of joins, then of other queries."""
 
     MATCHED = "MATCHED"
     OUT_OF_WINDOW = "OUT_OF_WINDOW"
@@ -105,7 +105,7 @@ class KeyExplanation:
     """
 
     key: tuple[str, ...]
-    verdict: Verdict
+    verdict: KeyOutcome
     sentence: str
     rows: tuple[RowFate, ...] = ()
     batch: int | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _GLOB = re.compile(r"[\\*?\[\]{}]")
 _FOR_EVER = "36500d"
 _FEW_FILES = 16
-"""So many files of a batch are asked for their sizes."""
+"""The size of a batch is known up to this many files: each of them is asked for its size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,11 +202,11 @@ class StreamedFiles(StreamedInput):
     def require_read_once(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> None:
         # Files may have come since the run was planned.
         self._require_plain_names(
-            self._files(log, start, end), "rename it, and begin the stream anew: odi run … --full-refresh"
+            self._files(log, start, end), "rename it, and start the stream over: odi run … --full-refresh"
         )
 
     def _require_plain_names(self, uris: Sequence[str], fix: str) -> None:
-        """A batch of several files, of which one has characters of globs in its path, gives rows of the others twice:
+        """If one of a batch's files has characters of globs in its path, the batch gives rows of the others twice:
         Spark takes the paths of the batch for globs, and lists what is beside them (4.2, ``FileStreamSource``)."""
         odd = next((path for path in map(unquote, uris) if _GLOB.search(path)), None)
         if odd is not None and len(uris) > 1:

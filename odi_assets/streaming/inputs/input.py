@@ -72,7 +72,7 @@ class RowsByFile:
         rows: None if there are none.
         batches: by ``file_uri_key``, the first and the last batch that may have read the file; a file that is not there
             was not read.
-        gone: files that were read and are gone, or cannot be told apart any more, in words.
+        gone: files that were read and are gone, or whose batches are not known any more, in words.
         root: what comes before the names of files that people know.
     """
 
@@ -143,15 +143,15 @@ class StreamedInput(ABC):
     def rows_by_file(
         self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
     ) -> RowsByFile:
-        """All rows that batches have read, as far as they are still there, and those that came since.
+        """All rows that batches have read, as far as they are still there, and rows that came since.
 
         Args:
             ends: by batch, as far as that is known, the offset up to which the query had read then.
-            file_as: name of the column that tells a row's file.
+            file_as: name of the column with a row's file.
         """
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """Its rows as a stream: those that meet ``where``, with its watermark.
+        """Its rows as a stream: the rows that meet ``where``, with its watermark.
 
         Raises:
             SourceError, TableError: it cannot be read.

@@ -117,7 +117,7 @@ class StreamedTable(StreamedInput):
         )
         chosen = [*(file for file in files if file.path not in lost), *since[1]]
         if gone and not batches:
-            # Nothing tells which batch read which file.
+            # It is not known which batch read which file.
             chosen = list(handle.live_files)
             batches = dict.fromkeys(by_file_uri(self.location, chosen), (0, max(ends, default=0)))
         rows = read_files(spark, handle, chosen, file_as=file_as) if chosen else None

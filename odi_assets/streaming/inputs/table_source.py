@@ -1,10 +1,10 @@
 """A Delta table as a stream: the files of its first version, then those that each later commit appended.
 
 An offset is ``{"table_id", "since", "version", "index", "commit"}``: of the list of files of ``version``, the first
-``index`` are read; ``commit`` tells the commit of ``version`` from that of another history of the table. ``since`` is
-the version that the stream began with, whose list is all of its files; that of a later version is what its commit
-appended. The lists never change, so a batch that is run again reads the same rows. Versions that were undone before a
-batch came to them, by a rewind of the table, are passed over.
+``index`` are read. ``commit`` identifies the commit of ``version``: another history of the table may have the same
+version number. ``since`` is the version that the stream began with. The list of that version has all of its files; the
+list of a later version has the files that its commit appended. The lists never change, so a batch that is run again
+reads the same rows. Versions that were undone before a batch came to them, by a rewind of the table, are passed over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Offset = Mapping[str, Any]
 
 _PASSED_OVER = 50
-"""After so many versions without rows, the offset moves on although there is nothing to read: logs are cleaned."""
+"""After this many versions without rows, the offset moves on although there is nothing to read: logs are cleaned."""
 
 
 def first_offset(handle: TableHandle) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def files_between(
         SourceError, TableError: as :func:`next_files` does.
     """
     if start is None or start["since"] != end["since"]:
-        # Spark asks for the start of the first batch anew when that is run again.
+        # When the first batch is run again, Spark asks for its start a second time.
         start = {**end, "version": end["since"], "index": 0}
     handle = _opened(location, end, label)
     found: list[LiveFile] = []
@@ -195,7 +195,7 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
 
         return Location(uri, options)
 
-    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def __init__(self) -> None:
             self.upto: int | None = None
 
@@ -261,7 +261,7 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             for batch in file.iter_batches(batch_size=10_000, use_threads=False):
                 yield pa.RecordBatch.from_arrays([column(batch, field) for field in wanted], schema=wanted)
 
-    class Source(DataSource):
+    class TableStreamSource(DataSource):
         @classmethod
         def name(cls) -> str:
             return kind
@@ -270,6 +270,6 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             return schema
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  Spark's signature
-            return Reader()
+            return TableStreamReader()
 
-    return Source
+    return TableStreamSource

@@ -41,7 +41,7 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressLog:
-    """The logs of the checkpoint in ``location``, read anew with each call. It need not exist.
+    """The logs of the checkpoint in ``location``, read again with each call. It need not exist.
 
     Attributes:
         read: digests by input and range of its log: what was written there never changes.

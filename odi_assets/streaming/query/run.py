@@ -11,6 +11,7 @@ from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, FencedError, OdiError, SourceError, TransformError
 from odi_assets.state.delta.batches import OperatorFigures
+from odi_assets.streaming.checkpoints.verdict import why_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,7 +63,7 @@ def query_conf(settings: StreamSettings) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """What Spark tells of a batch that ended.
+    """What Spark reports of a batch that ended.
 
     Attributes:
         rows_in: by input, the rows that it gave.
@@ -75,7 +76,7 @@ class BatchProgress:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], names: Sequence[str]) -> BatchProgress:
-        """The progress of a batch, from Spark's JSON; ``names`` are those of the sources, in the order it has them."""
+        """The progress of a batch, from Spark's JSON; ``names`` are the sources, in the order of this JSON."""
         counts = [int(source.get("numInputRows") or 0) for source in progress.get("sources") or ()]
         rows_in = dict(zip(names, counts, strict=True)) if len(names) == len(counts) else {}
         operators = tuple(_figures(i, one) for i, one in enumerate(progress.get("stateOperators") or ()))
@@ -83,14 +84,14 @@ class BatchProgress:
         return cls(int(progress["batchId"]), rows_in, operators, durations)
 
 
-def _figures(number: int, told: Mapping[str, Any]) -> OperatorFigures:
+def _figures(number: int, reported: Mapping[str, Any]) -> OperatorFigures:
     def count(name: str) -> int:
-        return int(told.get(name) or 0)
+        return int(reported.get(name) or 0)
 
-    custom = {name: int(value) for name, value in (told.get("customMetrics") or {}).items()}
+    custom = {name: int(value) for name, value in (reported.get("customMetrics") or {}).items()}
     return OperatorFigures(
         operator=number,
-        name=str(told.get("operatorName")),
+        name=str(reported.get("operatorName")),
         rows_total=count("numRowsTotal"),
         rows_updated=count("numRowsUpdated"),
         rows_removed=count("numRowsRemoved"),
@@ -193,15 +194,15 @@ class RunningQuery:
 
     def _new_progress(self, query: StreamingQuery) -> Iterator[BatchProgress]:
         for progress in query.recentProgress:
-            told = progress if isinstance(progress, dict) else _as_json(progress)
-            # While there is nothing to do, Spark tells of the next batch, which it has not run.
-            if int(told["batchId"]) > self._seen and "addBatch" in (told.get("durationMs") or {}):
-                self._seen = int(told["batchId"])
-                yield BatchProgress.of(told, self._names)
+            reported = progress if isinstance(progress, dict) else _as_json(progress)
+            # While there is nothing to do, Spark reports the next batch, which it has not run.
+            if int(reported["batchId"]) > self._seen and "addBatch" in (reported.get("durationMs") or {}):
+                self._seen = int(reported["batchId"])
+                yield BatchProgress.of(reported, self._names)
 
     def rows_dropped(self) -> tuple[int, ...] | None:
-        """Rows that came too late in the batch whose rows were just computed, by stateful operator; None if Spark does
-        not tell yet."""
+        """Rows that came too late in the batch whose rows were just computed, by stateful operator; None if Spark
+        does not know yet."""
         plan = self._plan()
         return None if plan is None else tuple(int(metric.value()) for _, metric in _operators(plan))
 
@@ -253,22 +254,30 @@ def known_error(error: BaseException) -> OdiError | None:
     return None
 
 
-def query_error(node: str, command: str, checkpoint: str, error: BaseException) -> OdiError:
+def query_error(node: str, command: str, checkpoint: Location, error: BaseException) -> OdiError:
     """What ended a query, where nothing more is known than what Spark says.
 
     Args:
         command: the arguments of ``odi run`` that run the node.
+        checkpoint: no query runs on it any more.
     """
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    fields = {"path": checkpoint.uri, "node": node}
     if _NO_STATE in str(error):
         causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
         return CheckpointError(
             f"{node}: Spark cannot load the state that its checkpoint keeps: {(causes or lines)[-1]}",
             fix=f"odi checkpoint files {node}: it names what is missing or damaged, and the batches after which the "
             f"state is whole. Put the files back from a copy; or go back to such a batch: odi state rewind {node} "
-            f"--to-batch N; or begin anew: odi run {command} --full-refresh",
-            path=checkpoint,
-            node=node,
+            f"--to-batch N; or start over: odi run {command} --full-refresh",
+            **fields,
+        )
+    if (why := why_unusable(checkpoint)) is not None:
+        return CheckpointError(
+            f"{node}: its query cannot go on from {checkpoint.uri}: {why}",
+            fix=f"`odi tables repair {node}` sets aside what keeps the query from going on, and says what to run next; "
+            "or put it back from a copy",
+            **fields,
         )
     fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None
     return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", fix=fix, node=node)

@@ -1,7 +1,7 @@
-"""Takes a checkpoint back to an earlier batch, and keeps copies of checkpoints. No query may run on it meanwhile.
+"""Takes a checkpoint back to an earlier batch, and keeps copies of checkpoints. No query may be running on it.
 
 What Spark wrote after the batch is deleted: its offsets and commits, what inputs listed since, and versions of the
-state. So Spark plans the batch that follows anew, from the state that the batch left.
+state. So Spark plans the following batch again, from the state that the batch left.
 """
 
 from __future__ import annotations

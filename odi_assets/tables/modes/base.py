@@ -120,8 +120,8 @@ class Write:
             self._write_here(df, step)
             return self.files(step)
         # Version 2 lets each task publish its files by itself, which is faster: nothing is moved at the end of the job.
-        # But those of an executor that dies at it would stay beside the files of the task's next attempt (SPARK-33019),
-        # and the listing takes what is there.
+        # But the files of an executor that dies at it would stay beside the files of the task's next attempt
+        # (SPARK-33019), and the listing takes what is there.
         version = "2" if runs_tasks_once(df.sparkSession) else "1"
         place = table.for_spark
         writer = df.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else place.reader_options))

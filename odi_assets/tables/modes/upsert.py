@@ -17,7 +17,7 @@ from odi_assets.tables.columns import quoted
 from odi_assets.tables.modes.base import Mode, Write
 from odi_assets.tables.reader import read_staged
 from odi_assets.tables.upsert.arrow_rewrite import rewrite
-from odi_assets.tables.upsert.matching import Affected, candidates, find_affected, rows_to_move
+from odi_assets.tables.upsert.matching import MatchedFiles, candidates, find_affected, rows_to_move
 from odi_assets.tables.upsert.newest import newer_than_stored, one_per_key
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Upsert(Mode):
 
 
 def upserted(
-    new: Sequence[WrittenFile], moved: Sequence[WrittenFile], affected: Affected, removed: Sequence[LiveFile]
+    new: Sequence[WrittenFile], moved: Sequence[WrittenFile], affected: MatchedFiles, removed: Sequence[LiveFile]
 ) -> FileChanges:
     """The changes of an upsert: ``new`` rows, and ``moved`` ones out of files that are ``removed``."""
     return FileChanges(

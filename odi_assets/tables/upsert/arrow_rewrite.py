@@ -21,7 +21,7 @@ from deltalake import Schema
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.tables.upsert.matching import Affected
+from odi_assets.tables.upsert.matching import MatchedFiles
 
 MOST_KEYS = 1_000_000
 """Rows of a batch whose keys the driver holds."""
@@ -41,12 +41,12 @@ _KEY_TYPES = {"byte", "short", "integer", "long", "string", "date", "timestamp",
 
 
 Part = list[tuple[int, int]]
-"""Row groups that are searched together: the number of the file, and that of the row group in it."""
+"""Row groups that are searched together: for each, the number of the file, and the number of the row group in it."""
 
 
 def rewrite(
     handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str], among: Sequence[LiveFile], folder: str
-) -> Affected | None:
+) -> MatchedFiles | None:
     """Find the rows of the files ``among`` that have keys of the staged rows, and copy the others into ``folder``.
 
     None, with nothing written, where Spark has to do it: too much of it, a table that is not on a local disk, keys
@@ -74,7 +74,7 @@ def rewrite(
         ]
         for copy in copies:
             copy.result()
-    return Affected(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
+    return MatchedFiles(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
 
 
 def _is_small(staged: Sequence[WrittenFile], among: Sequence[LiveFile]) -> bool:
@@ -144,7 +144,7 @@ def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> Non
         store_decimal_as_integer=True,
         store_schema=False,
     ) as writer:
-        # It tells Spark which version wrote the values, and so which calendar old dates are in.
+        # These entries say which version wrote the values, from which Spark knows the calendar of old dates.
         noted = parquet.metadata.metadata or {}
         writer.add_key_value_metadata({key: noted[key] for key in noted if key.startswith(b"org.apache.spark.")})
         offset = 0

@@ -23,7 +23,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Affected:
+class MatchedFiles:
     """Files that hold rows with keys of a batch, how many such rows there are, and how many of them are deleted."""
 
     files: tuple[LiveFile, ...]
@@ -79,8 +79,8 @@ def _like(bound: Any, value: Any) -> Any:
 
 def find_affected(
     batch: DataFrame, handle: TableHandle, among: Sequence[LiveFile], keys: Sequence[str], marker: str | None = None
-) -> Affected:
-    """Of the files ``among``, those that hold a row whose keys equal those of a row of ``batch``.
+) -> MatchedFiles:
+    """The files in ``among`` that hold a row with the same keys as a row of ``batch``.
 
     Args:
         marker: a BOOLEAN column of ``batch``, which has one row for each key then: where it is true, stored rows with
@@ -89,7 +89,7 @@ def find_affected(
     from pyspark.sql import functions as F
 
     if not among:
-        return Affected((), 0)
+        return MatchedFiles((), 0)
     rows = read_files(batch.sparkSession, handle, among, file_as=_FILE).select(*map(quoted, keys), _FILE).alias("t")
     wanted = batch.select(*map(quoted, [*keys, *filter(None, [marker])])).alias("b")
     deleted = F.count_if(F.col(f"b.{quoted(marker)}")) if marker else F.lit(0)
@@ -100,7 +100,7 @@ def find_affected(
         .collect()
     )
     known = by_file_uri(handle.location, among)
-    return Affected(
+    return MatchedFiles(
         tuple(known[file_uri_key(hit[_FILE])] for hit in hits),
         sum(int(hit["rows"]) for hit in hits),
         sum(int(hit["deleted"]) for hit in hits),

@@ -38,7 +38,7 @@ def one_per_key(batch: DataFrame, keys: Sequence[str], column: str | None, uri: 
     raise TableError(
         f"{row[_COUNT]} different rows of one increment for {uri} have the same keys ({example}) "
         f"and the same `{column}`; none is the newest",
-        fix="order by a column that tells them apart, or leave one row per key in the transform",
+        fix="order by a column in which they differ, or leave one row per key in the transform",
         uri=uri,
         keys=tuple(keys),
         column=column,

@@ -727,7 +727,7 @@ def test_a_stream_of_which_nothing_is_left_says_that_it_begins_anew(tmp_path: Pa
     box.run("events")
     box.run("below")
     back = plan_rewind(box.project, box.state, key, at_batch(Node.of(box.project, key), 0), cascade=True)
-    assert back.left[NodeKey("p", "below")].endswith("begin it anew: odi run p --node below --full-refresh")
+    assert back.left[NodeKey("p", "below")].endswith("start it over: odi run p --node below --full-refresh")
     apply_rewind(box.project, box.state, back)
     with pytest.raises(SourceError, match="changed or removed rows"):
         box.plan("below")

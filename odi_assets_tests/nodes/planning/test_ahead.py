@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import IncrementError
-from odi_assets.sources.snapshot import Snapshot
+from odi_assets.sources.snapshot import SourceSnapshot
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -41,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     found = Clock()
-    monkeypatch.setattr(Snapshot, "now", lambda *_: found.now)
+    monkeypatch.setattr(SourceSnapshot, "now", lambda *_: found.now)
     return found
 
 

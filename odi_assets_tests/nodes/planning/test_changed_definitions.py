@@ -303,7 +303,7 @@ def test_projects_that_share_a_table_or_system_tables_are_told_apart(box: Sandbo
         (system, system.replace("lake", "shared")),
         root=other,
     )
-    stops_without_table(box, "the HWM under the state key `p.raw` is that of p.raw of project test")
+    stops_without_table(box, "the HWM under the state key `p.raw` belongs to p.raw of project test")
     redefine(box, ("write: {connection: lake", "write: {connection: shared"))
     stops(box, "raw", "was written by p.raw of project test")
     box.run("raw", full_refresh=True)

@@ -12,7 +12,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.state import CatalogStateBackend
-from odi_assets.state.records import Move, RunStatus
+from odi_assets.state.records import KeyRestore, RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
 RAW = """
@@ -109,7 +109,7 @@ def test_a_change_made_after_state_was_lost_counts(box: Sandbox) -> None:
 def test_an_older_copy_of_state_that_was_put_back_does_not_repeat_rows(box: Sandbox) -> None:
     older = box.state.history("p.raw")[-1]
     lose_state(box)
-    box.state.restore([Move(older, None)])
+    box.state.restore([KeyRestore(older, None)])
     assert box.state.get_entry("p.raw") == older
     plan = box.plan("raw")
     assert (plan.start.hwm["path"], plan.start.repaired, plan.nothing_new) == ("orders/2.csv", True, True)

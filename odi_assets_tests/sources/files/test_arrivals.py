@@ -98,7 +98,7 @@ def test_an_hwm_of_old_grows_its_ledger_even_when_nothing_is_new(landing: Landin
 
 def test_an_hwm_that_is_not_one_of_files_is_an_error(landing: Landing) -> None:
     landing.land("a.csv")
-    with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7, and that of files needs `mtime_ns`"):
+    with pytest.raises(IncrementError, match=r"the HWM of landing:x is 7; the HWM of files needs `mtime_ns`"):
         landing.mark = FilesMark.of(7, "landing:x")
 
 
@@ -279,7 +279,7 @@ def test_a_ledger_that_is_gone_is_an_error_that_names_the_ways_out(landing: Land
 
 
 def test_an_hwm_stays_small_however_many_files_came_one_by_one(landing: Landing) -> None:
-    parts: tuple[ledger.Part, ...] = ()
+    parts: tuple[ledger.LedgerPart, ...] = ()
     written = 0
     for number in range(300):
         file = ledger.LoadedFile(f"{number}.csv", number, 1)

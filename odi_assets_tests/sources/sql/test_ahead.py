@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -72,14 +73,18 @@ def ids(box: Sandbox) -> list[int]:
 
 
 @both
-@pytest.mark.usefixtures("asked_by")
 @pytest.mark.parametrize("column", ["at", "made"])
-def test_a_row_of_the_future_stops_the_run_or_is_held(make: Make, server: Server, clock: Clock, column: str) -> None:
+def test_a_row_of_the_future_stops_the_run_or_is_held(
+    make: Make, server: Server, clock: Clock, asked_by: str, column: str
+) -> None:
     filled(server, (1, days(-1), days(-1)), (5, days(3), days(3)))
     stateful = f"table: events, incremental: {{mode: stateful, column: {column}"
     stopping = make(f"{stateful}}}", "mode: append, keys: [id]")
-    with pytest.raises(IncrementError, match=f"1 row of .* has a `{column}` after 2024-03-11 12:00:00") as caught:
+    message = f"1 row of .* has a `{column}` after 2024-03-11 12:00:00"
+    with pytest.raises(IncrementError, match=message) as caught:
         stopping.run("events")
+    (read,) = stopping.plan("events").reads
+    assert asked_by == "Spark alone" or re.search(message, str(read.stop))
     assert f"id 5, {column} 2024-03-13 12:00:00" in str(caught.value)
     assert not stopping.table("events").exists
     box = make(f"{stateful}, on_ahead: hold}}")
@@ -94,8 +99,7 @@ def test_a_row_of_the_future_stops_the_run_or_is_held(make: Make, server: Server
 
 
 @both
-@pytest.mark.usefixtures("asked_by")
-def test_each_of_several_cursors_is_guarded(make: Make, server: Server, clock: Clock) -> None:
+def test_each_of_several_cursors_is_guarded(make: Make, server: Server, clock: Clock, asked_by: str) -> None:
     filled(server, (1, days(-1), None), (2, None, days(-1)), (5, days(3), None), (6, None, days(4)))
     cursors = "table: events, incremental: {mode: cursors, columns: [at, made], snapshot: {rows: 2}"
     stopping = make(f"{cursors}}}")
@@ -109,6 +113,9 @@ def test_each_of_several_cursors_is_guarded(make: Make, server: Server, clock: C
     add(server, (3, days(0), days(900)))
     second = box.run("events")
     assert (second.rows_written, second.metrics["rows_held"]) == (1, 2)
+    (read,) = make(f"{cursors}}}").plan("events").reads
+    assert asked_by == "Spark alone" or "3 rows of" in str(read.stop)
+    make(f"{cursors}, on_ahead: hold}}")
     add(server, (4, None, days(0)))
     clock.now = NOW + days(3)
     third = box.run("events")

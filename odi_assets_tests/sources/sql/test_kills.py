@@ -22,7 +22,7 @@ from odi_assets_tests.sources.sql.test_snapshots import Killed, cursors
 POINTS = (
     ("odi_assets.nodes.execution.materialize.resolve", "after"),
     ("odi_assets.sources.sql.snapshots.storage_of", "after"),
-    ("odi_assets.sources.sql.reader.Reader.chunks", "after"),
+    ("odi_assets.sources.sql.reader.RelationReader.chunks", "after"),
     ("odi_assets.tables.modes.base.written_files", "before"),
     ("odi_assets.delta.commit._commit_once", "before"),
     ("odi_assets.delta.commit._commit_once", "after"),

@@ -20,7 +20,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.olake import given_out, stream_of
 from odi_assets.nodes.recovery.olake import take_over as adopt_position
 from odi_assets.sources.sql.dialects import dialect_of
-from odi_assets.sources.sql.marks import Chunk, Chunks, SnapshotMark
+from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
 from odi_assets.sources.sql.olake import stream_state
 from odi_assets.sources.sql.source import CursorTableSource
 from odi_assets.state.records import RunStatus
@@ -35,7 +35,7 @@ def of(kind: str) -> Any:
 
 
 def snapshot(by: tuple[str, ...], *bounds: tuple[Any, Any]) -> SnapshotMark:
-    chunks = tuple(Chunk(low, high) for low, high in bounds)
+    chunks = tuple(TableChunk(low, high) for low, high in bounds)
     return SnapshotMark({"at": 7}, Chunks(by, chunks, 9))
 
 

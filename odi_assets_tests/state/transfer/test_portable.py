@@ -12,8 +12,8 @@ import pytest
 from odi_assets.errors import ConfigError, StateConflictError, StateError
 from odi_assets.state import StateBackend, StateManager
 from odi_assets.state.transfer.document import parse, to_document, to_text
-from odi_assets.state.transfer.load import Effect, Transfer, decide
-from odi_assets.state.transfer.snapshot import Snapshot, into, take
+from odi_assets.state.transfer.load import Transfer, TransferEffect, decide
+from odi_assets.state.transfer.snapshot import StateSnapshot, into, take
 from odi_assets_tests.state.conftest import Reopen
 from odi_assets_tests.state.test_runs_contract import run
 from odi_assets_tests.state.values.test_values import EXAMPLES, same
@@ -70,10 +70,10 @@ def test_an_import_says_what_it_does_to_each_key_and_twice_does_nothing(backend:
     transfer = imported(text, backend)
     effects = {difference.after.key: difference.effect for difference in transfer.differences}
     assert effects == {
-        "ahead": Effect.ADDED,
-        "behind": Effect.BACK,
-        "new": Effect.ADDED,
-        "same": Effect.UNCHANGED,
+        "ahead": TransferEffect.ADDED,
+        "behind": TransferEffect.BACK,
+        "new": TransferEffect.ADDED,
+        "same": TransferEffect.UNCHANGED,
     }
     assert {entry.key: entry.value for entry in reopen().list_hwms()} == {
         "ahead": 5,
@@ -93,7 +93,7 @@ def test_a_mark_without_an_order_moves_back_when_it_was_written_before(backend: 
     text = exported(backend)
     backend.set_hwm("k", {"mtime_ns": 3, "path": "c"})
     (difference,) = decide(parse(text, "-"), backend, same_tables=True).differences
-    assert difference.effect is Effect.BACK
+    assert difference.effect is TransferEffect.BACK
 
 
 def test_a_deletion_is_carried_over(backend: StateBackend, reopen: Reopen) -> None:
@@ -133,13 +133,13 @@ def test_a_key_that_changed_since_the_decision_stops_all_of_its_environment(back
     assert backend.get_hwm("a") is None
 
 
-def document_of(**values: Any) -> Snapshot:
+def document_of(**values: Any) -> StateSnapshot:
     from odi_assets.state.records import HwmEntry
     from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState
 
     at = datetime(2013, 1, 31, tzinfo=UTC)
     keys = tuple(KeyState(HwmEntry(key, value, None, at, 1, value_type="int")) for key, value in values.items())
-    return Snapshot("shop", (EnvironmentState(None, keys),))
+    return StateSnapshot("shop", (EnvironmentState(None, keys),))
 
 
 KEY = {

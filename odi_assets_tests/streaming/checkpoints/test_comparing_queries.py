@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from odi_assets.streaming.checkpoints import Effect, check_against, inspect, local_copy
+from odi_assets.streaming.checkpoints import DifferenceEffect, check_against, inspect, local_copy
 from odi_assets_tests.streaming.checkpoints.queries import (
     HDFS_BACKED,
     PROVIDER,
@@ -42,37 +42,37 @@ def by_hour(frame: DataFrame, *keys: str) -> DataFrame:
         (lambda spark, root: sales_by_hour(spark, root), None, "", ""),
         (
             lambda spark, root: by_hour(orders(spark, root, SCHEMA, "5 minutes")),
-            Effect.FROM_NOW_ON,
+            DifferenceEffect.FROM_NOW_ON,
             "operator 0, default: watermark delay",
             "600000 ms in the checkpoint, 300000 ms in the query",
         ),
         (
             lambda spark, root: by_hour(orders(spark, root, SCHEMA), "shop"),
-            Effect.FAILS,
+            DifferenceEffect.FAILS,
             "operator 0, default: key",
             "shop string in the query",
         ),
         (
             lambda spark, root: orders(spark, root, SCHEMA).groupBy(F.window("ordered", "1 hour")).agg(F.sum("id")),
-            Effect.FAILS,
+            DifferenceEffect.FAILS,
             "operator 0, default: value",
             "count bigint in the checkpoint, sum bigint in the query",
         ),
         (
             lambda spark, root: orders(spark, root, SCHEMA).dropDuplicates(["id", "ordered"]),
-            Effect.FAILS,
+            DifferenceEffect.FAILS,
             "operator 0",
             "stateStoreSave in the checkpoint, dedupe in the query",
         ),
         (
             lambda spark, root: orders(spark, root, SCHEMA).where("id > 1"),
-            Effect.FAILS,
+            DifferenceEffect.FAILS,
             "operator 0",
             "stateStoreSave in the checkpoint, none in the query",
         ),
         (
             lambda spark, root: orders(spark, root, SCHEMA).groupBy("shop").count(),
-            Effect.FAILS,
+            DifferenceEffect.FAILS,
             "the query",
             "UNSUPPORTED_OPERATION",
         ),
@@ -84,7 +84,7 @@ def test_what_is_told_is_what_spark_does(
     count_checkpoint: Path,
     tmp_path: Path,
     changed: Callable[[SparkSession, Path], DataFrame],
-    effect: Effect | None,
+    effect: DifferenceEffect | None,
     what: str,
     told: str,
 ) -> None:
@@ -96,7 +96,7 @@ def test_what_is_told_is_what_spark_does(
         assert [(one.effect, one.what) for one in found][:1] == ([(effect, what)] if effect else [])
         assert told in "".join(map(str, found))
         land(root / "orders", "noon", order(4, "12:30"))
-        if effect is Effect.FAILS:
+        if effect is DifferenceEffect.FAILS:
             with pytest.raises(Exception, match=r"(?i)state|output mode"):
                 run_to_the_end(changed(spark, root), root / "checkpoint")
         else:
@@ -133,8 +133,8 @@ def test_a_checkpoint_in_a_store_is_compared_there(spark: SparkSession, count_ch
         (found,) = check_against(copy, by_hour(orders(spark, root, SCHEMA), "shop"), store=store)
         (refused,) = check_against(copy, orders(spark, root, SCHEMA).groupBy("shop").count(), store=store)
         assert sorted(copy.parent.rglob("*")) == alone
-    assert (found.effect, found.what) == (Effect.FAILS, "operator 0, default: key")
-    assert (refused.effect, refused.what) == (Effect.FAILS, "the query")
+    assert (found.effect, found.what) == (DifferenceEffect.FAILS, "operator 0, default: key")
+    assert (refused.effect, refused.what) == (DifferenceEffect.FAILS, "the query")
     assert sorted(root.rglob("*")) == [path for path in before if abandoned not in (path, *path.parents)]
 
 
@@ -143,7 +143,7 @@ def test_settings_that_the_checkpoint_overrides_are_told(spark: SparkSession, co
     with settings(spark, {**STREAMING, PROVIDER: HDFS_BACKED}):
         (found,) = check_against(count_checkpoint, sales_by_hour(spark, count_checkpoint.parent), wanted)
     assert (found.effect, found.what, found.stored, found.wanted) == (
-        Effect.IGNORED,
+        DifferenceEffect.IGNORED,
         "spark.sql.shuffle.partitions",
         "2",
         "64",
@@ -158,7 +158,10 @@ def test_a_join_that_lost_a_source_is_told_from_a_relative_path(
     monkeypatch.chdir(join_checkpoint.parent)
     with settings(spark, STREAMING):
         found = check_against("checkpoint", sales_by_hour(spark, join_checkpoint.parent))
-    assert [(one.effect, one.what) for one in found] == [(Effect.FAILS, "sources"), (Effect.FAILS, "operator 0")]
+    assert [(one.effect, one.what) for one in found] == [
+        (DifferenceEffect.FAILS, "sources"),
+        (DifferenceEffect.FAILS, "operator 0"),
+    ]
 
 
 def test_sources_that_go_by_name_may_change_and_a_renamed_one_is_read_again(
@@ -178,8 +181,8 @@ def test_sources_that_go_by_name_may_change_and_a_renamed_one_is_read_again(
         assert check_against(tmp_path / "checkpoint", named("before")) == ()
         found = check_against(tmp_path / "checkpoint", named("after"))
         assert [(one.effect, one.what, one.wanted) for one in found] == [
-            (Effect.FROM_NOW_ON, "source after", "a source"),
-            (Effect.FROM_NOW_ON, "source before", "none"),
+            (DifferenceEffect.FROM_NOW_ON, "source after", "a source"),
+            (DifferenceEffect.FROM_NOW_ON, "source before", "none"),
         ]
         assert "gives its rows again" in found[0].remedy
         # And so it is: nothing has arrived, and the file is read once more.

@@ -94,7 +94,7 @@ def test_after_retention_nothing_is_claimed_that_is_not_known(
 ) -> None:
     found = explained(spark, old_join_checkpoint, number)
     assert (found.left.fate, found.right.fate, found.verdict) == (left, right, verdict)
-    assert "never" not in found.reason.replace("never came, or came and was purged before, cannot be told", "")
+    assert "never" not in found.reason.replace("never came, or came and was purged before", "")
     if KeyFate.UNDECIDABLE in (left, right):
         assert found.missing_evidence is not None
         assert "batches 0 to 1" in found.missing_evidence

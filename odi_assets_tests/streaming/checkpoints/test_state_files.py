@@ -12,7 +12,7 @@ import pytest
 
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints import check_files
-from odi_assets.streaming.checkpoints.state_file import Contents, Damage, read_state_file
+from odi_assets.streaming.checkpoints.state_file import Damage, StateFileContents, read_state_file
 
 ROWS = "left-keyWithIndexToValue"
 
@@ -69,7 +69,7 @@ def test_rows_are_counted_and_every_cut_is_found(tmp_path: Path, compressed: obj
     assert callable(compressed)
     file, whole = tmp_path / "1.delta", compressed(content)
     file.write_bytes(whole)
-    assert read_state_file(file) == Contents(puts=2, removals=1)
+    assert read_state_file(file) == StateFileContents(puts=2, removals=1)
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         with pytest.raises(Damage):
@@ -94,7 +94,7 @@ def test_lzf_repeats_what_came_before(tmp_path: Path) -> None:
     # A run of five bytes, then 39 times the last of them: 7 and 30 more, and the 2 that a reference has at least.
     packed = bytes([4]) + content[:5] + bytes([7 << 5, 30, 0]) + bytes([7]) + content[44:]
     (tmp_path / "1.delta").write_bytes(b"ZV\x01" + number(len(packed), 2) + number(len(content), 2) + packed)
-    assert read_state_file(tmp_path / "1.delta") == Contents(puts=1)
+    assert read_state_file(tmp_path / "1.delta") == StateFileContents(puts=1)
 
 
 def test_a_changed_byte_is_found_by_hadoops_checksums(join_checkpoint: Path, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_an_archive_needs_its_table_files(tmp_path: Path, join_checkpoint: Path)
     (folder / "SSTs").mkdir()
     (folder / "SSTs" / "1-a.sst").write_bytes(b"rows")
     archive(folder / "2.zip", {"1-a.sst": 4})
-    assert read_state_file(folder / "2.zip") == Contents(keys=7, table_files=(folder / "SSTs" / "1-a.sst",))
+    assert read_state_file(folder / "2.zip") == StateFileContents(keys=7, table_files=(folder / "SSTs" / "1-a.sst",))
     (folder / "SSTs" / "1-a.sst").write_bytes(b"row")
     with pytest.raises(Damage, match=r"SSTs/1-a\.sst has 3 bytes and had 4"):
         read_state_file(folder / "2.zip")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, Lost, Pairs, Rows, Watermarks
+from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Evidence, EvidenceRows, Lost, Pairs, Watermarks
 from odi_assets.streaming.explain.explain import decide
-from odi_assets.streaming.explain.query.definition import Condition, Definition, Input
+from odi_assets.streaming.explain.query.definition import Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.query.sql_text import readable_sql
 from odi_assets.streaming.explain.similar import normalized
 from odi_assets.streaming.explain.verdicts import KeyExplanation
@@ -33,7 +33,7 @@ def side(view: str) -> Input:
     return Input(view, view, ("k", "t"), ("k",), (no_test, no_null), "t", RANGE + 1, "t")
 
 
-JOIN = Definition(
+JOIN = QueryDefinition(
     "join",
     (side("l"), side("r")),
     (
@@ -44,11 +44,13 @@ JOIN = Definition(
 )
 
 
-def rows(given: Sequence[Row], failed: Sequence[int] = (), spread: Mapping[int, tuple[int, int]] | None = None) -> Rows:
+def rows(
+    given: Sequence[Row], failed: Sequence[int] = (), spread: Mapping[int, tuple[int, int]] | None = None
+) -> EvidenceRows:
     """Rows of the key ``k``. ``spread``: by place, the batches that may have read the row."""
     times = np.array([NO_TIME if t is None else round(t * MINUTE * 1000) for t, _ in given], dtype=np.int64)
     ranges = [(spread or {}).get(place, (batch, batch)) for place, (_, batch) in enumerate(given)]
-    return Rows(
+    return EvidenceRows(
         key=np.array(["k"] * len(given), dtype=object),
         time_us=times,
         late_us=times,
@@ -59,7 +61,9 @@ def rows(given: Sequence[Row], failed: Sequence[int] = (), spread: Mapping[int, 
     )
 
 
-def judged(left: Rows, right: Rows, known: Mapping[int, int] = WATERMARKS, **more: Any) -> KeyExplanation:
+def judged(
+    left: EvidenceRows, right: EvidenceRows, known: Mapping[int, int] = WATERMARKS, **more: Any
+) -> KeyExplanation:
     pairs = [(a, b) for a in range(len(left)) for b in range(len(right))]
     apart = np.array([[right.time_us[b] - left.time_us[a]] for a, b in pairs], dtype=float).reshape(len(pairs), 1)
     apart = np.hstack([apart + RANGE * 1000, apart - RANGE * 1000])

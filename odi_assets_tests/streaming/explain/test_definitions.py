@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from odi_assets.streaming.explain.query.definition import Definition
+from odi_assets.streaming.explain.query.definition import QueryDefinition
 from odi_assets.streaming.explain.query.plan import InputShape, read_definition, read_outline
 
 ORDERS = "order_id STRING, customer STRING, amount DECIMAL(10,2), ordered_at TIMESTAMP, status STRING"
@@ -30,7 +30,7 @@ def sql(spark: SparkSession, text: str) -> Transform:
 
 def read(
     spark: SparkSession, transform: Callable[[Mapping[str, DataFrame]], DataFrame], mode: str = "append"
-) -> Definition:
+) -> QueryDefinition:
     shapes = {
         "orders": InputShape(
             StructType.fromDDL(ORDERS), "status <> 'test' AND amount > 0", ("ordered_at", "2 minutes")
@@ -38,7 +38,7 @@ def read(
         "payments": InputShape(StructType.fromDDL(PAYMENTS), None, ("paid_at", "2 minutes")),
     }
     found = read_definition(spark, shapes, transform, mode, "p.n")
-    assert Definition.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert QueryDefinition.from_json(json.loads(json.dumps(found.to_json()))) == found
     return found
 
 

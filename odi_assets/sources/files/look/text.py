@@ -79,7 +79,7 @@ def _texts(place: str, remote: Mapping[str, Any] | None, encoding: str) -> Itera
 
 
 def _decoder(encoding: str) -> Callable[..., bytes]:
-    """Makes UTF-8 of pieces of a text; those of UTF-8 are checked where their lines are known."""
+    """A function that converts pieces of a text to UTF-8. Pieces of UTF-8 are checked later, where lines are known."""
     try:
         codec = codecs.lookup(encoding)
     except LookupError:
@@ -110,7 +110,7 @@ def _checked(data: bytes, line: int) -> bytes:
 
 def _pieces(place: str, remote: Mapping[str, Any] | None) -> Iterator[bytes]:
     if remote is None:
-        with open(place, "rb") as stream:  # noqa: PTH123  one text for local files and those of stores
+        with open(place, "rb") as stream:  # noqa: PTH123  one text for local files and files in a store
             yield from _unpacked(stream, place)
         return
     import fsspec

@@ -66,8 +66,8 @@ class Input:
         state_range_ms: the row leaves the state in the first batch whose watermark is at least its time plus this.
             None if it stays for ever.
         time: SQL of the row's event time, to be shown; None if it has none.
-        shift_ms: how far the watermark of the operator is behind that of the query: a join holds it back for those
-            behind it.
+        shift_ms: how far the watermark of the operator is behind the watermark of the query: a join holds back the
+            watermark of the operators behind it.
         once: a deduplication that the rows pass before.
     """
 
@@ -96,7 +96,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Definition:
+class QueryDefinition:
     """The query of a stream node.
 
     Attributes:
@@ -129,7 +129,7 @@ class Definition:
     waits_for_watermark: bool = False
     withheld: tuple[Condition, ...] = ()
     expires: bool = False
-    then: Definition | None = None
+    then: QueryDefinition | None = None
     beyond: str = ""
 
     @property
@@ -149,18 +149,18 @@ class Definition:
         return own + (self.then.every_input if self.then else ())
 
     @property
-    def last(self) -> Definition:
+    def last(self) -> QueryDefinition:
         """The last operator that is followed."""
         return self if self.then is None else self.then.last
 
-    def followed_by(self, then: Definition) -> Definition:
+    def followed_by(self, then: QueryDefinition) -> QueryDefinition:
         """This query with one more operator behind it."""
         if self.then is not None:
             return replace(self, then=self.then.followed_by(then))
         return replace(self, then=then)
 
-    def not_followed(self, beyond: str) -> Definition:
-        """This query with something behind it that is told in words alone."""
+    def not_followed(self, beyond: str) -> QueryDefinition:
+        """This query with something behind it that is only described in words."""
         if self.then is not None:
             return replace(self, then=self.then.not_followed(beyond))
         return replace(self, beyond=", ".join(filter(None, (self.beyond, beyond))))
@@ -170,7 +170,7 @@ class Definition:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Definition:
+    def from_json(cls, stored: Mapping[str, Any]) -> QueryDefinition:
         """The definition in a document of :meth:`to_json`."""
         then = stored["then"]
         nested = {

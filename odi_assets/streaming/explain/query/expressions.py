@@ -1,4 +1,4 @@
-"""Columns and expressions of Spark's plan of a query, told over the columns of its inputs."""
+"""Columns and expressions of Spark's plan of a query, written in the columns of its inputs."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ class Expressions:
     branch: str | None = None
 
     def learn(self, node: Any) -> None:
-        """Take in a node of the plan: those above before those below."""
+        """Take in a node of the plan; nodes above come before nodes below."""
         kind = class_of(node)
         if kind in ("Project", "Aggregate"):
             for item in each(node.projectList() if kind == "Project" else node.aggregateExpressions()):
                 if class_of(item) == "Alias":
-                    # The column of a union is that of its first branch.
+                    # A union has the columns of its first branch.
                     self.made_of[item.exprId().id()] = [item.child(), *self.made_of.get(item.exprId().id(), ())]
         elif kind == "Expand":
             for place, item in enumerate(each(node.output())):

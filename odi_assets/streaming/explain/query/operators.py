@@ -2,7 +2,7 @@
 
 One operator is followed whole, and so are some in a row: a deduplication before a join or an aggregation; behind a join
 of two streams another join, an aggregation or a deduplication. Of any other query, the way of each input up to its
-first operator is followed, and what is behind that is told in words.
+first operator is followed; the operators behind it are described in words.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.errors import ConfigError
-from odi_assets.streaming.explain.query.definition import JOINED, Condition, Definition, Input, Once
+from odi_assets.streaming.explain.query.definition import JOINED, Condition, Input, Once, QueryDefinition
 from odi_assets.streaming.explain.query.expressions import (
     Expressions,
     class_of,
@@ -77,11 +77,11 @@ class Operators:
         self._output_mode = output_mode
         self._label = label
 
-    def definition(self) -> Definition:
+    def definition(self) -> QueryDefinition:
         """What the query does with a row.
 
         Raises:
-            ConfigError: nothing can be told of its rows.
+            ConfigError: it is not known what the query does with a row.
         """
         found = self._followed(self._plan) or self._branches(self._plan)
         if found.last.beyond:
@@ -89,13 +89,13 @@ class Operators:
         used = {pair for one in _chain(found) for given in one.inputs for pair in _uses(given)}
         return _with_columns(found, used)
 
-    def _by_name(self, found: Definition) -> tuple[str | None, ...]:
+    def _by_name(self, found: QueryDefinition) -> tuple[str | None, ...]:
         """The columns of the result that have the key, or at least the name of its parts."""
         names = {str(item.name()) for item in each(self._plan.output())}
         own = found.output_key or tuple(None for _ in found.key_names)
         return tuple(one or (name if name in names else None) for one, name in zip(own, found.key_names, strict=True))
 
-    def _followed(self, plan: Any) -> Definition | None:
+    def _followed(self, plan: Any) -> QueryDefinition | None:
         """What the query up to ``plan`` does with a row, as far as operators in a row can be followed; None if even the
         first cannot."""
         found = self._understood(plan)
@@ -108,7 +108,7 @@ class Operators:
         found = self._followed(below[0])
         return found and found.not_followed(_in_words(top))
 
-    def _understood(self, plan: Any) -> Definition | None:
+    def _understood(self, plan: Any) -> QueryDefinition | None:
         """What the query up to ``plan`` does with a row; None if its first operator cannot be followed."""
         top = _operator(plan)
         if top is None:
@@ -120,11 +120,11 @@ class Operators:
         conditions = [one.condition() for one in _steps(plan) if class_of(one) == "Filter"]
         return self._with_conditions(found, [one for condition in conditions for one in conjuncts(condition)])
 
-    def _with_conditions(self, found: Definition, following: list[Any]) -> Definition:
+    def _with_conditions(self, found: QueryDefinition, following: list[Any]) -> QueryDefinition:
         """The query with the conditions that follow its last operator."""
         if not following:
             return found
-        if not self._can_be_told(found, following):
+        if not self._can_be_computed(found, following):
             texts = " and ".join(f"`{readable_sql(self._of.sql(one))}`" for one in following)
             return found.not_followed(f"the condition {texts}")
         ordered = sorted(map(self._of.condition, following), key=lambda one: one.text.endswith("IS NOT NULL"))
@@ -132,7 +132,7 @@ class Operators:
         given = replace(found.inputs[0], columns=tuple(sorted({*found.inputs[0].columns, *columns})))
         return replace(found, inputs=(given,), withheld=tuple(ordered))
 
-    def _can_be_told(self, found: Definition, following: list[Any]) -> bool:
+    def _can_be_computed(self, found: QueryDefinition, following: list[Any]) -> bool:
         """Whether conditions behind the operator can be computed from the rows of a key: those on aggregates of one
         window, and those on columns of rows that a deduplication keeps."""
         if found.kind == "aggregation":
@@ -152,7 +152,7 @@ class Operators:
 
     # -- the operators
 
-    def _join(self, node: Any) -> Definition | None:
+    def _join(self, node: Any) -> QueryDefinition | None:
         sides = node.left(), node.right()
         joined = [self._joined(side) for side in sides]
         if not node.condition().isDefined() or all(joined):
@@ -174,7 +174,7 @@ class Operators:
             inputs.append(self._input(side, own, timed, range_ms, also=[whole], shift=shift))
         kind = str(node.joinType().toString())
         outer = {"LeftOuter": (0,), "RightOuter": (1,), "FullOuter": (0, 1)}.get(kind, ())
-        found = Definition(
+        found = QueryDefinition(
             "join",
             tuple(inputs),
             tuple(conditions),
@@ -184,20 +184,20 @@ class Operators:
         )
         return found if below is None else below.followed_by(found)
 
-    def _aggregate(self, node: Any) -> Definition | None:
+    def _aggregate(self, node: Any) -> QueryDefinition | None:
         child = node.child()
         below = self._joined(child)
         groups = each(node.groupingExpressions())
         windows = [one for one in groups if any(one.metadata().contains(name) for name in _WINDOWS)]
         is_session = any(one.metadata().contains(_SESSION) for one in windows)
-        # Which rows make a session, those of other keys of the join decide as well.
+        # Rows of other keys of the join also decide which rows make a session.
         if not (self._is_input(child) or (below and not is_session)):
             return None
         timed = delayed(groups) if self._output_mode != "complete" else None
         key = [one for one in groups if one not in windows] or windows
         shift = 0 if below is None else _shift(below)
         given = self._input(child, key, timed, 0 if timed is not None else None, also=groups, shift=shift)
-        found = Definition(
+        found = QueryDefinition(
             "aggregation",
             (given,),
             key_names=tuple(str(one.name()) for one in key),
@@ -208,7 +208,7 @@ class Operators:
         )
         return found if below is None else below.followed_by(found)
 
-    def _deduplicate(self, node: Any) -> Definition | None:
+    def _deduplicate(self, node: Any) -> QueryDefinition | None:
         child, keys = node.child(), each(node.keys())
         below = self._joined(child)
         once = self._once(node)
@@ -218,7 +218,7 @@ class Operators:
         shown = [one for one in keys if delayed([one]) is None] or keys
         shift = 0 if below is None else _shift(below)
         given = self._input(child, shown, delayed(child.output()), once.state_range_ms, also=keys, shift=shift)
-        found = Definition(
+        found = QueryDefinition(
             "deduplication",
             (given,),
             key_names=tuple(str(one.name()) for one in shown),
@@ -228,14 +228,14 @@ class Operators:
         )
         return found if below is None else below.followed_by(found)
 
-    def _rows(self, plan: Any) -> Definition:
+    def _rows(self, plan: Any) -> QueryDefinition:
         key = next((item for item in each(plan.output()) if any(self._of.columns(item))), None)
         if key is None:
-            raise self._nothing_told()
+            raise self._no_key_error()
         given = self._input(plan, [key])
-        return Definition("rows", (given,), key_names=(str(key.name()),), output_key=(str(key.name()),))
+        return QueryDefinition("rows", (given,), key_names=(str(key.name()),), output_key=(str(key.name()),))
 
-    def _nothing_told(self) -> ConfigError:
+    def _no_key_error(self) -> ConfigError:
         return ConfigError(f"{self._label} cannot be explained: its rows have no column of its input", node=self._label)
 
     # -- inputs
@@ -245,7 +245,7 @@ class Operators:
         operator = _operator(side)
         return operator is None or (class_of(operator) in _DEDUPLICATIONS and _operator(operator.child()) is None)
 
-    def _joined(self, side: Any) -> Definition | None:
+    def _joined(self, side: Any) -> QueryDefinition | None:
         """The join whose pairs come here; None if it is none that can be followed."""
         operator = _operator(side)
         if operator is None or class_of(operator) != "Join" or str(operator.joinType().toString()) != "Inner":
@@ -328,7 +328,7 @@ class Operators:
 
     # -- queries of which only the first steps can be followed
 
-    def _branches(self, plan: Any) -> Definition:
+    def _branches(self, plan: Any) -> QueryDefinition:
         """The way of each input up to its first operator, for inputs whose rows go by the same key there."""
         found: list[tuple[Any, tuple[str, ...], Input]] = []
         for operator, branch in self._ways(plan, None):
@@ -340,17 +340,17 @@ class Operators:
                 found.append((operator, names, self._input(branch, key, timed, also=key)))
             self._of.branch = None
         if not found:
-            raise self._nothing_told()
+            raise self._no_key_error()
         first, names, _ = found[0]
         alike = [one for at, own, one in found if own == names or (first is not None and first.equals(at))]
         others = [one.view for _, _, one in found if one not in alike]
-        told = [_in_words(one) for one in _operators(plan)]
+        steps = [_in_words(one) for one in _operators(plan)]
         if others:
-            told.append(f"where rows of {' and '.join(others)} go, which have another key")
+            steps.append(f"where rows of {' and '.join(others)} go, which have another key")
         output_key = self._of.output_key(self._plan, [one.key for one in alike])
-        is_union_alone = told == [_IN_WORDS["Union"]]
-        beyond = "" if is_union_alone else ", ".join(dict.fromkeys(told))
-        return Definition("rows", tuple(alike), key_names=names, output_key=output_key, beyond=beyond)
+        is_union_alone = steps == [_IN_WORDS["Union"]]
+        beyond = "" if is_union_alone else ", ".join(dict.fromkeys(steps))
+        return QueryDefinition("rows", tuple(alike), key_names=names, output_key=output_key, beyond=beyond)
 
     def _ways(self, plan: Any, above: Any) -> Iterator[tuple[Any, Any]]:
         """The steps of each input up to its first operator, with that operator. A union is none: it has no key."""
@@ -410,13 +410,13 @@ def _in_words(operator: Any) -> str:
     return _IN_WORDS.get(kind, kind)
 
 
-def _chain(found: Definition) -> Iterator[Definition]:
+def _chain(found: QueryDefinition) -> Iterator[QueryDefinition]:
     yield found
     if found.then is not None:
         yield from _chain(found.then)
 
 
-def _shift(below: Definition) -> int | None:
+def _shift(below: QueryDefinition) -> int | None:
     """How far the watermark behind a join is behind the query's own: no pair that is still to come may be late there.
     None if there is none."""
     ranges = [one.state_range_ms for one in below.last.inputs]
@@ -424,7 +424,7 @@ def _shift(below: Definition) -> int | None:
     return max(known) + below.last.inputs[0].shift_ms if len(known) == len(ranges) else None
 
 
-def _names_key(below: Definition, identity: Sequence[str]) -> bool:
+def _names_key(below: QueryDefinition, identity: Sequence[str]) -> bool:
     return all(
         any(part in identity for part in parts) for parts in zip(*(one.key for one in below.inputs), strict=True)
     )
@@ -436,7 +436,7 @@ def _uses(given: Input) -> Iterator[tuple[str, str]]:
         yield view, name
 
 
-def _with_columns(found: Definition, used: set[tuple[str, str]]) -> Definition:
+def _with_columns(found: QueryDefinition, used: set[tuple[str, str]]) -> QueryDefinition:
     """The query with the columns that later operators need."""
     inputs = []
     for one in found.inputs:
@@ -446,7 +446,7 @@ def _with_columns(found: Definition, used: set[tuple[str, str]]) -> Definition:
     return replace(found, inputs=tuple(inputs), then=then)
 
 
-_READERS: dict[str, Callable[[Operators, Any], Definition | None]] = {
+_READERS: dict[str, Callable[[Operators, Any], QueryDefinition | None]] = {
     "Join": Operators._join,
     "Aggregate": Operators._aggregate,
     "Deduplicate": Operators._deduplicate,

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.streaming.explain.query.definition import Condition, Definition
+from odi_assets.streaming.explain.query.definition import Condition, QueryDefinition
 from odi_assets.streaming.explain.query.expressions import Expressions, below, class_of, conjuncts, each, equality
 from odi_assets.streaming.explain.query.operators import Operators
 from odi_assets.streaming.explain.query.sql_text import readable_sql
@@ -44,7 +44,7 @@ def read_definition(
     transform: Callable[[Mapping[str, DataFrame]], DataFrame],
     output_mode: str,
     label: str,
-) -> Definition:
+) -> QueryDefinition:
     """What the query of the node ``label`` does with a row.
 
     Args:
@@ -52,7 +52,7 @@ def read_definition(
         transform: makes the query of streams with the names of the inputs.
 
     Raises:
-        ConfigError: nothing can be told of its rows.
+        ConfigError: it is not known what the query does with a row.
     """
     expressions, plan = _read(spark, inputs, transform)
     return Operators(expressions, plan, output_mode, label).definition()
@@ -100,7 +100,7 @@ class Equality:
 
 @dataclass(frozen=True)
 class Outline:
-    """What a query does with the rows of its inputs, as far as it can be told of any query.
+    """What a query does with the rows of its inputs, as far as the plan of any query shows it.
 
     Attributes:
         columns: by column of the result, the columns of inputs that it is, unchanged.
