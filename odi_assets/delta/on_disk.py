@@ -86,7 +86,7 @@ def sync_written(location: Location, version: int) -> bool:
 def sync_folder_of(location: Location, since: float) -> None:
     """Put what was written into a folder since then, in seconds of the clock, on the disk: of a query's checkpoint.
 
-    Files may go meanwhile: Spark cleans the state of old batches in the background.
+    Files may go at any moment: Spark cleans the state of old batches in the background.
 
     Raises:
         TableError: it cannot be done.

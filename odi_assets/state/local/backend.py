@@ -126,7 +126,7 @@ class LocalJSONStateBackend(StateBackend):
         with self._file.locked(), writing(path):
             if path not in self.damaged_files():
                 raise StateConflictError(
-                    f"{path} was repaired meanwhile", fix="nothing was moved: odi doctor looks at it", path=str(path)
+                    f"{path} is not damaged any more", fix="nothing was moved: odi doctor looks at it", path=str(path)
                 )
             path.rename(aside)
             sync_folder(path.parent)

@@ -33,7 +33,7 @@ from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, c
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
 _AGAIN = "put it back from a copy; the next batch writes it again"
-_ANEW = "put it back from a copy, or start over with a new checkpoint"
+_START_OVER = "put it back from a copy, or start over with a new checkpoint"
 _BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
 
 
@@ -140,7 +140,7 @@ def judge(path: str | Path) -> CheckpointVerdict:
 def why_unusable(place: Location) -> str | None:
     """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none.
 
-    No query should run on it meanwhile.
+    No query should be running on it.
     """
     if not place.is_local or not place.local_path.is_dir():
         return None
@@ -162,9 +162,9 @@ def _fault(file: Path, error: Exception) -> str:
 def _query(survey: _Survey) -> str:
     file = survey.root / "metadata"
     if not file.is_file():
-        survey.add(file, "is missing: Spark would go on under another id", _ANEW, stops=True)
+        survey.add(file, "is missing: Spark would go on under another id", _START_OVER, stops=True)
         return ""
-    content = survey.read(file, read_object, _ANEW, stops=True) or {}
+    content = survey.read(file, read_object, _START_OVER, stops=True) or {}
     return str(content.get("id") or "")
 
 
@@ -174,7 +174,7 @@ def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
     newest, done = max(offsets, default=-1), max(commits, default=-1)
     if done > newest:
         what = f"is missing, although commits/{done} is there"
-        survey.add(survey.root / "offsets" / str(done), what, _ANEW, stops=True)
+        survey.add(survey.root / "offsets" / str(done), what, _START_OVER, stops=True)
     for number in range(min(offsets, default=0), newest):
         if number not in offsets:
             survey.add(survey.root / "offsets" / str(number), "is missing", _BEHIND, stops=number == newest - 1)
@@ -216,7 +216,7 @@ def _operators(survey: _Survey) -> list[Operator]:
         newest = max(files, default=-1)
         for revision, file in files.items():
             is_newest = revision == newest
-            if survey.read(file, _description, _ANEW, stops=is_newest and bool(revisions)) is not None:
+            if survey.read(file, _description, _START_OVER, stops=is_newest and bool(revisions)) is not None:
                 continue
             survey.unreadable |= is_newest
             later = [other for other in files if other > revision]
@@ -242,7 +242,7 @@ def _schemas(survey: _Survey, folder: Path, operator: Operator) -> None:
         if store.schema_named_at is not None:
             what = f"names the schema at {store.schema_named_at}, where it is not any more"
             survey.add(folder / "_metadata" / "v2", what, "put the checkpoint back where it was written", stops=True)
-        survey.read(store.schema_file, partial(_schema, replace(operator, stores=(store,))), _ANEW, stops=True)
+        survey.read(store.schema_file, partial(_schema, replace(operator, stores=(store,))), _START_OVER, stops=True)
 
 
 def _schema(operator: Operator, file: Path) -> Any:
@@ -259,19 +259,19 @@ def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
         compact = {int(one.stem): one for one in folder.glob("*.compact") if one.stem.isdecimal()}
         first = max((number for number in compact), default=-1)
         for number, file in sorted({**plain, **compact}.items()):
-            survey.read(file, _source_log, _ANEW, stops=number >= first)
+            survey.read(file, _source_log, _START_OVER, stops=number >= first)
         newest = max([*plain, *compact, ends.get(folder.name, -1)])
         for number in range(first + 1, newest + 1):
             if number not in plain:
                 survey.add(
                     folder / str(number),
                     "is missing: its files would be read again, or not at all",
-                    _ANEW,
+                    _START_OVER,
                     stops=True,
                 )
 
 
-def _log_ends(batches: Iterable[Batch]) -> dict[str, int]:
+def _log_ends(batches: Iterable[MicroBatch]) -> dict[str, int]:
     """The newest entry of each source's log that an offset names."""
     found: dict[str, int] = {}
     for name, offset in (end for batch in batches for end in batch.offsets.items()):

@@ -146,7 +146,7 @@ def test_a_file_that_another_process_repaired_is_not_moved(path: Path) -> None:
     path.write_text(good[:-5])
     (damaged,) = backend.damaged_files()
     path.write_text(good)
-    with pytest.raises(StateConflictError, match="was repaired meanwhile"):
+    with pytest.raises(StateConflictError, match="is not damaged any more"):
         backend.set_aside(damaged)
     assert backend.get_hwm("a") == 1
     path.write_text(good[:-5])
