@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from threading import Lock
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _lock = Lock()
 _holders: dict[str, str] = {}
 """By the root of a store, the digest of the options that its kept file system is made with."""
+_OWN_SCHEME = re.compile("^s3-[0-9a-f]{12}://")
 _SHARED = "a JVM that others use too"
 
 
@@ -31,6 +33,11 @@ def own_scheme(uri: str, options: Mapping[str, str]) -> str | None:
     if urlsplit(uri).scheme != "s3" or not options or (_SHARED not in _holders and _is_kept(uri, options)):
         return None
     return f"s3-{_digest(options)[:12]}"
+
+
+def without_own_scheme(uri: str) -> str:
+    """The URI of a file as users know it: :func:`own_scheme` undone."""
+    return _OWN_SCHEME.sub("s3://", uri)
 
 
 def uncached_options(uri: str, options: Mapping[str, str]) -> dict[str, str]:

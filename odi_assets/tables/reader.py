@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from odi_assets.connections.cached import without_own_scheme
 from odi_assets.connections.location import Location
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.protocol import require_readable
@@ -129,7 +130,7 @@ def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, Live
 
 
 def file_uri_key(uri: str) -> str:
-    """A form of a file URI in which Spark's and ours agree: no scheme, no difference in encoding."""
+    """A form of a file URI in which Spark's and ours agree: no ``file:`` scheme, no difference in encoding, and no
+    scheme of ours for a bucket."""
     text = unquote(uri)
-    is_local = text.startswith(("file:", "/"))
-    return "/" + text.removeprefix("file:").lstrip("/") if is_local else text.partition("://")[2]
+    return "/" + text.removeprefix("file:").lstrip("/") if text.startswith(("file:", "/")) else without_own_scheme(text)

@@ -12,6 +12,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, SourceError
 from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.query.progress_log import ProgressLog
+from odi_assets.streaming.query.relocate import relocated
 from odi_assets.streaming.query.run import checkpoint_conf, query_conf
 from odi_assets_tests.streaming.checkpoints.queries import settings
 
@@ -47,6 +48,9 @@ def test_files_that_were_read_in_another_store_are_known_without_asking_it(tmp_p
     news = files_of(tmp_path, "days/*.json").news(ProgressLog(Location(str(log.parents[1]))), {"logOffset": 0})
     assert news.elsewhere is not None
     assert (news.elsewhere.folder, news.elsewhere.files) == ("s3://bucket/in/days", 1)
+    folders = {"df": (news.elsewhere.folder, "s3://bucket/in/days of 2024")}
+    moved = relocated(ProgressLog(Location(str(log.parents[1]))), Location(str(tmp_path / "copy")), folders)
+    assert list(moved.all_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
 
 
 def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:
