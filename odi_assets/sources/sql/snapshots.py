@@ -26,7 +26,7 @@ from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, stora
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
 from odi_assets.sources.sql.keys import KeyColumn
 from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
-from odi_assets.sources.sql.source import SqlSnapshot
+from odi_assets.sources.sql.snapshot import SqlSnapshot
 from odi_assets.sources.sql.statements import Ask
 from odi_assets.util.words import counted
 

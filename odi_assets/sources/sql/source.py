@@ -6,32 +6,26 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.config.models import CursorsIncrement, Increment, ReadConfig, SqlConnection, StatefulIncrement
-from odi_assets.errors import ConfigError, SourceError
+from odi_assets.errors import ConfigError
 from odi_assets.sources.cursor.ahead import is_guarded, limit_of
-from odi_assets.sources.cursor.bounds import Bound
-from odi_assets.sources.cursor.types import TypeName, cursor_type
+from odi_assets.sources.cursor.types import cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.cursor_reads import reads_again
-from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
+from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.reading import Reading, Settings, options_of
 from odi_assets.sources.reads import PlannedRead
-from odi_assets.sources.snapshot import Position, SourceSnapshot
+from odi_assets.sources.snapshot import Position
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.sources.sql.marks import SnapshotMark
+from odi_assets.sources.sql.snapshot import DatabaseLook, SqlSnapshot
+from odi_assets.sources.sql.snapshots import CursorTable, Loaded, plan_snapshot
 from odi_assets.sources.sql.statements import Relation
 from odi_assets.util.extras import install_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from odi_assets.sources.snapshot import Partitions
-    from odi_assets.sources.sql.reader import RelationReader
-    from odi_assets.sources.sql.snapshots import CursorTable
 
 _UNKNOWN = "what it holds is not known without reading it"
 
@@ -57,21 +51,6 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
 def _in_brackets(query: str) -> str:
     # On lines of its own: a comment at its end must not reach what follows.
     return f"(\n{query.strip().removesuffix(';')}\n)"
-
-
-@dataclass(frozen=True)
-class _DatabaseLook:
-    """The result of one query to a database, without Spark.
-
-    Attributes:
-        types: its columns, and their types where these are known exactly.
-        bound: its greatest cursor.
-        now: what its clock said; None if nobody asked.
-    """
-
-    types: Mapping[str, TypeName | None]
-    bound: Bound | None
-    now: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,25 +147,25 @@ class SqlSource(Source):
         follows = isinstance(increment, StatefulIncrement) and increment.date_format is None
         return plain.driver_of(self.dialect) if follows else None
 
-    def _look(self) -> _DatabaseLook | None:
+    def _look(self) -> DatabaseLook | None:
         increment, driver = self.increment, self._driver
         if driver is None or not isinstance(increment, StatefulIncrement):
             return None
 
-        def question(session: plain.Session) -> _DatabaseLook:
+        def question(session: plain.Session) -> DatabaseLook:
             types = session.columns(self.relation.sql)
             window = Window(increment.column, increment.fallback_column)
             if any(types.get(name, "") is None for name in window.columns):
                 # Spark knows more types.
-                return _DatabaseLook(types, None)
+                return DatabaseLook(types, None)
             shown = {name: kind or "of another type" for name, kind in types.items()}
             kind = cursor_type(increment, shown, self.label)
             now = self.relation.now(session.rows) if is_guarded(increment, kind) else None
             window = replace(window, upper=limit_of(increment, kind, now or datetime.now(UTC)))
             (row,) = session.rows(self.relation.bound(window, types))
-            return _DatabaseLook(types, self.relation.found(row, window, types), now)
+            return DatabaseLook(types, self.relation.found(row, window, types), now)
 
-        found: _DatabaseLook = plain.ask(self.dialect, driver, self.label, question)
+        found: DatabaseLook = plain.ask(self.dialect, driver, self.label, question)
         return found
 
 
@@ -213,8 +192,6 @@ class CursorTableSource(SqlSource):
         return mark.cursors if isinstance(mark, SnapshotMark) else {}
 
     def plan(self, mark: Mark | None) -> PlannedRead:
-        from odi_assets.sources.sql.snapshots import plan_snapshot
-
         above = mark if isinstance(mark, SnapshotMark) else None
         return plan_snapshot(self._table(), above)
 
@@ -229,8 +206,6 @@ class CursorTableSource(SqlSource):
         )
 
     def loaded(self, mark: Mark) -> PlannedRead:
-        from odi_assets.sources.sql.snapshots import Loaded
-
         if not isinstance(mark, SnapshotMark):
             return self.whole()
         if mark.chunks is not None:
@@ -282,8 +257,6 @@ class CursorTableSource(SqlSource):
         return replace(found, measures=self.identity)
 
     def _table(self) -> CursorTable:
-        from odi_assets.sources.sql.snapshots import CursorTable
-
         return CursorTable(
             name=self.name,
             label=self.label,
@@ -302,69 +275,3 @@ class CursorTableSource(SqlSource):
         if not isinstance(self.increment, CursorsIncrement):
             raise AssertionError("a source of another increment")
         return self.increment
-
-
-@dataclass(frozen=True, kw_only=True)
-class SqlSnapshot(SourceSnapshot):
-    """A table or a query of a database, and what was known of it when the run was planned.
-
-    A database changes while it is read. What lies in a window whose upper bound is fixed stays there, as long as rows
-    are added above it.
-    """
-
-    relation: Relation
-    look: _DatabaseLook | None = None
-    partition_column: str | None = None
-    pieces: int = 1
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def position(self) -> Position:
-        if self.look is None or self.look.bound is None:
-            return {}
-        upper = self.look.bound.upper
-        shown = upper.hex() if isinstance(upper, bytes) else None if upper is None else str(upper)
-        return {"upper": shown, "without_cursor": self.look.bound.without_cursor}
-
-    @property
-    def summary(self) -> str:
-        return "whole"
-
-    def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
-        if self.look is None or self.look.bound is None:
-            return None, UNRESOLVED
-        kind = self.look.types[increment.column]
-        return str(kind), self.look.bound
-
-    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        rows = self.reader(spark).rows(None)
-        return rows if only is None else rows.where(only.condition(rows))
-
-    def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
-        if window.date_format is not None:
-            return super().rows_in_window(spark, window, only)
-        reader = self.reader(spark)
-        rows = reader.rows(self.relation.condition(window, reader.types))
-        return rows if only is None else rows.where(only.condition(rows))
-
-    def bound(self, spark: SparkSession, window: Window) -> Bound:
-        if window.date_format is not None:
-            return super().bound(spark, window)
-        reader = self.reader(spark)
-        row = reader.texts(self.relation.bound(window, reader.types))[0]
-        return self.relation.found(row, window, reader.types)
-
-    def now(self, spark: SparkSession | None = None) -> datetime:
-        now = None if self.look is None else self.look.now
-        if now is None and spark is not None:
-            now = self.relation.now(self.reader(spark).texts)
-        return now or super().now()
-
-    def read_error(self, text: str) -> SourceError | None:
-        return self.relation.read_error(text)
-
-    def reader(self, spark: SparkSession) -> RelationReader:
-        """What Spark reads of it."""
-        from odi_assets.sources.sql.reader import RelationReader
-
-        return RelationReader(spark, self.relation, self.partition_column, self.pieces, self.options)

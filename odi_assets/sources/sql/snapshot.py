@@ -1,0 +1,104 @@
+"""A table or a query of a database at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from odi_assets.config.models import StatefulIncrement
+from odi_assets.errors import SourceError
+from odi_assets.sources.cursor.bounds import Bound
+from odi_assets.sources.cursor.types import TypeName
+from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.marks import UNRESOLVED, Unresolved
+from odi_assets.sources.snapshot import Position, SourceSnapshot
+from odi_assets.sources.sql.statements import Relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.sources.snapshot import Partitions
+    from odi_assets.sources.sql.reader import RelationReader
+
+
+@dataclass(frozen=True)
+class DatabaseLook:
+    """The result of one query to a database, without Spark.
+
+    Attributes:
+        types: its columns, and their types where these are known exactly.
+        bound: its greatest cursor.
+        now: what its clock said; None if nobody asked.
+    """
+
+    types: Mapping[str, TypeName | None]
+    bound: Bound | None
+    now: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlSnapshot(SourceSnapshot):
+    """A table or a query of a database, and what was known of it when the run was planned.
+
+    A database changes while it is read. What lies in a window whose upper bound is fixed stays there, as long as rows
+    are added above it.
+    """
+
+    relation: Relation
+    look: DatabaseLook | None = None
+    partition_column: str | None = None
+    pieces: int = 1
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def position(self) -> Position:
+        if self.look is None or self.look.bound is None:
+            return {}
+        upper = self.look.bound.upper
+        shown = upper.hex() if isinstance(upper, bytes) else None if upper is None else str(upper)
+        return {"upper": shown, "without_cursor": self.look.bound.without_cursor}
+
+    @property
+    def summary(self) -> str:
+        return "whole"
+
+    def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
+        if self.look is None or self.look.bound is None:
+            return None, UNRESOLVED
+        kind = self.look.types[increment.column]
+        return str(kind), self.look.bound
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        rows = self.reader(spark).rows(None)
+        return rows if only is None else rows.where(only.condition(rows))
+
+    def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
+        if window.date_format is not None:
+            return super().rows_in_window(spark, window, only)
+        reader = self.reader(spark)
+        rows = reader.rows(self.relation.condition(window, reader.types))
+        return rows if only is None else rows.where(only.condition(rows))
+
+    def bound(self, spark: SparkSession, window: Window) -> Bound:
+        if window.date_format is not None:
+            return super().bound(spark, window)
+        reader = self.reader(spark)
+        row = reader.texts(self.relation.bound(window, reader.types))[0]
+        return self.relation.found(row, window, reader.types)
+
+    def now(self, spark: SparkSession | None = None) -> datetime:
+        now = None if self.look is None else self.look.now
+        if now is None and spark is not None:
+            now = self.relation.now(self.reader(spark).texts)
+        return now or super().now()
+
+    def read_error(self, text: str) -> SourceError | None:
+        return self.relation.read_error(text)
+
+    def reader(self, spark: SparkSession) -> RelationReader:
+        """What Spark reads of it."""
+        from odi_assets.sources.sql.reader import RelationReader
+
+        return RelationReader(spark, self.relation, self.partition_column, self.pieces, self.options)
