@@ -17,7 +17,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
-from odi_assets.state.delta.columns import Columns
+from odi_assets.state.delta.system_columns import Columns
 from odi_assets.state.delta.table import SystemTable, in_environment, sql
 
 COLUMNS = Columns(

@@ -32,12 +32,12 @@ from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.state.backend import KeyChange
-from odi_assets.state.delta.columns import Columns, by_column
 from odi_assets.state.delta.hwms import (
     Foreign,
     HwmLog,
     newest_of_each,
 )
+from odi_assets.state.delta.system_columns import Columns, by_column
 from odi_assets.state.delta.table import OtherLayout, SystemTable, in_environment, sql
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import decode

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import MOST_RUN_IDS
-from odi_assets.state.delta.columns import Columns, by_column, micros
+from odi_assets.state.delta.system_columns import Columns, by_column, micros
 from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
 from odi_assets.state.records import DETAILS, RunRecord, newest_first
 

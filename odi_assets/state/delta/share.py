@@ -18,11 +18,11 @@ from odi_assets.delta.errors import STATE, CommitConflict, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.state.delta import odibi
-from odi_assets.state.delta.columns import Columns, by_column
 from odi_assets.state.delta.hwms import COLUMNS as HWM_COLUMNS
 from odi_assets.state.delta.hwms import INDEXED, HwmLog, revisions_by_key
 from odi_assets.state.delta.runs import COLUMNS as RUN_COLUMNS
 from odi_assets.state.delta.runs import as_odibis_run
+from odi_assets.state.delta.system_columns import Columns, by_column
 from odi_assets.state.delta.table import SystemTable
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import encode

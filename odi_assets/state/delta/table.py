@@ -33,7 +33,7 @@ from odi_assets.delta.on_disk import is_synced, sync_commit, sync_written
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.delta.columns import Columns, as_rows
+from odi_assets.state.delta.system_columns import Columns, as_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
