@@ -237,7 +237,7 @@ class World:
         sides = (side for record in self._records("unmatched") for side in record["row"].values())
         kept = sorted({side["id"] for side in sides if side is not None})
         wanted = [ROWS * number - 1 for number in range(1, self.landed)]
-        return kept == wanted or (set(kept) < set(wanted) and "lacks those of" in self.odi("doctor").text)
+        return kept == wanted or (set(kept) < set(wanted) and "lacks the rows of" in self.odi("doctor").text)
 
     @staticmethod
     def _ids(number: int) -> range:

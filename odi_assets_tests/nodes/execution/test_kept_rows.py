@@ -156,7 +156,7 @@ def test_unmatched_rows_asked_for_later_begin_where_the_checkpoint_still_tells_o
     assert len(unmatched(box)) == len(set(unmatched(box)))
     assert box.plan("matched").nothing_new
     assert (
-        "unmatched_rows lacks those of batch"
+        "unmatched_rows lacks the rows of batch"
         in kept_gaps(box.project, [NodeKey("p", "matched")])[NodeKey("p", "matched")]
     )
     assert "are not known" in str(checked(box, "unmatched_rows").description)
@@ -184,7 +184,7 @@ def test_late_rows_asked_for_later_say_which_batches_they_lack(box: Sandbox) -> 
     (gap,) = box.plan("matched").to_json()["kept"]["late_rows"]["lost"]
     assert gap[0] == gap[1]
     assert (
-        "late_rows lacks those of batch" in kept_gaps(box.project, [NodeKey("p", "matched")])[NodeKey("p", "matched")]
+        "late_rows lacks the rows of batch" in kept_gaps(box.project, [NodeKey("p", "matched")])[NodeKey("p", "matched")]
     )
 
 
