@@ -110,8 +110,8 @@ def test_a_plan_says_that_the_run_would_stop_at_a_row_of_the_future(
     tmp_path: Path, odi: Odi, arguments: list[str]
 ) -> None:
     head = project("id BIGINT, at TIMESTAMP", "mode: append").partition("    read:")[0]
-    text = (head + DELTA.lstrip("\n")).replace("MORE", "boundary: open")
-    (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
+    text = head + DELTA.lstrip("\n")
+    (tmp_path / "odibi.yaml").write_text(text.replace("MORE", "boundary: open"), encoding="utf-8")
     at = pa.array([NOW, NOW + hours(900 * 24)], pa.timestamp("us", "UTC"))
     write_deltalake(tmp_path / "lake" / "source", pa.table({"id": [1, 2], "at": at}))
     answer = odi("plan", *arguments)
@@ -122,5 +122,5 @@ def test_a_plan_says_that_the_run_would_stop_at_a_row_of_the_future(
     events, other = json.loads(odi("plan", *arguments, "--json").out)
     assert (events["action"], other["action"]) == ("error", "write")
     assert "would keep out all rows" in events["error"]
-    (tmp_path / "odibi.yaml").write_text(project.replace("MORE", "on_ahead: hold"), encoding="utf-8")
+    (tmp_path / "odibi.yaml").write_text(text.replace("MORE", "on_ahead: hold"), encoding="utf-8")
     assert odi("plan", *arguments).code == 0
