@@ -9,30 +9,14 @@ import pytest
 from deltalake import DeltaTable
 
 from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.cli.events import land_lines, project
 
-PROJECT = """
-project: test
-connections:
-  landing: {type: local, base_path: landing}
-  lake: {type: local, base_path: lake}
-system: {connection: lake, path: system}
-pipelines:
-- pipeline: p
-  nodes:
-  - name: events
-    read:
-      connection: landing
-      format: csv
-      path: in/*
-      schema: "id BIGINT, at TIMESTAMP, v STRING"
-      options: {header: "true"}
-      incremental: {mode: stateful, column: at}
-    write: {connection: lake, path: events, mode: upsert, keys: [id]}
+PROJECT = f"""{project("id BIGINT, at TIMESTAMP, v STRING", "mode: upsert, keys: [id]")}\
   - name: days
-    inputs: {events: {node: events, incremental: version}}
-    transform: {sql: "SELECT id, CAST(at AS DATE) AS day, v FROM events"}
-    partition: {column: day, every: day, start: 2024-03-01}
-    write: {connection: lake, path: days, mode: upsert, keys: [id, day]}
+    inputs: {{events: {{node: events, incremental: version}}}}
+    transform: {{sql: "SELECT id, CAST(at AS DATE) AS day, v FROM events"}}
+    partition: {{column: day, every: day, start: 2024-03-01}}
+    write: {{connection: lake, path: days, mode: upsert, keys: [id, day]}}
 """
 
 
@@ -46,9 +30,7 @@ def root(tmp_path: Path, odi: Odi) -> Path:
 
 
 def land(root: Path, name: str, *lines: str) -> None:
-    folder = root / "landing" / "in"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("\n".join(["id,at,v", *lines, ""]), encoding="utf-8")
+    land_lines(root, name, "id,at,v", *lines)
 
 
 @pytest.mark.usefixtures("root")

@@ -12,26 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.cli.events import land_lines, project
 
-PROJECT = """
-project: test
-connections:
-  landing: {type: local, base_path: landing}
-  lake: {type: local, base_path: lake}
-system: {connection: lake, path: system}
-pipelines:
-- pipeline: p
-  nodes:
-  - name: events
-    read:
-      connection: landing
-      format: csv
-      path: in/*
-      schema: "id BIGINT, at TIMESTAMP"
-      options: {header: "true"}
-      incremental: {mode: stateful, column: at, MORE}
-    write: {connection: lake, path: events, mode: append}
-"""
 NOW = datetime.now(UTC).replace(microsecond=0)
 
 
@@ -43,14 +25,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def _configure(root: Path, more: str) -> None:
-    (root / "odibi.yaml").write_text(PROJECT.replace("MORE", more), encoding="utf-8")
+    (root / "odibi.yaml").write_text(project("id BIGINT, at TIMESTAMP", "mode: append", more), encoding="utf-8")
 
 
 def land(root: Path, name: str, *rows: tuple[int, timedelta]) -> None:
-    folder = root / "landing" / "in"
-    folder.mkdir(parents=True, exist_ok=True)
     lines = [f"{number},{NOW + offset:%Y-%m-%dT%H:%M:%SZ}" for number, offset in rows]
-    (folder / name).write_text("\n".join(["id,at", *lines, ""]), encoding="utf-8")
+    land_lines(root, name, "id,at", *lines)
 
 
 def ids(root: Path) -> list[int]:
@@ -129,8 +109,9 @@ DELTA = """
 def test_a_plan_says_that_the_run_would_stop_at_a_row_of_the_future(
     tmp_path: Path, odi: Odi, arguments: list[str]
 ) -> None:
-    project = PROJECT.partition("    read:")[0] + DELTA.lstrip("\n")
-    (tmp_path / "odibi.yaml").write_text(project.replace("MORE", "boundary: open"), encoding="utf-8")
+    head = project("id BIGINT, at TIMESTAMP", "mode: append").partition("    read:")[0]
+    text = head + DELTA.lstrip("\n")
+    (tmp_path / "odibi.yaml").write_text(text.replace("MORE", "boundary: open"), encoding="utf-8")
     at = pa.array([NOW, NOW + hours(900 * 24)], pa.timestamp("us", "UTC"))
     write_deltalake(tmp_path / "lake" / "source", pa.table({"id": [1, 2], "at": at}))
     answer = odi("plan", *arguments)
@@ -141,5 +122,5 @@ def test_a_plan_says_that_the_run_would_stop_at_a_row_of_the_future(
     events, other = json.loads(odi("plan", *arguments, "--json").out)
     assert (events["action"], other["action"]) == ("error", "write")
     assert "would keep out all rows" in events["error"]
-    (tmp_path / "odibi.yaml").write_text(project.replace("MORE", "on_ahead: hold"), encoding="utf-8")
+    (tmp_path / "odibi.yaml").write_text(text.replace("MORE", "on_ahead: hold"), encoding="utf-8")
     assert odi("plan", *arguments).code == 0

@@ -25,6 +25,8 @@ MODES = {
     "upsert": "mode: upsert, keys: [id]",
     "partition_overwrite": "mode: partition_overwrite",
 }
+DAMAGE = ["delete", "other value", "null", "repeat", "stranger"]
+"""What :func:`damage_table` does to a table."""
 PARTITIONED = {"append by partitions", "partition_overwrite"}
 
 

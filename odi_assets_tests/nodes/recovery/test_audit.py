@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.recovery.audit import differences
 from odi_assets_tests.nodes.recovery.audits import (
+    DAMAGE,
     DAYS,
     FIRST,
     MODES,
@@ -40,7 +41,6 @@ READS = {
     "delta by a cursor": f"{DELTA}{{mode: stateful, column: at}}",
     "delta by versions": f"{DELTA}version",
 }
-DAMAGE = ["delete", "other value", "null", "repeat", "stranger"]
 
 
 def feed(box: Sandbox, rows: list[Row]) -> None:

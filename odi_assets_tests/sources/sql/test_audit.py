@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets_tests.nodes.recovery.audits import (
+    DAMAGE,
     DAYS,
     FIRST,
     MODES,
@@ -27,7 +28,6 @@ from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.sql.conftest import Make, both
 from odi_assets_tests.sources.sql.servers import Server
 
-DAMAGE = ["delete", "other value", "null", "repeat", "stranger"]
 BY = {"stateful": "{mode: stateful, column: at}", "cursors": "{mode: cursors, columns: [at], snapshot: {rows: 5}}"}
 
 
