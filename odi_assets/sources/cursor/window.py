@@ -101,18 +101,22 @@ def window_above(
     return replace(window, lower=lower, lower_inclusive=closed, ties=ties, tied_by=tied_by)
 
 
+LAGS_FIT = "use a duration (2h) for times and dates, a number for numbers; text takes no lag"
+
+
 def less_lag_of(increment: StatefulIncrement, value: Any, label: str) -> Any:
     """A mark's value less the lag; None if that is before all values.
 
     Raises:
         IncrementError: the lag does not fit the cursor's type.
     """
+    lag = increment.watermark_lag
     try:
-        return less_lag(value, increment.watermark_lag)
+        return less_lag(value, lag)
     except TypeError as error:
         raise IncrementError(
-            f"watermark_lag {increment.watermark_lag} does not subtract from the HWM {value!r} of {label}",
-            fix="use a duration (2h) for times and dates, a number for numbers",
+            f"watermark_lag {lag} does not subtract from {value!r}, a `{increment.column}` of {label}",
+            fix=LAGS_FIT,
             column=increment.column,
         ) from error
 
