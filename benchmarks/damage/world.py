@@ -233,7 +233,9 @@ class World:
 
     def _has_kept_rows(self) -> bool:
         """Whether orders that nobody paid are kept, or doctor says which are not."""
-        kept = sorted(record["row"]["orders"]["id"] for record in self._records("unmatched"))
+        # A query that began anew keeps them once more.
+        sides = (side for record in self._records("unmatched") for side in record["row"].values())
+        kept = sorted({side["id"] for side in sides if side is not None})
         wanted = [ROWS * number - 1 for number in range(1, self.landed)]
         return kept == wanted or (set(kept) < set(wanted) and "lacks those of" in self.odi("doctor").text)
 

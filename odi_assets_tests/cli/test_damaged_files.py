@@ -83,6 +83,8 @@ def test_a_byte_that_changed_in_a_data_file_is_found_by_reading_it(box: Sandbox,
     assert "odi doctor --deep" in odi("doctor").err
     sick = odi("doctor", "--deep", "--json")
     assert (sick.code, kinds(sick.out)) == (1, {"files missing"})
+    assert "odi state rewind p.raw" in sick.out
+    assert "odi state accept" not in sick.out, "it reads no file, and would leave this one in the table"
 
 
 @pytest.mark.parametrize("lose", LOSSES)

@@ -16,7 +16,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.kept_shape import EMPTY_TABLE, GivenUp, shaped
+from odi_assets.nodes.execution.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
 from odi_assets.nodes.planning.kept_rows import (
     LATE,
     UNMATCHED,
@@ -35,7 +35,7 @@ from odi_assets.tables.embedded import write_computed_once
 from odi_assets.tables.engine import WriteSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -210,10 +210,3 @@ def _late_rows(
                 row.alias("row"),
             ),
         )
-
-
-def moment(ms: int) -> Column:
-    """Milliseconds since 1970 as a column of a TIMESTAMP."""
-    from pyspark.sql import functions as F
-
-    return F.timestamp_millis(F.lit(ms).cast("bigint"))

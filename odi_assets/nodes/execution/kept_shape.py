@@ -50,6 +50,13 @@ class GivenUp:
     rows: DataFrame
 
 
+def moment(ms: int) -> Column:
+    """Milliseconds since 1970 as a column of a TIMESTAMP."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_millis(F.lit(ms).cast("bigint"))
+
+
 def shaped(table: TableHandle, rows: Sequence[GivenUp], query: str) -> DataFrame | None:
     """The rows as the table takes them; None if there are no frames of rows."""
     if not rows:

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.nodes.execution.kept_rows import moment
-from odi_assets.nodes.execution.kept_shape import GivenUp
+from odi_assets.nodes.execution.kept_shape import GivenUp, moment
 from odi_assets.streaming.checkpoints.reader import spark_path
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog

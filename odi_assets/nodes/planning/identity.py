@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import is_there
 from odi_assets.delta.history import app_ids_in
@@ -18,9 +19,11 @@ from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.node import Node, node_of_app
 from odi_assets.nodes.planning.known_rows import require_known_rows
-from odi_assets.nodes.planning.start import Start
 from odi_assets.sources.marks import Identity
 from odi_assets.sources.reading import changes, same_cursor
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.planning.start import Start
 
 _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 

@@ -11,7 +11,8 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream_marks import StreamMarks, stream_stamps
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
-from odi_assets.state.delta.table import Columns, sql
+from odi_assets.state.delta.columns import Columns
+from odi_assets.state.delta.table import sql
 
 LATE, UNMATCHED = "late_rows", "unmatched_rows"
 _PREFIX = "odi_assets.kept:"

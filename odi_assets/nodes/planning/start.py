@@ -10,6 +10,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.identity import matched
 from odi_assets.sources.marks import Mark
 from odi_assets.state.records import HwmEntry
 
@@ -114,8 +115,6 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
         IdentityMismatchError: the marks measure something else than the node's sources.
         IncrementError: the HWM does not fit the node's sources.
     """
-    from odi_assets.nodes.planning.identity import matched
-
     names = matched(node, start.origin)
     committed = _committed(node, start.hwm, target)
     measures = start.origin.measures if start.origin is not None else None

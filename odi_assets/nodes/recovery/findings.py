@@ -71,9 +71,8 @@ def lost_text(handle: TableHandle, lost: Sequence[LostFile]) -> str:
     )
 
 
-def lost_remedy(node: Node) -> str:
-    """What to do about a node's table that has lost data files."""
-    return (
-        f"put them back, or odi run {node.command} --full-refresh, or odi state rewind {node} --list, "
-        f"or odi state accept {node}"
-    )
+def lost_remedy(node: Node, lost: Sequence[LostFile]) -> str:
+    """What to do about a node's table that has lost data files. Acceptance takes out those that are gone or cut; it
+    does not read files of the right size."""
+    ways = [f"put them back, or odi run {node.command} --full-refresh", f"odi state rewind {node} --list"]
+    return ", or ".join(ways if any(file.why for file in lost) else [*ways, f"odi state accept {node}"])

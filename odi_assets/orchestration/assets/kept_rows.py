@@ -14,7 +14,8 @@ from odi_assets.nodes.planning.kept_rows import KeptMark, batches_text, kept_mar
 from odi_assets.nodes.planning.stream_marks import stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import DagsterNames
-from odi_assets.state.delta.table import Columns, sql
+from odi_assets.state.delta.columns import Columns
+from odi_assets.state.delta.table import sql
 from odi_assets.util.words import counted
 
 _COLUMNS = Columns({"input": "string", "batch": "long", "query": "string"})

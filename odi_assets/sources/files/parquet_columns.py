@@ -14,6 +14,7 @@ from odi_assets.delta.schema_evolution import fits_without_loss, plain_type, typ
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import Misfit, remote_options, renamed, require_standard, value_or_stop
 from odi_assets.sources.files.folders import column_name, filled_from_folders
+from odi_assets.sources.files.groups import FileGroup, read_as_is
 from odi_assets.sources.files.look.parquet_times import int96_look
 from odi_assets.tables.columns import quoted
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
-    from odi_assets.sources.files.united import FileGroup
 
 _NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double")
 _EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "binary")}
@@ -46,8 +46,6 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
         SourceError: they lack one and have others, or have one with a type whose values are none of the wanted type.
     """
     from pyspark.sql.types import StructField, StructType
-
-    from odi_assets.sources.files.united import read_as_is
 
     names, kinds = _columns(files, group.paths[0])
     own = {name.lower(): name for name in names}

@@ -15,7 +15,7 @@ from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option
 from odi_assets.sources.files.folders import column_name, filled_from_folders
-from odi_assets.sources.files.united import FileGroup, csv_columns, read_as_is
+from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
-from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
-from odi_assets.sources.files.late import arrived_since, known_files
+from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from odi_assets.sources.cursor.bounds import Bound
+    from odi_assets.sources.cursor.late import Late
     from odi_assets.sources.cursor.window import Window
     from odi_assets.sources.losses import Loss
 
@@ -356,35 +356,7 @@ class FilesSnapshot(SourceSnapshot):
         return known_files(self.chosen)
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
-        if mark.held_then is None or window.lower is None:
-            return NONE_LATE
-        new, rewritten = arrived_since(self.chosen, mark.held_then)
-        below, mixed = self._below_by_footers(new, window, start)
-        if not mixed or spark is None:
-            # Rows that a rewritten file had before cannot be separated from the rows that it has now.
-            return Late(below, not (mixed or rewritten), by_reading=bool(mixed))
-        return Late(below + rows_below(replace(self, chosen=tuple(mixed)).rows(spark), window, start), not rewritten)
-
-    def _below_by_footers(
-        self, files: Sequence[SourceFile], window: Window, start: Any
-    ) -> tuple[int, Sequence[SourceFile]]:
-        """How many rows are in files that lie below ``window`` as a whole; and the files that may lie on both sides."""
-        if self.format != FileFormat.PARQUET or self.schema_ddl or window.fallback or window.date_format:
-            return 0, files
-        from odi_assets.sources.cursor.parquet_bounds import bounds_of_files
-
-        below, mixed = 0, []
-        found = bounds_of_files(self.base, [file.path for file in files], window.column)
-        for file, bounds in zip(files, found, strict=True):
-            if bounds is None:
-                mixed.append(file)
-                continue
-            place = place_of(bounds.lower, bounds.upper, window.lower, inclusive=window.lower_inclusive)
-            if place == "below" and (start is None or bounds.lower >= start):
-                below += bounds.rows - bounds.nulls
-            elif place != "above" and bounds.upper is not None:
-                mixed.append(file)
-        return below, mixed
+        return late_in_files(self, mark, window, start, spark)
 
     def place_of_rows(self) -> Column:
         from pyspark.sql import functions as F

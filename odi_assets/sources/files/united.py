@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import common_schema, plain_type, type_name
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.deliveries import empty_option, looks, stopping_columns, strict_rows
+from odi_assets.sources.files.deliveries import looks, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import (
     column_name,
     filled_from_folders,
     folder_keys,
     with_folder_columns,
 )
-from odi_assets.tables.columns import quoted
+from odi_assets.sources.files.groups import SHOWN, FileGroup, csv_columns, differing, listed, read_as_is
+from odi_assets.sources.files.parquet_columns import parquet_rows, require_whole_microseconds
+from odi_assets.sources.files.rescued import rescued_rows
 from odi_assets.tables.schema import aligned
 
 if TYPE_CHECKING:
@@ -30,25 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
-
-_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class FileGroup:
-    """Files that Spark can read together: of one shape, below folders that name the same columns.
-
-    Attributes:
-        way: how they have to be read, as ``deliveries.looks`` found it.
-    """
-
-    paths: Sequence[str]
-    keys: tuple[str, ...]
-    way: str = ""
-
-    def __str__(self) -> str:
-        more = f" and {len(self.paths) - 1:,} more like it" if len(self.paths) > 1 else ""
-        return f"{self.paths[0]}{more}"
 
 
 def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> DataFrame:
@@ -62,13 +44,9 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
     wanted = None if declared is None else {name.lower() for name in declared.names}
     groups = _groups(spark, files, paths, wanted)
     if files.strict and files.format == FileFormat.PARQUET:
-        from odi_assets.sources.files.parquet_columns import require_whole_microseconds
-
         for group in groups:
             require_whole_microseconds(spark, files, group, wanted)
     if files.rescued:
-        from odi_assets.sources.files.rescued import rescued_rows
-
         frames = [rescued_rows(spark, files, group, files.rescued) for group in groups]
     elif declared is not None:
         frames = [_with_schema(spark, files, group, declared) for group in groups]
@@ -119,8 +97,6 @@ def _shapes(
 def _with_schema(spark: SparkSession, files: FilesSnapshot, group: FileGroup, schema: StructType) -> DataFrame:
     """The columns that the project file names; those that the files lack come from the names of their folders."""
     if files.strict and files.format == FileFormat.PARQUET:
-        from odi_assets.sources.files.parquet_columns import parquet_rows
-
         return parquet_rows(spark, files, group, schema)
     of_files = schema
     if group.keys and files.format == FileFormat.CSV:
@@ -132,70 +108,6 @@ def _with_schema(spark: SparkSession, files: FilesSnapshot, group: FileGroup, sc
         rows = strict_rows(spark, files, group.paths, of_files, group.way)
         values = stopping_columns(files, of_files, group.way)
     return filled_from_folders(rows, group.keys, schema, values) if group.keys or values else rows
-
-
-def csv_columns(spark: SparkSession, files: FilesSnapshot, group: FileGroup, names: Sequence[str]) -> list[str]:
-    """The ``names`` that are columns of the CSV files themselves: the others are in the names of their folders."""
-    in_folders = {column_name(key).lower() for key in group.keys}
-    own = files.load(spark, group.paths[:1]).columns
-    if files.has_header:
-        given = {name.lower() for name in own}
-        return [name for name in names if name.lower() in given or name.lower() not in in_folders]
-    without = [name for name in names if name.lower() not in in_folders]
-    return without if len(own) == len(without) else list(names)
-
-
-def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], way: str = "") -> DataFrame:
-    """The columns that files of one shape have themselves.
-
-    Args:
-        way: how they have to be read, as ``deliveries.looks`` found it.
-
-    Raises:
-        SourceError: two columns have one name, or a type is one that Spark does not have.
-    """
-    from pyspark.errors import AnalysisException
-
-    try:
-        rows = files.load(spark, paths, **empty_option(way))
-        rows.schema  # noqa: B018  Spark Connect looks at the files only now
-    except AnalysisException as error:
-        condition = error.getCondition() or ""
-        if condition.startswith("PARQUET_TYPE"):
-            from odi_assets.sources.files.nanoseconds import with_nanoseconds
-
-            return with_nanoseconds(spark, files, paths, error)
-        if condition != "COLUMN_ALREADY_EXISTS":
-            raise
-        name = (error.getMessageParameters() or {}).get("columnName", "`?`")
-        among = paths[0] if len(paths) == 1 else f"one of {len(paths):,} files, among them {paths[0]},"
-        raise SourceError(
-            f"{files.label}: {among} has several columns {name}, in capitals and small letters; Spark's names know "
-            "no capitals",
-            fix="land it with another name for one of them, or give it a name that begins with `_`; nothing was loaded",
-            path=paths[0],
-            column=name.strip("`"),
-        ) from error
-    if files.format == FileFormat.JSON and files.one_shape and len(paths) > 1:
-        _require_same_keys(files, rows)
-    return rows.withColumns(stopping_columns(files, rows.schema, way)) if way else rows
-
-
-def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:
-    """Raises SourceError unless all files of JSON have the same keys, each in any of its records."""
-    from pyspark.sql import functions as F
-
-    names = rows.columns
-    path = rows.metadataColumn("_metadata").getField("file_path")
-    has = [F.max(F.col(quoted(name)).isNotNull()).alias(f"c{i}") for i, name in enumerate(names)]
-    by_file = rows.groupBy(path.alias("path")).agg(*has)
-    shapes = by_file.groupBy([f"c{i}" for i in range(len(names))]).agg(F.min("path").alias("path")).limit(2).collect()
-    if len(shapes) < 2:
-        return
-    first, second = sorted(shapes, key=lambda row: str(row["path"]))
-    only = [[name for i, name in enumerate(names) if a[i] and not b[i]] for a, b in ((first, second), (second, first))]
-    found = [f"only {row['path']} has {_listed(some)}" for row, some in zip((first, second), only, strict=True) if some]
-    raise _differing(files, found, [*only[0], *only[1]])
 
 
 def _union(files: FilesSnapshot, groups: Sequence[FileGroup], frames: Sequence[DataFrame]) -> DataFrame:
@@ -229,30 +141,15 @@ def _require_same_columns(
     """Raises SourceError unless two groups have the same columns of the same types, in any order."""
     left, right = _types(first_schema), _types(schema)
     found = [
-        f"only {group} has {_listed([name for name in here if name not in there])}"
+        f"only {group} has {listed([name for name in here if name not in there])}"
         for group, here, there in ((first, left, right), (other, right, left))
         if here.keys() - there.keys()
     ]
     changed = [name for name in left if name in right and left[name] != right[name]]
-    found += [f"`{name}` is {left[name]} in {first} and {right[name]} in {other}" for name in changed[:_SHOWN]]
+    found += [f"`{name}` is {left[name]} in {first} and {right[name]} in {other}" for name in changed[:SHOWN]]
     if found:
-        raise _differing(files, found, [*(left.keys() ^ right.keys()), *changed])
+        raise differing(files, found, [*(left.keys() ^ right.keys()), *changed])
 
 
 def _types(schema: Mapping[str, Any]) -> dict[str, str]:
     return {field["name"].lower(): type_name(plain_type(field["type"])) for field in schema["fields"]}
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more columns" if len(names) > _SHOWN else ""
-    return ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
-
-
-def _differing(files: FilesSnapshot, found: Sequence[str], columns: Sequence[str]) -> SourceError:
-    return SourceError(
-        f"{files.label}: its files have different columns: {'; '.join(found)}",
-        fix="set `write.schema: evolve` (files are united by the names of their columns), or land files of one shape; "
-        "nothing was loaded",
-        path=files.base.uri,
-        columns=tuple(sorted(columns)),
-    )

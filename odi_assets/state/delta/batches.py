@@ -17,7 +17,8 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
-from odi_assets.state.delta.table import Columns, SystemTable, in_environment, sql
+from odi_assets.state.delta.columns import Columns
+from odi_assets.state.delta.table import SystemTable, in_environment, sql
 
 COLUMNS = Columns(
     {

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.maintenance.compaction import rewrite
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError
-from odi_assets.state.delta.table import VERSIONS_PER_LOOK, SystemTable
+
+if TYPE_CHECKING:
+    from odi_assets.state.delta.table import SystemTable
 
 _log = logging.getLogger(__name__)
 
@@ -26,17 +29,20 @@ _COMPACTIONS_PER_VACUUM = 16
 _FORMAT_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 
 
-def compact_if_needed(table: SystemTable, handle: TableHandle) -> None:
+def compact_if_needed(table: SystemTable, handle: TableHandle, versions_per_look: int) -> None:
     """Compact if more than 64 small files are live.
 
     Never fails: the write it follows is done and acknowledged.
+
+    Args:
+        versions_per_look: how many commits to the table lie between two such looks.
     """
     try:
         with handle.calls("compacting a system table"):
             files = small_files(table, handle) if _is_plain(handle) and not table.is_odibis(handle) else []
             # Of the writers that see too many files, one compacts them. The writer before it does not, because it may
             # still be at it. The number grows with every commit, so one look in each 64 files sees one of the first 8.
-            if len(files) > MOST_FILES and (len(files) - 1) % MOST_FILES < VERSIONS_PER_LOOK:
+            if len(files) > MOST_FILES and (len(files) - 1) % MOST_FILES < versions_per_look:
                 compact(table, handle, files)
                 if (handle.table.version() // MOST_FILES) % _COMPACTIONS_PER_VACUUM == 0:
                     handle.vacuum(_VACUUM_HOURS)

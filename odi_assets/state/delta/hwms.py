@@ -23,7 +23,8 @@ from deltalake import Transaction
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import HISTORY_KEPT, KeyChange
-from odi_assets.state.delta.table import Columns, SystemTable, as_rows, in_environment, query, sql
+from odi_assets.state.delta.columns import Columns, as_rows
+from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import decode, encode
 

@@ -17,7 +17,6 @@ tables later knows what Odibi's row should be, and sees the difference:
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,14 +32,14 @@ from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.state.backend import KeyChange
+from odi_assets.state.delta.columns import Columns, by_column
 from odi_assets.state.delta.hwms import (
     Foreign,
     HwmLog,
     newest_of_each,
 )
-from odi_assets.state.delta.runs import COLUMNS as RUN_COLUMNS
-from odi_assets.state.delta.table import Columns, SystemTable, by_column, in_environment, sql
-from odi_assets.state.records import DETAILS, HwmEntry
+from odi_assets.state.delta.table import OtherLayout, SystemTable, in_environment, sql
+from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import decode
 
 _log = logging.getLogger(__name__)
@@ -48,10 +47,6 @@ _log = logging.getLogger(__name__)
 COLUMNS = Columns({"key": "string", "value": "string", "environment": "string", "updated_at": "timestamp"})
 _FEW_KEYS = 50
 _NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-class OtherLayout(UnsupportedFeatureError):
-    """The table has not the layout that was looked for: Odibi made it, or we did. Fields: uri."""
 
 
 def revisions_beside(location: Location) -> Location:
@@ -344,15 +339,6 @@ def _set_by_odibi(key: str, environment: str | None, rows: Sequence[Row], first:
 
 def _newest_first(foreign: Sequence[Foreign]) -> list[HwmEntry]:
     return [entry for entry, _ in reversed(foreign)]
-
-
-def as_odibis_run(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of ``meta_runs`` for a table that has no columns but Odibi's; read again by
-    :meth:`~odi_assets.state.records.RunRecord.from_row`."""
-    details = {name: row[name] for name in RUN_COLUMNS.ours if row[name] is not None}
-    metrics = {**json.loads(row["metrics_json"]), DETAILS: details}
-    text = json.dumps(metrics, default=datetime.isoformat, ensure_ascii=False)
-    return {**row, **dict.fromkeys(RUN_COLUMNS.ours), "metrics_json": text}
 
 
 def another(log: Any, present: Any, error: UnsupportedFeatureError, spark: Any) -> Any:

@@ -9,6 +9,7 @@ must, so that they cost the same at any length of history.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.state.backend import MOST_RUN_IDS
-from odi_assets.state.delta.table import Columns, SystemTable, by_column, in_environment, micros, query, sql
-from odi_assets.state.records import RunRecord, newest_first
+from odi_assets.state.delta.columns import Columns, by_column, micros
+from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
+from odi_assets.state.records import DETAILS, RunRecord, newest_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,8 +103,6 @@ class RunLog(SystemTable):
         return rows if self._keep_for is None else self._without_old(rows, datetime.now(UTC) - self._keep_for)
 
     def without_ours(self, rows: Table) -> Table:
-        from odi_assets.state.delta.odibi import as_odibis_run
-
         return super().without_ours(COLUMNS.to_arrow(by_column(list(map(as_odibis_run, COLUMNS.rows(rows))))))
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
@@ -192,10 +192,17 @@ class RunLog(SystemTable):
     def _holds(self, handle: TableHandle, row: Mapping[str, Any]) -> bool:
         where = f'run_id = {sql(row["run_id"])} AND "timestamp" = {_literal(row["timestamp"])}'
         if self.is_odibis(handle):
-            from odi_assets.state.delta.odibi import as_odibis_run
-
             row = as_odibis_run(row)
         return row in self.rows(handle, where)
+
+
+def as_odibis_run(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of ``meta_runs`` for a table that has no columns but Odibi's; read again by
+    :meth:`~odi_assets.state.records.RunRecord.from_row`."""
+    details = {name: row[name] for name in COLUMNS.ours if row[name] is not None}
+    metrics = {**json.loads(row["metrics_json"]), DETAILS: details}
+    text = json.dumps(metrics, default=datetime.isoformat, ensure_ascii=False)
+    return {**row, **dict.fromkeys(COLUMNS.ours), "metrics_json": text}
 
 
 def _newest_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,10 +18,12 @@ from odi_assets.delta.errors import STATE, CommitConflict, store_options
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
 from odi_assets.state.delta import odibi
+from odi_assets.state.delta.columns import Columns, by_column
 from odi_assets.state.delta.hwms import COLUMNS as HWM_COLUMNS
 from odi_assets.state.delta.hwms import INDEXED, HwmLog, revisions_by_key
 from odi_assets.state.delta.runs import COLUMNS as RUN_COLUMNS
-from odi_assets.state.delta.table import Columns, SystemTable, by_column
+from odi_assets.state.delta.runs import as_odibis_run
+from odi_assets.state.delta.table import SystemTable
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import encode
 
@@ -80,7 +82,7 @@ def _share_runs(location: Location) -> int:
     if handle is None:
         return 0
     with handle.calls("reading a system table"):
-        rows = [odibi.as_odibis_run(row) for row in table.rows(handle, "TRUE")]
+        rows = [as_odibis_run(row) for row in table.rows(handle, "TRUE")]
     _replace(handle, odibis.to_arrow(by_column(rows) if rows else dict.fromkeys(odibis.kinds, ())), [])
     return len(rows)
 

@@ -16,9 +16,10 @@ from typing import Any
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.errors import StateError
 from odi_assets.state.backend import MOST_RUN_IDS, KeyChange
+from odi_assets.state.delta.columns import Kind, as_rows, micros, moment
 from odi_assets.state.delta.hwms import HwmLog, revisions, revisions_by_key, to_add
 from odi_assets.state.delta.runs import RunLog
-from odi_assets.state.delta.table import Kind, SystemTable, as_rows, micros, moment
+from odi_assets.state.delta.table import SystemTable
 from odi_assets.state.records import HwmEntry, RunRecord, newest_first
 
 _log = logging.getLogger(__name__)

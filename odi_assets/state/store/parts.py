@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from odi_assets.state.delta.table import Columns
+from odi_assets.state.delta.columns import Columns
 from odi_assets.state.store.contents import VersionContents, apply, digest
 
 Kind = Literal["changes", "snapshot", "staged"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from odi_assets.state.values import float_to_json, unstorable
+from odi_assets.state.values.python_scalars import float_to_json, unstorable
 
 
 def to_json(value: Any) -> tuple[Any, str]:

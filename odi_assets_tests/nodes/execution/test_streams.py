@@ -644,6 +644,18 @@ def test_two_runs_at_once(plain: Sandbox, monkeypatch: pytest.MonkeyPatch) -> No
     assert ids(plain, "events") == ["a", "b", "c", "d"]
 
 
+def test_a_full_refresh_does_not_go_on_from_what_is_left_of_a_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, PLAIN)
+    box.land("events/1.json", [event("a", 1), event("b", 2)])
+    box.run("events")
+    (tmp_path / CHECKPOINT / "metadata").unlink()
+    box.land("events/2.json", [event("c", 3)])
+    with pytest.raises(CheckpointError, match="--full-refresh"):
+        box.plan("events")
+    box.run("events", full_refresh=True)
+    assert ids(box, "events") == ["a", "b", "c"]
+
+
 def test_a_table_of_another_query_stops_the_run(plain: Sandbox, tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT / "metadata").write_text('{"id":"00000000-0000-0000-0000-000000000000"}')
     assert matching(plain, "events") is Match.OTHER_QUERY

@@ -27,9 +27,9 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateConflictError, StateError, Transient
 from odi_assets.state.delta import table as system_tables
 from odi_assets.state.delta.backend import CatalogStateBackend
+from odi_assets.state.delta.columns import by_column
 from odi_assets.state.delta.compaction import compact, compact_now, small_files
 from odi_assets.state.delta.hwms import COLUMNS, HwmLog
-from odi_assets.state.delta.table import by_column
 from odi_assets_tests.state import faults
 from odi_assets_tests.state.test_runs_contract import run
 
