@@ -178,7 +178,8 @@ class World:
 
     def counts(self) -> Counter[int]:
         """How often each fact is in the table."""
-        return Counter(row["uid"] for row in self.table())
+        # Without a schema, all columns of CSV are text.
+        return Counter(int(row["uid"]) for row in self.table())
 
 
 _PLACES = {"landing": "landing", "landing2": "landing", "lake": "lake"}

@@ -23,7 +23,15 @@ from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
-from odi_assets.sources.cursor.window import Overlap, Window, range_window, require_time_cursor, shown, window_above
+from odi_assets.sources.cursor.window import (
+    Overlap,
+    Window,
+    less_lag_of,
+    range_window,
+    require_time_cursor,
+    shown,
+    window_above,
+)
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, SourceSnapshot
@@ -333,6 +341,8 @@ class UnresolvedWindow(UnresolvedRead):
             nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}{late}")
             return replace(nothing, excluded=excluded, held=bound.ahead, late=late)
         after = upper if ahead and not before_start else hwm
+        # A lag that does not fit is an error now: else the mark would be committed, and stop the next run.
+        less_lag_of(increment, after, self.label)
         return self._read(
             kind,
             window,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.shop import PROJECT, deliver
@@ -79,3 +82,20 @@ def test_the_config_option_is_taken_before_and_after_the_command(tmp_path: Path,
     after = odi("plan", "--node", "totals", "--json", "--config", str(other))
     assert before.code == 0, before.err
     assert before.out == after.out
+
+
+@pytest.mark.parametrize("lag", ["2", "2h"])
+def test_a_lag_that_does_not_fit_the_cursor_is_refused_before_the_first_run(tmp_path: Path, odi: Odi, lag: str) -> None:
+    at = pa.array([datetime(2024, 3, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    write_deltalake(tmp_path / "lake" / "source", pa.table({"id": [1], "at": at}))
+    increment = f"{{mode: stateful, column: at, watermark_lag: {lag}}}"
+    read = f"connection: lake, format: delta, path: source, incremental: {increment}"
+    write = "connection: lake, path: late, mode: append, keys: [id]"
+    (tmp_path / "late.yaml").write_text(
+        PROJECT.partition("      - name: orders")[0]
+        + f"      - name: late\n        read: {{{read}}}\n        write: {{{write}}}\n",
+        encoding="utf-8",
+    )
+    answer = odi("-c", str(tmp_path / "late.yaml"), "plan")
+    assert answer.code == (1 if lag == "2" else 0)
+    assert ("watermark_lag 2 does not subtract from " in answer.err) == (lag == "2")

@@ -91,14 +91,7 @@ def window_above(
     start = None if increment.initial_value is None else parse(increment.initial_value, kind, increment, label)
     if mark is None:
         return replace(window, lower=start, lower_inclusive=True)
-    try:
-        lower = less_lag(mark.value, increment.watermark_lag)
-    except TypeError as error:
-        raise IncrementError(
-            f"watermark_lag {increment.watermark_lag} does not subtract from the HWM {mark.value!r} of {label}",
-            fix="use a duration (2h) for times and dates, a number for numbers",
-            column=increment.column,
-        ) from error
+    lower = less_lag_of(increment, mark.value, label)
     if start is not None and (lower is None or lower < start):
         return replace(window, lower=start, lower_inclusive=True)
     # If nothing says which rows at the mark were loaded, all of them count as loaded, as the mark says.
@@ -106,6 +99,26 @@ def window_above(
     ties = {} if rows_are_known else mark.ties or {}
     tied_by = tuple(mark.tied_by) if ties and mark.tied_by is not None else None
     return replace(window, lower=lower, lower_inclusive=closed, ties=ties, tied_by=tied_by)
+
+
+LAGS_FIT = "use a duration (2h) for times and dates, a number for numbers; text takes no lag"
+
+
+def less_lag_of(increment: StatefulIncrement, value: Any, label: str) -> Any:
+    """A mark's value less the lag; None if that is before all values.
+
+    Raises:
+        IncrementError: the lag does not fit the cursor's type.
+    """
+    lag = increment.watermark_lag
+    try:
+        return less_lag(value, lag)
+    except TypeError as error:
+        raise IncrementError(
+            f"watermark_lag {lag} does not subtract from {value!r}, a `{increment.column}` of {label}",
+            fix=LAGS_FIT,
+            column=increment.column,
+        ) from error
 
 
 def range_window(increment: StatefulIncrement | RollingWindowIncrement, start: datetime, end: datetime) -> Window:

@@ -16,7 +16,7 @@ from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.ahead import is_beyond, is_guarded, limit_of, mark_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
 from odi_assets.sources.cursor.types import TypeName, fitting, less_lag
-from odi_assets.sources.cursor.window import Window, shown
+from odi_assets.sources.cursor.window import LAGS_FIT, Window, shown
 from odi_assets.sources.sql.dialects import constant
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.statements import Ask, Relation
@@ -211,8 +211,8 @@ class Cursors:
             return less_lag(value, lag)
         except TypeError as error:
             raise IncrementError(
-                f"watermark_lag {lag} does not subtract from the HWM {value!r} of `{name}` of {self.relation.label}",
-                fix="use a duration (2h) for times and dates, a number for numbers",
+                f"watermark_lag {lag} does not subtract from {value!r}, a `{name}` of {self.relation.label}",
+                fix=LAGS_FIT,
                 column=name,
             ) from error
 

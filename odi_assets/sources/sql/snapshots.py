@@ -100,6 +100,9 @@ class CursorTable(SqlSnapshot):
     def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
         # In this order: what comes after the maxima were taken is above them, wherever the chunks are cut.
         seen = _look(self.cursors, types, ask)
+        for name, value in seen[1].values.items():
+            # A lag that does not fit is an error now, and not once the snapshot is read.
+            self.cursors.less_lag(name, value)
         chunks = Cutter(self.relation, self.increment.snapshot, types, ask).chunks()
         return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
 
