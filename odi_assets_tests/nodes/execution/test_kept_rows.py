@@ -184,7 +184,8 @@ def test_late_rows_asked_for_later_say_which_batches_they_lack(box: Sandbox) -> 
     (gap,) = box.plan("matched").to_json()["kept"]["late_rows"]["lost"]
     assert gap[0] == gap[1]
     assert (
-        "late_rows lacks the rows of batch" in kept_gaps(box.project, [NodeKey("p", "matched")])[NodeKey("p", "matched")]
+        "late_rows lacks the rows of batch"
+        in kept_gaps(box.project, [NodeKey("p", "matched")])[NodeKey("p", "matched")]
     )
 
 
