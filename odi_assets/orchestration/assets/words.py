@@ -13,7 +13,7 @@ _REFRESH = f"materialize the asset with the run tag `{FULL_REFRESH_TAG}: true`, 
 _CAST = re.compile(r"cast it in the transform, for example CAST\((.+?) AS (.+?)\)(?=$|[,;])")
 _CAST_TO = re.compile(r"cast it in the transform: CAST\((.+?) AS (.+?)\)(?=$|[,;])")
 _ABSENT = re.compile(r"select it in the transform \(CAST\(NULL AS (.+?)\) AS (.+?) if it is gone for good\)")
-_WORDS = (
+WORDS_OF_ASSETS = (
     ("rebuild the table with its new schema: odi run --full-refresh", _REFRESH),
     ("rebuild the table with the new type: odi run --full-refresh", _REFRESH),
     ("read the table whole once: odi run --node NODE --full-refresh", _REFRESH),
@@ -28,14 +28,17 @@ _WORDS = (
     ("came out of an increment that covers", "came in a frame of a run that covers"),
     ("rows of one increment", "rows of one frame"),
     ("deduplicate in the transform", "leave one of them in the asset's function"),
-    (", leave them out there (WHERE)", ", leave them out there"),
+    ("leave them out there (WHERE)", "leave them out there"),
     ("the transform", "the asset's function"),
     ("run the node again", "materialize the asset again"),
     ("before running the node again", "before materializing the asset again"),
     ("the node asks for", "the asset asks for"),
     ("the next run goes on from where the winner stopped", "materialize the asset again if its rows are other ones"),
 )
-_MADE_BY_ASSET = (("run the node that writes it first", "materialize the asset that writes it first"),)
+"""Phrases of the errors of nodes, and what an asset says instead. Each phrase stands in an error."""
+
+MADE_BY_ASSET = (("run the node that writes it first", "materialize the asset that writes it first"),)
+"""The same, where an asset writes the table that is read."""
 
 
 @contextmanager
@@ -45,7 +48,7 @@ def words_of_assets(*, by_node: bool = False) -> Iterator[None]:
     Args:
         by_node: a node writes the table that the block reads.
     """
-    words = _WORDS if by_node else (*_WORDS, *_MADE_BY_ASSET)
+    words = WORDS_OF_ASSETS if by_node else (*WORDS_OF_ASSETS, *MADE_BY_ASSET)
     try:
         yield
     except OdiError as error:
