@@ -138,11 +138,12 @@ def judge(path: str | Path) -> CheckpointVerdict:
 
 
 def why_unusable(place: Location) -> str | None:
-    """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none.
+    """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none:
+    a query that failed as it started leaves empty folders.
 
     No query should be running on it.
     """
-    if not place.is_local or not place.local_path.is_dir():
+    if not place.is_local or not any(file.is_file() for file in place.local_path.rglob("*")):
         return None
     try:
         return judge(place.local_path).why or None
