@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life, Step
 from benchmarks.change_sweep.sweep import sweep
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning import identity
+from odi_assets.nodes.planning import identity, start
 
 STEPS = 200
 FEW_STEPS = 48
@@ -71,17 +72,17 @@ def nothing_is_required(*_: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "change", "check", "without"),
+    ("seed", "change", "where", "check", "without"),
     [
-        (37, "other cursor column", "matched", every_mark_fits),
-        (19, "rename a node", "require_own", nothing_is_required),
+        (37, "other cursor column", start, "matched", every_mark_fits),
+        (19, "rename a node", identity, "require_own", nothing_is_required),
     ],
 )
 def test_without_the_check_of_what_an_hwm_is_of_a_life_finds_repeated_rows(
-    seed: int, change: str, check: str, without: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, change: str, where: ModuleType, check: str, without: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Life(seed, tmp_path / "world").live(story(change)) is None
-    monkeypatch.setattr(identity, check, without)
+    monkeypatch.setattr(where, check, without)
     found = Life(seed, tmp_path / "world").live(story(change))
     assert found is not None
     assert (found.kind, found.surplus > 0) == ("silent", True)
