@@ -342,7 +342,7 @@ class UnresolvedWindow(UnresolvedRead):
             return replace(nothing, excluded=excluded, held=bound.ahead, late=late)
         after = upper if ahead and not before_start else hwm
         # A lag that does not fit is an error now: else the mark would be committed, and stop the next run.
-        less_lag_of(increment, after, self.label)
+        less_lag_of(increment.watermark_lag, after, increment.column, self.label)
         return self._read(
             kind,
             window,

@@ -250,9 +250,9 @@ def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
         return IdentityMismatchError(text, fix=fix, **fields)
     if marks.match is Match.CHECKPOINT_OLDER:
         committed = max(marks.log.committed(), default=-1)
-        back = (
-            f"take the table back to it: odi state rewind {node} --to-batch {committed}; or " if committed >= 0 else ""
-        )
+        # A batch of the same number that reads other rows is none to go back to.
+        is_before = last is not None and 0 <= committed < last.batch
+        back = f"take the table back to it: odi state rewind {node} --to-batch {committed}; or " if is_before else ""
         return CheckpointError(text, fix=f"put the newer checkpoint back; or {back}{refresh}", **fields)
     return TargetBehindStateError(text, fix="; or ".join([*_ways_forward(node, marks), refresh]), **fields)
 

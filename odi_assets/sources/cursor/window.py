@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from odi_assets.config.models import DateFormat, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models.durations import Lag
 from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.sources.cursor.types import TypeName, less_lag, parse
 from odi_assets.sources.marks import CursorMark
@@ -91,7 +92,7 @@ def window_above(
     start = None if increment.initial_value is None else parse(increment.initial_value, kind, increment, label)
     if mark is None:
         return replace(window, lower=start, lower_inclusive=True)
-    lower = less_lag_of(increment, mark.value, label)
+    lower = less_lag_of(increment.watermark_lag, mark.value, increment.column, label)
     if start is not None and (lower is None or lower < start):
         return replace(window, lower=start, lower_inclusive=True)
     # If nothing says which rows at the mark were loaded, all of them count as loaded, as the mark says.
@@ -101,23 +102,19 @@ def window_above(
     return replace(window, lower=lower, lower_inclusive=closed, ties=ties, tied_by=tied_by)
 
 
-LAGS_FIT = "use a duration (2h) for times and dates, a number for numbers; text takes no lag"
-
-
-def less_lag_of(increment: StatefulIncrement, value: Any, label: str) -> Any:
+def less_lag_of(lag: Lag | None, value: Any, column: str, label: str) -> Any:
     """A mark's value less the lag; None if that is before all values.
 
     Raises:
         IncrementError: the lag does not fit the cursor's type.
     """
-    lag = increment.watermark_lag
     try:
         return less_lag(value, lag)
     except TypeError as error:
         raise IncrementError(
-            f"watermark_lag {lag} does not subtract from {value!r}, a `{increment.column}` of {label}",
-            fix=LAGS_FIT,
-            column=increment.column,
+            f"watermark_lag {lag} does not subtract from {value!r}, a `{column}` of {label}",
+            fix="use a duration (2h) for times and dates, a number for numbers; text takes no lag",
+            column=column,
         ) from error
 
 

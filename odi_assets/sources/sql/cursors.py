@@ -15,8 +15,8 @@ from odi_assets.config.models import CursorsIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.ahead import is_beyond, is_guarded, limit_of, mark_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
-from odi_assets.sources.cursor.types import TypeName, fitting, less_lag
-from odi_assets.sources.cursor.window import LAGS_FIT, Window, shown
+from odi_assets.sources.cursor.types import TypeName, fitting
+from odi_assets.sources.cursor.window import Window, less_lag_of, shown
 from odi_assets.sources.sql.dialects import constant
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.statements import Ask, Relation
@@ -206,15 +206,7 @@ class Cursors:
         Raises:
             IncrementError: the lag does not fit the column's type.
         """
-        lag = self.increment.watermark_lag
-        try:
-            return less_lag(value, lag)
-        except TypeError as error:
-            raise IncrementError(
-                f"watermark_lag {lag} does not subtract from {value!r}, a `{name}` of {self.relation.label}",
-                fix=LAGS_FIT,
-                column=name,
-            ) from error
+        return less_lag_of(self.increment.watermark_lag, value, name, self.relation.label)
 
     def _in_sql(self, types: Types) -> list[tuple[str, str]]:
         return [self.relation.cursor(Window(name), types) for name in self.columns]

@@ -6,6 +6,7 @@ with what Spark does, for every file of real checkpoints.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -143,14 +144,20 @@ def why_unusable(place: Location) -> str | None:
 
     No query should be running on it.
     """
-    if not place.is_local or not any(file.is_file() for file in place.local_path.rglob("*")):
+    if not place.is_local or not place.local_path.is_dir():
         return None
     try:
+        if not any(names for _, _, names in os.walk(place.local_path, onerror=_raised)):
+            return None
         return judge(place.local_path).why or None
     except CheckpointError as error:
         return error.message
     except OSError as error:
         return str(error)
+
+
+def _raised(error: OSError) -> None:
+    raise error
 
 
 def _fault(file: Path, error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +138,21 @@ def test_a_stream_that_is_joined_with_itself_is_told_what_to_do(tmp_path: Path, 
     box.land("events/1.json", [event("a", 0)])
     with pytest.raises(TransformError, match="a second input that reads the same"):
         run(box, "first")
+
+
+def test_a_source_without_its_log_names_no_way_back_to_the_batch_that_the_table_has(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = changed(tmp_path, spark, "id")
+    box.land("events/1.json", [event("a", 0)])
+    run(box, "first")
+    (checkpoint,) = box.root.rglob("_odi_stream")
+    shutil.rmtree(checkpoint / "sources")
+    box.land("events/2.json", [event("b", 1)])
+    with pytest.raises(CheckpointError) as raised:
+        run(box, "first")
+    assert "rewind" not in str(raised.value)
+    assert "--full-refresh" in str(raised.value)
 
 
 def test_files_that_come_after_the_plan_and_make_spark_read_rows_twice_stop_the_batch(
