@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partialmethod
 from io import RawIOBase
 from pathlib import Path
+from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.spark.archive import Archive
@@ -48,6 +50,7 @@ _NO_MEMORY = b"java.lang.OutOfMemoryError"
 """What the JVM says where a thread of it ends for want of memory; who waits for the thread's answer gets none."""
 _seen: set[bytes] = set()
 
+_STOP_SECONDS = 0.05
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CHUNK = 65536
 _log = logging.getLogger(__name__)
@@ -100,8 +103,17 @@ def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | N
         for key, value in conf.items():
             spark_conf.set(key, value)
         gateway = start.gateway(spark_conf)
+    _end_accumulators_soon()
     SparkContext(conf=spark_conf, gateway=gateway)
     return start.archive
+
+
+def _end_accumulators_soon() -> None:
+    """PySpark's server of accumulators looks twice a second whether its session stops, which waits for it."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        setattr(server, "serve_forever", partialmethod(BaseServer.serve_forever, poll_interval=_STOP_SECONDS))
 
 
 class _JvmStart:

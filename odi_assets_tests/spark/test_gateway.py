@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -113,3 +115,10 @@ def test_settings_reach_spark_whole_and_stand_on_no_command_line() -> None:
     assert of_submit == conf
     assert any("SparkSubmit" in line for line in lines)
     assert not any("s3cr3t" in line for line in lines)
+
+
+def test_a_session_that_stops_does_not_wait_half_a_second_for_pysparks_server_of_accumulators(
+    spark: SparkSession,
+) -> None:
+    server: Any = spark.sparkContext._accumulatorServer  # type: ignore[attr-defined]
+    assert inspect.signature(server.serve_forever).parameters["poll_interval"].default <= 0.05
