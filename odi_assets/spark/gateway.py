@@ -112,8 +112,9 @@ def _end_accumulators_soon() -> None:
     """PySpark's server of accumulators looks twice a second whether its session stops, which waits for it."""
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
-    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
-        setattr(server, "serve_forever", partialmethod(BaseServer.serve_forever, poll_interval=_STOP_SECONDS))
+    servers: tuple[Any, ...] = (AccumulatorTCPServer, AccumulatorUnixServer)
+    for server in servers:
+        server.serve_forever = partialmethod(BaseServer.serve_forever, poll_interval=_STOP_SECONDS)
 
 
 class _JvmStart:

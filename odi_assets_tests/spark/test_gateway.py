@@ -120,5 +120,5 @@ def test_settings_reach_spark_whole_and_stand_on_no_command_line() -> None:
 def test_a_session_that_stops_does_not_wait_half_a_second_for_pysparks_server_of_accumulators(
     spark: SparkSession,
 ) -> None:
-    server: Any = spark.sparkContext._accumulatorServer  # type: ignore[attr-defined]
+    server: Any = spark.sparkContext._accumulatorServer
     assert inspect.signature(server.serve_forever).parameters["poll_interval"].default <= 0.05
