@@ -80,8 +80,8 @@ class Archive:
     def is_usable(self) -> bool:
         return self.folder is not None and self.reason is None
 
-    def options(self, log: Path) -> list[str]:
-        """Options of a JVM that uses the archive, and writes to ``log`` what it thinks of the archive."""
+    def options(self, log: Path | None) -> list[str]:
+        """Options of a JVM that uses the archive, and writes to ``log``, if any, what it thinks of the archive."""
         if self.folder is None or self.reason is not None or self._java is None:
             return []
         base = base_archive(self._java, self.folder.parent)
@@ -94,7 +94,7 @@ class Archive:
             # Newer Javas put the archive at a random address, and then correct each pointer in it.
             "-XX:ArchiveRelocationMode=0",
             *silenced(self._java),
-            f'-Xlog:cds=info:file="{log}"',
+            *([] if log is None else [f'-Xlog:cds=info:file="{log}"']),
         ]
 
 

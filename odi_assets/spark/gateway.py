@@ -8,16 +8,16 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partialmethod
 from io import RawIOBase
 from pathlib import Path
 from socketserver import BaseServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.spark.archive import Archive
-from odi_assets.spark.java import Java, find_java
+from odi_assets.spark.java import find_java
 from odi_assets.spark.launch import (
     DirectStartUnavailable,
     JvmProcess,
@@ -27,10 +27,8 @@ from odi_assets.spark.launch import (
     options_of_size,
 )
 from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.settings_file import settings_as_argument
 from odi_assets.util.debugging import debugging
-
-if TYPE_CHECKING:
-    from pyspark import SparkConf
 
 LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
 """Spark's log level from its first line on: ``error`` unless set. Read by log4j2.properties in this package."""
@@ -72,63 +70,35 @@ def quiet_query_errors() -> None:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def start_jvm(conf: Mapping[str, str], *, is_small: bool = False) -> Archive | None:
-    """Start a JVM, and a Spark context with ``conf`` in it; do nothing if this process has a JVM already.
+class JvmStart:
+    """A JVM that starts by itself until :meth:`connect` makes a Spark context in it.
 
-    The JVM's first lines, warnings that Spark itself causes, are dropped; everything else goes to stderr as it is.
+    The JVM's first lines, warnings that Spark itself causes, are dropped; everything else goes to stderr as it is. On
+    Linux, a JVM of the main thread ends with this process even while it starts.
 
     Args:
         is_small: the JVM is to read little, and gets the options of a short life.
 
-    Returns:
-        The class-data archive of the JVM, or why it has none; None if this process had a JVM.
-
     Raises:
         JavaError: there is no Java that Spark can use.
-        Exception: whatever PySpark raises when the JVM or the context does not start.
     """
-    if has_gateway():
-        return None
-    # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with _forwarded_stderr() as stderr:
-        start = _JvmStart(find_java(), conf, stderr, is_small=is_small)
-        # The JVM starts while PySpark is imported.
-        from pyspark import SparkConf, SparkContext
 
-        from odi_assets.spark.have_numpy import load_test_utilities
-
-        load_test_utilities()
-        spark_conf = SparkConf()
-        for key, value in conf.items():
-            spark_conf.set(key, value)
-        gateway = start.gateway(spark_conf)
-    _end_accumulators_soon()
-    SparkContext(conf=spark_conf, gateway=gateway)
-    return start.archive
-
-
-def _end_accumulators_soon() -> None:
-    """PySpark's server of accumulators looks twice a second whether its session stops, which waits for it."""
-    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
-
-    servers: tuple[Any, ...] = (AccumulatorTCPServer, AccumulatorUnixServer)
-    for server in servers:
-        server.serve_forever = partialmethod(BaseServer.serve_forever, poll_interval=_STOP_SECONDS)
-
-
-class _JvmStart:
-    """A JVM that starts by itself until its gateway is asked for."""
-
-    def __init__(self, java: Java, conf: Mapping[str, str], stderr: int, *, is_small: bool) -> None:
-        self._java, self._conf, self._stderr, self._is_small = java, conf, stderr, is_small
+    def __init__(self, conf: Mapping[str, str], *, is_small: bool = False) -> None:
+        # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        self._java, self._conf, self._is_small = find_java(), conf, is_small
+        self._opened = ExitStack()
+        self._stderr = self._opened.enter_context(_forwarded_stderr())
         self._jvm: JvmProcess | None = None
         try:
-            self._command = launch_command(java, {key: value for key, value in conf.items() if key != _APP_NAME})
+            self._command = launch_command(self._java, {key: conf[key] for key in conf if key != _APP_NAME})
             self.archive = archive_of(self._command)
             self._jvm = self._started()
         except DirectStartUnavailable as reason:
             self.archive = Archive(reason=str(reason))
+        except BaseException:
+            self._opened.close()
+            raise
         if debugging() or self.archive.is_unsafe:
             _log.warning("class-data archive: %s", self.archive.reason or f"the one in {self.archive.folder}")
 
@@ -136,13 +106,37 @@ class _JvmStart:
         small = options_of_size(self._command, is_small=self._is_small)
         return launch(self._command, self.archive, self._stderr, *quiet_options(self._conf), *small)
 
-    def gateway(self, spark_conf: SparkConf) -> Any:
+    def connect(self) -> Archive:
+        """Wait for the JVM, and make a Spark context in it.
+
+        Returns:
+            The class-data archive of the JVM, or why it has none.
+
+        Raises:
+            Exception: whatever PySpark raises when the JVM or the context does not start.
+        """
+        with self._opened:
+            # The JVM starts while PySpark is imported.
+            from pyspark import SparkConf, SparkContext
+
+            from odi_assets.spark.have_numpy import load_test_utilities
+
+            load_test_utilities()
+            gateway = self._gateway()
+        spark_conf = SparkConf()
+        for key, value in self._conf.items():
+            spark_conf.set(key, value)
+        _end_accumulators_soon()
+        SparkContext(conf=spark_conf, gateway=gateway)
+        return self.archive
+
+    def _gateway(self) -> Any:
         """Wait for the JVM and connect to it.
 
         A JVM that crashed as it took its archive is started once more, without the archive.
         """
         if self._jvm is None:
-            return self._in_pysparks_way(spark_conf)
+            return self._in_pysparks_way()
         connection = self._jvm.connection()
         if connection is None and self._jvm.crashed and self.archive.is_usable:
             self.archive = replace(self.archive, reason="the JVM crashed with it", can_be_made=True)
@@ -156,15 +150,25 @@ class _JvmStart:
             self.archive = replace(self.archive, reason="the JVM refused it", can_be_made=True)
         return _connected(*connection, self._jvm)
 
-    def _in_pysparks_way(self, spark_conf: SparkConf) -> Any:
+    def _in_pysparks_way(self) -> Any:
         from pyspark.java_gateway import launch_gateway
 
         options = [self._conf.get(_JAVA_OPTIONS, ""), *quiet_options(self._conf)]
-        spark_conf.set(_JAVA_OPTIONS, " ".join(options).strip())
+        conf = {**self._conf, _JAVA_OPTIONS: " ".join(options).strip()}
         # Spark's scripts look for Java by this variable.
         os.environ["JAVA_HOME"] = str(home_for_scripts(self._java))
         start: Any = launch_gateway
-        return start(spark_conf, popen_kwargs={"stderr": self._stderr})
+        with settings_as_argument(conf) as handed_on:
+            return start(popen_kwargs={"stderr": self._stderr, "pass_fds": handed_on})
+
+
+def _end_accumulators_soon() -> None:
+    """PySpark's server of accumulators looks twice a second whether its session stops, which waits for it."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+
+    servers: tuple[Any, ...] = (AccumulatorTCPServer, AccumulatorUnixServer)
+    for server in servers:
+        server.serve_forever = partialmethod(BaseServer.serve_forever, poll_interval=_STOP_SECONDS)
 
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"

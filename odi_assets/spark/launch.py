@@ -7,17 +7,22 @@ configuration folder of Spark's), the launcher is asked each time, or PySpark's 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -26,7 +31,8 @@ from typing import IO
 
 from odi_assets.spark.archive import Archive, cache_folder, find_archive, was_mapped
 from odi_assets.spark.java import VECTOR_MODULE, Java
-from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.scripts_home import SCRATCH, home_for_scripts
+from odi_assets.spark.settings_file import SETTINGS_OPTION, SUBMIT_ARGUMENTS, settings_file
 
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _OF_THE_LAUNCHER = (
@@ -37,17 +43,20 @@ _OF_THE_LAUNCHER = (
     "spark.driver.defaultJavaOptions",
 )
 """The settings that Spark's launcher itself looks at; all others are the business of ``SparkSubmit``."""
-_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-_LAUNCHER_VARIABLES = ("SPARK_", "HADOOP_CONF_DIR", "YARN_CONF_DIR", _ARGUMENTS)
+_LAUNCHER_VARIABLES = ("SPARK_", "HADOOP_CONF_DIR", "YARN_CONF_DIR", SUBMIT_ARGUMENTS)
 _OWN_ARCHIVE = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive", "-XX:AOT")
-_COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC$")
+_COLLECTOR = re.compile(r"['\"]?-XX:[+-]Use\w+GC\b")
+_JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Where each JVM looks for options, beside its command line."""
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """For a JVM of seconds: its optimizing compiler would cost more than it earns."""
 _POLL_SECONDS = 0.005
-_GATEWAY, _ARCHIVE_LOG, _SETTINGS_FILE = "gateway", "archive.log", "settings.properties"
-_SETTINGS = "--properties-file"
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
-_ESCAPED = re.compile(r"[\\\s=:#!]")
+_GATEWAY, _ARCHIVE_LOG = "gateway", "archive.log"
+_PLAIN_PATH = re.compile(r"[\w/.+~-]+", re.ASCII)
+"""Paths that the JVM takes as they are for a log; in others, ``%p`` becomes its process id, and quotes end the path."""
+_OLD_SECONDS = 86400
+_SET_DEATH_SIGNAL = 1
+"""``PR_SET_PDEATHSIG`` of Linux's ``prctl``."""
 
 
 class DirectStartUnavailable(Exception):
@@ -78,18 +87,20 @@ class LaunchCommand:
             settings_file: where :attr:`settings` are; without one, Spark gets none.
         """
         begin = [str(self.java.executable), "-cp", self.class_path, *more, *self.options, _SUBMIT]
-        return [*begin, *([] if settings_file is None else [_SETTINGS, str(settings_file)]), *self.arguments]
+        return [*begin, *([] if settings_file is None else [SETTINGS_OPTION, str(settings_file)]), *self.arguments]
 
 
 def spark_home() -> Path:
-    """The folder of the installed pyspark.
+    """The folder of the installed pyspark, where a JVM can be started from it.
 
     Raises:
         DirectStartUnavailable: the environment names another Spark, or a folder of configuration.
     """
+    if os.name != "posix":
+        raise DirectStartUnavailable("this is Windows")
     spec = find_spec("pyspark")
-    if spec is None or spec.origin is None or os.name != "posix":
-        raise DirectStartUnavailable("there is no installed pyspark here" if os.name == "posix" else "this is Windows")
+    if spec is None or spec.origin is None:
+        raise DirectStartUnavailable("there is no installed pyspark here")
     home = Path(spec.origin).parent
     named = os.environ.get("SPARK_HOME")
     if named and Path(named).resolve() != home.resolve():
@@ -106,18 +117,18 @@ def launch_command(java: Java, conf: Mapping[str, str]) -> LaunchCommand:
         DirectStartUnavailable: the JVM has to be started in PySpark's own way.
     """
     home = spark_home()
-    arguments = tuple(shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
-    if any(word.partition("=")[0] == _SETTINGS for word in arguments):
-        raise DirectStartUnavailable(f"{_ARGUMENTS} names a file of settings")
+    arguments = tuple(shlex.split(os.environ.get(SUBMIT_ARGUMENTS, "pyspark-shell")))
+    if any(word.partition("=")[0] == SETTINGS_OPTION for word in arguments):
+        raise DirectStartUnavailable(f"{SUBMIT_ARGUMENTS} names a file of settings")
     asked = {key: conf[key] for key in _OF_THE_LAUNCHER if key in conf}
-    answer = _kept_answer(java, home, asked)
+    answer = _kept_answer(java, home, asked, arguments)
     if not java.has_vector:
         answer = [part for part in answer if part != f"--add-modules={VECTOR_MODULE}"]
     class_path, options = answer[answer.index("-cp") + 1], answer[answer.index("-cp") + 2 : answer.index(_SUBMIT)]
     return LaunchCommand(java, class_path, tuple(options), arguments, dict(conf))
 
 
-def _kept_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[str]:
+def _kept_answer(java: Java, home: Path, asked: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
     """The launcher's answer, from the cache if it was asked before. What may be a secret is not kept."""
     variables = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith(_LAUNCHER_VARIABLES) and value
@@ -126,22 +137,32 @@ def _kept_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[str]:
     # Options are free text, and may hold passwords.
     is_plain = not any(word in "".join([*asked, *dict(variables)]) for word in ("Options", "OPTS", "ARGS"))
     if cache.path is None or cache.reason is not None or not is_plain:
-        return _launchers_answer(java, home, asked)
+        return _launchers_answer(java, home, asked, arguments)
     facts = [str(java.executable), java.build, str(home), version("pyspark"), sorted(asked.items()), variables]
     file = cache.path / f"launch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}.json"
-    try:
-        answer: list[str] = json.loads(file.read_text(encoding="utf-8"))
-        if _SUBMIT in answer and "-cp" in answer:
-            return answer
-    except (OSError, ValueError):
-        # It was not asked before, or the file is torn: the launcher is asked.
-        pass
-    answer = _launchers_answer(java, home, asked)
-    _write_aside(file, json.dumps(answer))
+    kept = _read_kept(file)
+    if kept is not None:
+        return kept
+    answer = _launchers_answer(java, home, asked, arguments)
+    _write_aside(file, json.dumps({"answer": answer, "sum": _sum_of(answer)}))
     return answer
 
 
-def _launchers_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[str]:
+def _read_kept(file: Path) -> list[str] | None:
+    """An answer of the launcher; None if it was not asked before, or the file is not as it was written."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        answer: list[str] = kept["answer"]
+        return answer if kept["sum"] == _sum_of(answer) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _sum_of(answer: list[str]) -> str:
+    return hashlib.sha256(json.dumps(answer).encode()).hexdigest()
+
+
+def _launchers_answer(java: Java, home: Path, asked: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
     jars = home / "jars"
     launcher = next(iter(sorted(jars.glob("spark-launcher_*.jar"))), None)
     if launcher is None:
@@ -150,7 +171,7 @@ def _launchers_answer(java: Java, home: Path, asked: Mapping[str, str]) -> list[
     settings = [part for key, value in asked.items() for part in ("--conf", f"{key}={value}")]
     command = [str(java.executable), "-Xmx128m", *_SHORT_LIVED, "-XX:+UseSerialGC", "-cp", str(launcher)]
     done = subprocess.run(
-        [*command, "org.apache.spark.launcher.Main", _SUBMIT, *settings, "pyspark-shell"],
+        [*command, "org.apache.spark.launcher.Main", _SUBMIT, *settings, *arguments],
         env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala, "JAVA_HOME": str(java.home)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -182,11 +203,13 @@ class JvmProcess:
     Attributes:
         archive: the class-data archive that it was started with.
         archive_refused: whether the JVM took none of the archive's classes; known once it is connected.
+        log: where it says so; None where its folder has a name that the JVM would not take as it is.
     """
 
     process: subprocess.Popen[bytes]
     archive: Archive
     archive_refused: bool = False
+    log: Path | None = None
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def connection(self) -> tuple[int, str] | None:
@@ -202,8 +225,7 @@ class JvmProcess:
         with file.open("rb") as stream:
             port, size = struct.unpack("!ii", stream.read(8))
             secret = stream.read(size).decode("utf-8")
-        log = scratch / _ARCHIVE_LOG
-        self.archive_refused = self.archive.is_usable and not was_mapped(log)
+        self.archive_refused = self.archive.is_usable and self.log is not None and not was_mapped(self.log)
         self._scratch.cleanup()
         return port, secret
 
@@ -219,7 +241,8 @@ def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *m
     Args:
         more: options that come before the project's.
     """
-    scratch = tempfile.TemporaryDirectory(prefix="odi-jvm-")
+    remove_old_scratch()
+    scratch = tempfile.TemporaryDirectory(prefix=SCRATCH)
     folder, home = Path(scratch.name), spark_home()
     environment = {
         **os.environ,
@@ -230,35 +253,41 @@ def launch(command: LaunchCommand, archive: Archive, stderr: int | IO[bytes], *m
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / _GATEWAY),
         "JAVA_HOME": str(home_for_scripts(command.java)),
     }
-    settings = folder / _SETTINGS_FILE
-    settings.write_text(_properties(command.settings), encoding="utf-8")
-    process = subprocess.Popen(
-        command.line(*archive.options(folder / _ARCHIVE_LOG), *more, settings_file=settings),
-        stdin=subprocess.PIPE,
-        # Where both are one, what this process writes to can be closed while the JVM ends.
-        stdout=stderr if _one_output() else None,
-        stderr=stderr,
-        env=environment,
-        preexec_fn=_ignore_interrupts,
-    )
-    return JvmProcess(process, archive, _scratch=scratch)
+    log = folder / _ARCHIVE_LOG if _PLAIN_PATH.fullmatch(scratch.name) else None
+    with settings_file(command.settings, folder) as (settings, handed_on):
+        process = subprocess.Popen(
+            command.line(*archive.options(log), *more, settings_file=settings),
+            stdin=subprocess.PIPE,
+            # Where both are one, what this process writes to can be closed while the JVM ends.
+            stdout=stderr if _one_output() else None,
+            stderr=stderr,
+            env=environment,
+            pass_fds=handed_on,
+            preexec_fn=_begin_child(),
+        )
+    return JvmProcess(process, archive, log=log, _scratch=scratch)
 
 
-def _properties(settings: Mapping[str, str]) -> str:
-    """Settings as Java's properties, in which white space and a few signs have a meaning of their own."""
-    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
-
-
-def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda sign: _ESCAPES.get(sign[0], f"\\{sign[0]}"), text)
+def remove_old_scratch() -> None:
+    """Remove the folders of JVMs whose process was killed before it could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with suppress(OSError):
+            found = folder.stat(follow_symlinks=False)
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _OLD_SECONDS:
+                shutil.rmtree(folder)
 
 
 def options_of_size(command: LaunchCommand, *, is_small: bool) -> list[str]:
     """Options for a JVM that is to read little, unless the project has chosen its own."""
     if not is_small:
         return []
-    has_collector = any(_COLLECTOR.match(option) for option in command.options)
-    return [*_SHORT_LIVED, *([] if has_collector else ["-XX:+UseSerialGC"])]
+    return [*_SHORT_LIVED, *([] if chooses_collector(command.options) else ["-XX:+UseSerialGC"])]
+
+
+def chooses_collector(options: Iterable[str]) -> bool:
+    """Whether a JVM with ``options`` is given a garbage collector, by them or by the environment. It takes only one."""
+    of_environment = (option for name in _JVM_VARIABLES for option in os.environ.get(name, "").split())
+    return any(_COLLECTOR.match(option) for option in (*options, *of_environment))
 
 
 def archive_of(command: LaunchCommand) -> Archive:
@@ -277,6 +306,21 @@ def _one_output() -> bool:
         return False
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C is for this process, which ends the JVM."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin_child() -> Callable[[], None]:
+    """What a JVM's process does first. Ctrl-C is for this process, which ends the JVM.
+
+    A JVM reads its stdin only once it runs. On Linux the system ends it when the thread that started it has gone, so
+    this is asked for in the main thread only.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    control = ctypes.CDLL(None).prctl if is_main and sys.platform == "linux" else None
+    parent = os.getpid()
+
+    def begin() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if control is not None:
+            control(_SET_DEATH_SIGNAL, signal.SIGTERM)
+            if os.getppid() != parent:
+                os._exit(1)
+
+    return begin

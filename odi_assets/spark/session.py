@@ -9,14 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
 from odi_assets.spark.archive import Archive
-from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, has_gateway, quiet_query_errors, start_jvm
+from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
 from odi_assets.util.debugging import debugging
 
@@ -100,13 +99,16 @@ class _Beginning:
         self.config = config
         self._handle: SessionHandle | None = None
         self._error: BaseException | None = None
-        work = partial(self._start, app_name, is_small)
-        self._thread = threading.Thread(target=work, name="odi-spark-start", daemon=True)
+        conf = classic_conf(config, app_name)
+        # In this thread: a JVM ends with the thread that started it.
+        with _start_named(conf):
+            jvm = JvmStart(conf, is_small=is_small)
+        self._thread = threading.Thread(target=self._start, args=(conf, jvm), name="odi-spark-start", daemon=True)
         self._thread.start()
 
-    def _start(self, app_name: str, is_small: bool) -> None:
+    def _start(self, conf: Mapping[str, str], jvm: JvmStart) -> None:
         try:
-            self._handle = _classic(self.config, app_name, is_small=is_small)
+            self._handle = _classic(conf, jvm)
         except BaseException as error:  # noqa: BLE001  raised where the session is asked for
             self._error = error
 
@@ -139,11 +141,15 @@ _beginning: list[_Beginning] = []
 def session_beginning(config: SparkConfig, *, app_name: str = "odi_assets", is_small: bool = False) -> Iterator[None]:
     """Start a classic session beside what the block does; :func:`open_session` with the same settings waits for it.
 
-    Errors are raised there. If nobody asked for the session, it is stopped at the end of the block. Nothing is started
-    where there is a JVM already.
+    Errors of the session are raised there. If nobody asked for the session, it is stopped at the end of the block.
+    Nothing is started where there is a JVM already.
 
     Args:
-        is_small: the session is to read little (see :func:`odi_assets.spark.gateway.start_jvm`).
+        is_small: the session is to read little (see :class:`odi_assets.spark.gateway.JvmStart`).
+
+    Raises:
+        JavaError: there is no Java that Spark can use.
+        OdiError: the JVM could not be started.
     """
     begun = [] if config.remote or has_gateway() else [_Beginning(config, app_name, is_small=is_small)]
     _beginning.extend(begun)
@@ -178,7 +184,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
         hide_secrets(active)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
-    return _connect(config, app_name) if config.remote else _classic(config, app_name)
+    return _connect(config, app_name) if config.remote else _classic(classic_conf(config, app_name))
 
 
 def runs_tasks_once(spark: Any) -> bool:
@@ -204,10 +210,12 @@ def classic_conf(config: SparkConfig, app_name: str = "odi_assets") -> dict[str,
     return conf | {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
 
 
-def _classic(config: SparkConfig, app_name: str, *, is_small: bool = False) -> SessionHandle:
-    conf = classic_conf(config, app_name)
-    try:
-        archive = start_jvm(conf, is_small=is_small)
+def _classic(conf: Mapping[str, str], jvm: JvmStart | None = None) -> SessionHandle:
+    """A classic session in a JVM that is starting; without one, in the JVM of this process, or a new one."""
+    with _start_named(conf):
+        if jvm is None and not has_gateway():
+            jvm = JvmStart(conf)
+        archive = jvm.connect() if jvm is not None else None
         from pyspark.sql import SparkSession
 
         quiet_query_errors()
@@ -215,6 +223,16 @@ def _classic(config: SparkConfig, app_name: str, *, is_small: bool = False) -> S
         for key, value in conf.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
+    apply_conf(spark, REQUIRED_CONF)
+    hide_secrets(spark)
+    return SessionHandle(spark, started_here=True, archive=archive)
+
+
+@contextmanager
+def _start_named(conf: Mapping[str, str]) -> Iterator[None]:
+    """A block whose errors say that Spark did not start."""
+    try:
+        yield
     except OdiError:
         raise
     except Exception as error:
@@ -222,9 +240,6 @@ def _classic(config: SparkConfig, app_name: str, *, is_small: bool = False) -> S
             f"Spark did not start (master {conf['spark.master']}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
-    apply_conf(spark, REQUIRED_CONF)
-    hide_secrets(spark)
-    return SessionHandle(spark, started_here=True, archive=archive)
 
 
 def packages_conf(config: SparkConfig) -> dict[str, str]:
