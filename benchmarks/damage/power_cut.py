@@ -64,6 +64,10 @@ class Disk:
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+        # What is left is on the disk, in files of other inodes.
+        self.contents.clear()
+        self.names.clear()
+        self.take_all()
 
     def _collect(self, folder: Path, kept: dict[Path, bytes | None], *, names_survive: bool) -> None:
         kept[folder] = None

@@ -35,6 +35,7 @@ def files(options: Options) -> list[Row]:
         "damage that doctor does not see": tally.silent,
         "tracebacks and `bugs`": tally.breakdowns,
         "stops that name no remedy": tally.mute,
+        "ways named that fail or change nothing": tally.void,
         "dead ends": tally.dead_ends,
     }
     return [
