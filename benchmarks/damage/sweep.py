@@ -21,8 +21,8 @@ _COMMAND = re.compile(
 )
 """A command as it is typed, without the words that follow it in a sentence."""
 _OR = re.compile(r"[,;] or\b")
-_REPAIRS = ("run", "state recover", "state rewind", "state reset", "state accept", "state adopt", "tables repair", "system",
-            "store rewind")  # fmt: skip
+_REPAIRS = ("run", "system", *(f"state {verb}" for verb in ("recover", "rewind", "reset", "accept", "adopt")),
+            "tables repair", "store rewind")  # fmt: skip
 _WAYS_ON = ("→", "permissions", "from a copy")
 _MOST_REMEDIES = 25
 
@@ -234,7 +234,7 @@ def _try_each(
 ) -> None:
     """Go each way that is named, each from the world as it is now: it does something, and leads to right rows."""
     back = world.keep()
-    ways = {way.commands: way for way in _ways(world, stopped, draws)}
+    ways = {way.commands: way for way in _ways(world, stopped)}
     for way in ways.values():
         back()
         _go(world, what, file, way, tally)
@@ -245,20 +245,19 @@ def _try_each(
         _follow(world, what, file, [], draws, tally)
 
 
-def _ways(world: World, stopped: Iterable[Answer], draws: random.Random) -> Iterator[_Way]:
+def _ways(world: World, stopped: Iterable[Answer]) -> Iterator[_Way]:
     for answer in stopped:
         for line in answer.text.split("→")[1:]:
-            yield from _split(world, line.split("\n\n")[0], answer.command, (), draws)
+            yield from _split(line.split("\n\n")[0], answer.command, ())
     for one in _findings(world):
-        yield from _split(world, one["remedy"], "doctor", _identity(one), draws)
+        yield from _split(one["remedy"], "doctor", _identity(one))
 
 
-def _split(world: World, text: str, answer: str, finding: tuple[str, ...], draws: random.Random) -> Iterator[_Way]:
+def _split(text: str, answer: str, finding: tuple[str, ...]) -> Iterator[_Way]:
     for part in _OR.split(text) if "may yet write it" not in text else ():
-        named = [found[1] for found in _COMMAND.finditer(part) if found[1].startswith(_REPAIRS)]
-        commands = [_chosen(world, command, draws) if "--list" in command else command for command in named]
-        if commands and None not in commands:
-            yield _Way(tuple(filter(None, commands)), answer, finding)
+        commands = tuple(found[1] for found in _COMMAND.finditer(part) if found[1].startswith(_REPAIRS))
+        if commands:
+            yield _Way(commands, answer, finding)
         elif _puts_back(part):
             yield _Way((), answer, finding)
 
@@ -273,7 +272,11 @@ def _go(world: World, what: str, file: str, way: _Way, tally: Tally) -> None:
     if not way.commands:
         world.put_back_file(file)
     for command in way.commands:
-        answer = _given(world, _confirmed(command), what, tally)
+        answer = (
+            _chosen(world, command, what, tally)
+            if "--list" in command
+            else _given(world, _confirmed(command), what, tally)
+        )
         if answer.code:
             tally.void.append(f"{what}: `odi {command}`, named by {way.answer}: {_short(answer)}")
     if way.finding and way.finding in map(_identity, _findings(world)):
@@ -347,22 +350,25 @@ def _obeyed(world: World, text: str, what: str, done: list[str], draws: random.R
         # What an acceptance gives up on purpose is not what is judged here; a listing repairs nothing.
         if not command.startswith(_REPAIRS) or command.startswith("state accept") or done.count(command) >= 2:
             continue
-        chosen = _chosen(world, command, draws) if "--list" in command else command
-        if chosen is None:
-            continue
-        done.append(chosen)
+        done.append(command)
         tally.remedies += 1
-        _given(world, _confirmed(chosen), what, tally)
+        if "--list" in command:
+            _chosen(world, command, what, tally)
+        else:
+            _given(world, _confirmed(command), what, tally)
         return True
     return False
 
 
-def _chosen(world: World, command: str, draws: random.Random) -> str | None:
-    """A rewind to the version before the last one."""
-    del draws
-    listed = world.odi(f"{command} --json")
-    versions = [one["version"] for one in json.loads(listed.out)] if not listed.code else []
-    return command.replace("--list", f"--to-version {versions[1]}") if len(versions) > 1 else None
+def _chosen(world: World, command: str, what: str, tally: Tally) -> Answer:
+    """A rewind to the newest version of a list, but the last one, that can be gone to."""
+    answer = _given(world, f"{command} --json", what, tally)
+    for one in [] if answer.code else json.loads(answer.out)[1:]:
+        chosen = command.replace("--list", f"--to-version {one['version']} --yes")
+        answer = _given(world, chosen, what, tally)
+        if not answer.code:
+            return answer
+    return answer if answer.code else Answer(command, 1, "it lists no version to go to", "")
 
 
 def _short(answer: Answer) -> str:
