@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,12 +24,14 @@ class Disk:
         contents: by inode, the bytes of a file when it was last fsynced.
         names: by folder, its entries when it was last fsynced, with their inodes.
         fsyncs: how many there were.
+        seconds: what they took.
     """
 
     root: Path
     contents: dict[int, bytes] = field(default_factory=dict)
     names: dict[Path, dict[str, int]] = field(default_factory=dict)
     fsyncs: int = 0
+    seconds: float = 0.0
 
     def take(self, path: Path) -> None:
         """Note that what is at ``path`` was fsynced."""
@@ -97,10 +100,13 @@ def recorded(root: Path, *, from_now: bool = True) -> Iterator[Disk]:
     fsync = os.fsync
 
     def watched(descriptor: int) -> None:
+        began = time.perf_counter()
         fsync(descriptor)
+        took = time.perf_counter() - began
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_relative_to(root):
             disk.fsyncs += 1
+            disk.seconds += took
             disk.take(path)
 
     os.fsync = watched  # type: ignore[assignment]
