@@ -177,7 +177,7 @@ def sweep(
         world.put_back()
         damages_of(kind)[how](world.root / file, random.Random(number))
         what = f"{world.kind}, seed {number}: {file} {how}"
-        say(f"{what} ({kind})")
+        say(f"{what} ({kind}); {tally.commands:,} commands before")
         tally.damages += 1
         tally.by_kind[f"{kind}, {how}"] += 1
         before = set(tally.findings)
@@ -280,7 +280,8 @@ def _go(world: World, what: str, file: str, way: _Way, tally: Tally) -> None:
         if answer.code:
             tally.void.append(f"{what}: `odi {command}`, named by {way.answer}: {_short(answer)}")
     if way.finding and way.finding in map(_identity, _findings(world)):
-        tally.void.append(f"{what}: `odi {way.commands}`, named by {way.answer}, leaves {way.finding} as it was")
+        named = " and ".join(f"`odi {command}`" for command in way.commands) or "to put the file back"
+        tally.void.append(f"{what}: {named}, named by {way.answer}, leaves {way.finding} as it was")
 
 
 def _findings(world: World) -> list[dict[str, str]]:

@@ -85,6 +85,19 @@ def test_a_folder_of_a_checkpoint_that_is_gone_is_seen_and_its_remedies_lead_on(
     assert tally.harmless == 0
 
 
+def test_the_sweep_sees_a_remedy_beside_others_that_changes_nothing(
+    streamed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remedy = "odi state recover, or odi run p --node seen --full-refresh"
+    monkeypatch.setattr("odi_assets.nodes.recovery.files.lost_remedy", lambda *_: remedy)
+    streamed.put_back()
+    file = deltalake.DeltaTable(streamed.root / "lake" / "seen").file_uris()[0]
+    tally = sweep(streamed, [(SEED, "data", str(Path(file).relative_to(streamed.root)), "deleted")], print)
+    (finding,) = tally.findings
+    assert tally.void == [finding]
+    assert "`odi state recover`, named by doctor, leaves" in finding
+
+
 def test_a_query_that_its_checkpoint_keeps_from_starting_names_the_repair(streamed: World) -> None:
     streamed.put_back()
     log = streamed.root / "lake" / "seen" / "_odi_stream" / "sources" / "df"
