@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from benchmarks.damage.power_cut import recorded
 from benchmarks.damage.sweep import FOLDER, drawn, sweep
 from benchmarks.damage.world import WORLDS, World, remove
+from odi_assets.util.durable import sync_folder, write_file
 
 SEED = 2026
 DAMAGES = 2
@@ -126,6 +127,22 @@ def test_a_full_refresh_leaves_what_is_left_of_a_checkpoint_where_it_is(streamed
     assert checkpoint.with_name("_odi_stream-2").is_dir()
     assert streamed.wrong() == []
     assert streamed.odi("doctor").code == 0
+
+
+def test_a_power_cut_brings_a_file_back_whose_removal_is_not_on_the_disk(tmp_path: Path) -> None:
+    removed, after = tmp_path / "log" / "removed", tmp_path / "data" / "after"
+    removed.parent.mkdir()
+    removed.write_text("first")
+    after.parent.mkdir()
+    with recorded(tmp_path) as disk:
+        removed.unlink()
+        write_file(after, "second")
+        disk.cut(names_survive=False)
+        assert (removed.read_text(), after.read_text()) == ("first", "second")
+        removed.unlink()
+        sync_folder(removed.parent)
+        disk.cut(names_survive=False)
+        assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["second"]
 
 
 @pytest.mark.parametrize("kind", ["batch", "state in a file"])
