@@ -86,6 +86,18 @@ def test_a_folder_of_a_checkpoint_that_is_gone_is_seen_and_its_remedies_lead_on(
     assert tally.harmless == 0
 
 
+def test_a_stream_whose_data_files_are_lost_names_no_way_that_it_does_not_have(streamed: World) -> None:
+    streamed.put_back()
+    for file in deltalake.DeltaTable(streamed.root / "lake" / "seen").file_uris():
+        Path(file).unlink()
+    shown, kept = streamed.odi("show p.seen"), streamed.odi("tables maintain --yes")
+    assert (shown.code, kept.code) == (1, 1)
+    assert "a data file of the Delta table" in shown.err
+    assert "odi doctor --deep" in shown.err
+    assert "odi run p --node seen --full-refresh" in kept.err
+    assert "odi state accept" not in kept.err, "a stream has no HWM"
+
+
 def test_the_sweep_sees_a_remedy_beside_others_that_changes_nothing(
     streamed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
