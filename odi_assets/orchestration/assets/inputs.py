@@ -119,19 +119,13 @@ def _by_spark(rows: DataFrame, wanted: Wanted) -> DataFrame:
 def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
     import pyarrow as pa
 
-    from odi_assets.delta.maintenance.restore import unreadable
-
     predicate = None
     if wanted.window is not None:
         name = '"' + wanted.window.column.replace('"', '""') + '"'
         start, end = (text.replace("'", "''") for text in (wanted.window.start, wanted.window.end))
         predicate = f"{name} >= '{start}' AND {name} < '{end}'"
     with handle.calls("reading the table"):
-        try:
-            found = pa.table(handle.table.scan(predicate=predicate))
-        except pa.ArrowException as error:
-            # The stream broke off: Arrow has no type for that.
-            raise unreadable(handle.location, "a data file", error) from error
+        found = pa.table(handle.table.scan(predicate=predicate))
     return found.select(list(wanted.columns or handle.columns))
 
 
