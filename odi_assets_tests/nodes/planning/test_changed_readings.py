@@ -100,7 +100,7 @@ WITH_OTHER_KEYS = (WRITE, f'    transform: {{sql: "SELECT id + 100 AS id, v FROM
 WITH_A_COLUMN = (WRITE, f'    transform: {{sql: "SELECT *, upper(v) AS w FROM df -- why"}}\n{WRITE}')
 FILES = ("incremental: {mode: stateful, column: id}", "incremental: files")
 PARTITIONS = ("mode: append}", "mode: partition_overwrite, partition_by: [v]}")
-BY_V = ("mode: append}", "mode: upsert, keys: [v, id]}")
+BY_V = ("mode: append}", "mode: append_once, keys: [v, id]}")
 ONCE_BY_TIME = ("mode: append}", "mode: append_once, keys: [at]}")
 UPPER = (WRITE, f'    transform: {{sql: "SELECT id, upper(v) AS v FROM df"}}\n{WRITE}')
 OVERWRITE = ("mode: append}", "mode: overwrite}")
@@ -308,7 +308,7 @@ def test_a_commit_of_before_goes_on_and_the_next_one_says_how_rows_are_known(
     assert CommitFacts.of(stamp).known_by == {
         "keys": ["id"],
         "columns": {"`id`": "df.id", "`read.schema` of `id`": "a whole number"},
-        "settings": {"id": {"read.format": "csv"}},
+        "settings": {"id": {"read.format": "csv", "read.options.header": "true"}},
     }
 
 
