@@ -164,7 +164,7 @@ def make_private(folder: Path) -> None:
 
 def write_private(file: Path, text: str) -> None:
     """Write a file that only this user may read or write, whatever the umask."""
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
         stream.write(text)
 
 
@@ -194,9 +194,7 @@ def find_archive(java: Java, class_path: str) -> Archive:
 
     Relative parts of the class path are of this process's folder; the archive's has none.
     """
-    class_path = os.pathsep.join(
-        os.path.join(Path.cwd(), part) if part else "" for part in class_path.split(os.pathsep)
-    )
+    class_path = os.pathsep.join(map(_absolute, class_path.split(os.pathsep)))
     cache = cache_folder()
     if cache.path is None or cache.is_unsafe:
         return Archive(reason=cache.reason, is_unsafe=cache.is_unsafe)
@@ -284,6 +282,10 @@ def _ends(file: Path) -> str:
         head = stream.read(_ENDS)
         stream.seek(max(file.stat().st_size - _ENDS, 0))
         return hashlib.sha256(head + stream.read(_ENDS)).hexdigest()
+
+
+def _absolute(part: str) -> str:
+    return os.path.join(Path.cwd(), part) if part else part  # noqa: PTH118  text of a class path
 
 
 def _is_full_folder(part: str) -> bool:

@@ -229,7 +229,7 @@ def loose_umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("loose_umask")
 def test_what_is_made_in_the_cache_is_private_whatever_the_umask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Java, jars: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jars: str
 ) -> None:
     monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "home" / "cache" / "java"))
     with_training(monkeypatch, WRITES_ARCHIVE)
@@ -255,23 +255,15 @@ def with_training(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
 
 
 def test_only_what_is_certainly_an_archive_of_ours_is_removed(
-    java: Java, jars: str, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jars: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.rmtree(archive)
     with_training(monkeypatch, WRITES_ARCHIVE)
     older = prepare(jars)
     assert older.folder is not None
-    cache = older.folder.parent
     copy = cache / "0123456789abcdef"
     shutil.copytree(older.folder, copy)
-    foreign = {
-        "mine": "{}",
-        "a" * 16: "{}",
-        "b" * 16: "[1]",
-        "c" * 16: "null",
-        "d" * 16: "torn",
-        "e" * 16: '{"key": 1}',
-    }
+    texts = ("{}", "[1]", "null", "torn", '{"key": 1}', '{"key": []}', '{"java": 1}')
+    foreign = {"mine": "{}", **{str(number) * 16: text for number, text in enumerate(texts)}}
     for name, text in foreign.items():
         (cache / name).mkdir()
         (cache / name / FACTS).write_text(text)
@@ -283,9 +275,7 @@ def test_only_what_is_certainly_an_archive_of_ours_is_removed(
 
 @pytest.mark.parametrize("text", ["[1]", "null", "1", '"text"'])
 @pytest.mark.parametrize("name", [FACTS, FAILED])
-def test_a_file_that_is_json_but_no_object_is_damage(
-    java: Java, jars: str, archive: Path, text: str, name: str
-) -> None:
+def test_json_that_is_no_object_is_damage(java: Java, jars: str, archive: Path, text: str, name: str) -> None:
     (archive / name).write_text(text)
     found = find_archive(java, jars)
     assert (found.is_usable, found.can_be_made) == (False, True)
@@ -329,7 +319,7 @@ def test_the_maker_finds_the_folder_and_the_key_that_the_run_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(ARCHIVE_VARIABLE, "cache")
     found = find_archive(java, "jars/own.jar")
-    with_training(monkeypatch, WRITES_ARCHIVE)
+    assert found.folder is not None
     started: list[dict[str, Any]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **options: started.append(options))
     prepare_in_background(found)
