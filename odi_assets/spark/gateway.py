@@ -16,7 +16,7 @@ from pathlib import Path
 from socketserver import BaseServer
 from typing import Any
 
-from odi_assets.spark.archive import Archive
+from odi_assets.spark.archive import Archive, made_cache_folder
 from odi_assets.spark.java import find_java
 from odi_assets.spark.launch import (
     DirectStartUnavailable,
@@ -90,6 +90,7 @@ class JvmStart:
         self._opened = ExitStack()
         self._stderr = self._opened.enter_context(_forwarded_stderr())
         self._jvm: JvmProcess | None = None
+        made_cache_folder()
         try:
             self._command = launch_command(self._java, {key: conf[key] for key in conf if key != _APP_NAME})
             self.archive = archive_of(self._command)

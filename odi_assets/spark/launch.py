@@ -29,7 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from odi_assets.spark.archive import Archive, cache_folder, find_archive, was_mapped
+from odi_assets.spark.archive import Archive, cache_folder, find_archive, is_ours, read_facts, was_mapped
 from odi_assets.spark.java import VECTOR_MODULE, Java
 from odi_assets.spark.scripts_home import SCRATCH, home_for_scripts
 from odi_assets.spark.settings_file import SETTINGS_OPTION, SUBMIT_ARGUMENTS, settings_file
@@ -149,11 +149,11 @@ def _kept_answer(java: Java, home: Path, asked: Mapping[str, str], arguments: Se
 
 
 def _read_kept(file: Path) -> list[str] | None:
-    """An answer of the launcher; None if it was not asked before, or the file is not as it was written."""
+    """An answer of the launcher; None if it was not asked before, or the file is not as we wrote it."""
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
+        kept = read_facts(file)
         answer: list[str] = kept["answer"]
-        return answer if kept["sum"] == _sum_of(answer) else None
+        return answer if is_ours(file) and kept["sum"] == _sum_of(answer) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

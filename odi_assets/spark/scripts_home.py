@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from odi_assets.spark.archive import cache_folder
+from odi_assets.spark.archive import made_cache_folder
 from odi_assets.spark.java import REAL_JAVA, VECTOR_MODULE, Java
 
 SCRATCH = "odi-jvm-"
@@ -40,7 +40,7 @@ def home_for_scripts(java: Java) -> Path:
     """
     if java.has_vector or os.name != "posix":
         return java.home
-    found = cache_folder()
+    found = made_cache_folder()
     if found.path is not None and found.reason is None:
         with suppress(OSError):
             return _made_in(found.path, java)

@@ -99,16 +99,15 @@ class _Beginning:
         self.config = config
         self._handle: SessionHandle | None = None
         self._error: BaseException | None = None
-        conf = classic_conf(config, app_name)
         # In this thread: a JVM ends with the thread that started it.
-        with _start_named(conf):
-            jvm = JvmStart(conf, is_small=is_small)
-        self._thread = threading.Thread(target=self._start, args=(conf, jvm), name="odi-spark-start", daemon=True)
+        with _start_named(config):
+            jvm = JvmStart(classic_conf(config, app_name), is_small=is_small)
+        self._thread = threading.Thread(target=self._start, args=(app_name, jvm), name="odi-spark-start", daemon=True)
         self._thread.start()
 
-    def _start(self, conf: Mapping[str, str], jvm: JvmStart) -> None:
+    def _start(self, app_name: str, jvm: JvmStart) -> None:
         try:
-            self._handle = _classic(conf, jvm)
+            self._handle = _classic(self.config, app_name, jvm)
         except BaseException as error:  # noqa: BLE001  raised where the session is asked for
             self._error = error
 
@@ -184,7 +183,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
         hide_secrets(active)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
-    return _connect(config, app_name) if config.remote else _classic(classic_conf(config, app_name))
+    return _connect(config, app_name) if config.remote else _classic(config, app_name)
 
 
 def runs_tasks_once(spark: Any) -> bool:
@@ -210,9 +209,10 @@ def classic_conf(config: SparkConfig, app_name: str = "odi_assets") -> dict[str,
     return conf | {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
 
 
-def _classic(conf: Mapping[str, str], jvm: JvmStart | None = None) -> SessionHandle:
+def _classic(config: SparkConfig, app_name: str, jvm: JvmStart | None = None) -> SessionHandle:
     """A classic session in a JVM that is starting; without one, in the JVM of this process, or a new one."""
-    with _start_named(conf):
+    conf = classic_conf(config, app_name)
+    with _start_named(config):
         if jvm is None and not has_gateway():
             jvm = JvmStart(conf)
         archive = jvm.connect() if jvm is not None else None
@@ -229,7 +229,7 @@ def _classic(conf: Mapping[str, str], jvm: JvmStart | None = None) -> SessionHan
 
 
 @contextmanager
-def _start_named(conf: Mapping[str, str]) -> Iterator[None]:
+def _start_named(config: SparkConfig) -> Iterator[None]:
     """A block whose errors say that Spark did not start."""
     try:
         yield
@@ -237,7 +237,7 @@ def _start_named(conf: Mapping[str, str]) -> Iterator[None]:
         raise
     except Exception as error:
         raise OdiError(
-            f"Spark did not start (master {conf['spark.master']}): {error}",
+            f"Spark did not start (master {config.master or LOCAL_MASTER}): {error}",
             fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
         ) from error
 
