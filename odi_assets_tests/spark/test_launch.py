@@ -52,7 +52,8 @@ def test_a_damaged_answer_of_the_launcher_is_asked_for_again(
 ) -> None:
     monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path))
     # What options of the environment say is not kept.
-    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+        monkeypatch.delenv(name, raising=False)
     good = launch_command(find_java(), CONF)
     (kept,) = tmp_path.glob("launch-*.json")
     text = kept.read_text(encoding="utf-8")
