@@ -326,9 +326,12 @@ def test_the_maker_finds_the_folder_and_the_key_that_the_run_found(
     found = find_archive(java, "jars/own.jar")
     assert found.folder is not None
     started: list[dict[str, Any]] = []
-    stdin = io.BytesIO()
-    process = SimpleNamespace(stdin=stdin)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **options: started.append(options) or process)
+
+    def start(*_: Any, **options: Any) -> SimpleNamespace:
+        started.append(options)
+        return SimpleNamespace(stdin=io.BytesIO())
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     prepare_in_background(found)
     monkeypatch.undo()
     monkeypatch.chdir(started[0]["cwd"])
