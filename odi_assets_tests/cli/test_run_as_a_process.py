@@ -65,7 +65,10 @@ def in_shell(redirection: str, *arguments: str, cwd: Path) -> subprocess.Complet
 def test_a_command_whose_streams_are_closed_does_its_work(shop: Path, redirection: str) -> None:
     for arguments in (["--version"], ["ls"], ["plan"], ["config", "check"], ["runs", "list", "--json"]):
         done = in_shell(redirection, *arguments, cwd=shop)
-        assert (done.returncode, done.stderr) == (0, odi(*arguments, cwd=shop).stderr if "2>" not in redirection else "")
+        assert (done.returncode, done.stderr) == (
+            0,
+            odi(*arguments, cwd=shop).stderr if "2>" not in redirection else "",
+        )
     assert in_shell(redirection, "run", "nosuch", cwd=shop).returncode == 2
 
 

