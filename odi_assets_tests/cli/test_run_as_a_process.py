@@ -64,11 +64,9 @@ def in_shell(redirection: str, *arguments: str, cwd: Path) -> subprocess.Complet
 @pytest.mark.parametrize("redirection", CLOSED)
 def test_a_command_whose_streams_are_closed_does_its_work(shop: Path, redirection: str) -> None:
     for arguments in (["--version"], ["ls"], ["plan"], ["config", "check"], ["runs", "list", "--json"]):
-        done = in_shell(redirection, *arguments, cwd=shop)
-        assert (done.returncode, done.stderr) == (
-            0,
-            odi(*arguments, cwd=shop).stderr if "2>" not in redirection else "",
-        )
+        done, usual = in_shell(redirection, *arguments, cwd=shop), odi(*arguments, cwd=shop)
+        assert (done.returncode, done.stdout) == (0, usual.stdout if redirection == "2>&-" else "")
+        assert done.stderr == (usual.stderr if redirection == ">&-" else "")
     assert in_shell(redirection, "run", "nosuch", cwd=shop).returncode == 2
 
 

@@ -30,13 +30,6 @@ def fake_java(folder: Path, banner: str, code: int = 0, *, release: bytes | None
     return java
 
 
-@pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_java: None) -> Path:
-    """A machine without any Java; a folder whose `bin` is all of PATH."""
-    monkeypatch.setenv("PATH", str(tmp_path / "on_path" / "bin"))
-    return tmp_path / "on_path"
-
-
 @pytest.mark.usefixtures("jvm")
 def test_the_java_of_this_machine_is_accepted() -> None:
     assert major_version(find_java().version) >= 17
@@ -129,8 +122,8 @@ WITHOUT_JAVA = dict.fromkeys(
 
 @pytest.mark.parametrize("kind", ODD | WITHOUT_JAVA)
 @pytest.mark.parametrize("java_home", ["set", "set, and the next is right", "not set"])
+@pytest.mark.usefixtures("without_java")
 def test_a_java_that_cannot_be_used_gives_way_to_the_next_one_or_is_named(
-    bare: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -145,7 +138,8 @@ def test_a_java_that_cannot_be_used_gives_way_to_the_next_one_or_is_named(
     else:
         monkeypatch.setenv("JAVA_HOME", str(odd))
     if java_home == "set, and the next is right":
-        right = fake_java(bare, 'openjdk version "21.0.2"')
+        right = fake_java(tmp_path / "right", 'openjdk version "21.0.2"')
+        monkeypatch.setenv("PATH", str(right.parent))
         assert (find_java().executable, find_java().found_by) == (right, "PATH")
         (warning,) = caplog.messages
         assert warning.startswith(f"JAVA_HOME is passed over for {right}: ")
@@ -157,16 +151,16 @@ def test_a_java_that_cannot_be_used_gives_way_to_the_next_one_or_is_named(
     assert not caplog.messages
 
 
-def test_a_java_that_does_not_answer_gives_way_to_the_next_one(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("without_java")
+def test_a_java_that_does_not_answer_gives_way_to_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_module, "_ANSWER_SECONDS", 0.2)
     hanging = fake_java(tmp_path / "hanging", "")
     hanging.write_text("#!/bin/sh\nexec /bin/sleep 30\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "hanging"))
     with pytest.raises(JavaError, match="did not answer within"):
         find_java()
-    fake_java(bare, 'openjdk version "21.0.2"')
+    right = fake_java(tmp_path / "right", 'openjdk version "21.0.2"')
+    monkeypatch.setenv("PATH", str(right.parent))
     assert find_java().found_by == "PATH"
 
 
