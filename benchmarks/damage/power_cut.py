@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,19 +24,43 @@ class Disk:
         contents: by inode, the bytes of a file when it was last fsynced.
         names: by folder, its entries when it was last fsynced, with their inodes.
         fsyncs: how many there were.
+        seconds: what they took.
     """
 
     root: Path
     contents: dict[int, bytes] = field(default_factory=dict)
     names: dict[Path, dict[str, int]] = field(default_factory=dict)
     fsyncs: int = 0
+    seconds: float = 0.0
+    _held: dict[int, int] = field(default_factory=dict)
 
     def take(self, path: Path) -> None:
         """Note that what is at ``path`` was fsynced."""
         if path.is_dir():
+            for entry in os.scandir(path):
+                if entry.is_file():
+                    self._hold(Path(entry.path))
             self.names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
         elif path.exists():
+            self._hold(path)
             self.contents[path.stat().st_ino] = path.read_bytes()
+
+    def _hold(self, path: Path) -> None:
+        """Keep a file open, so that no other file gets its inode while its name may still be on the disk."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        inode = os.fstat(descriptor).st_ino
+        if self._held.setdefault(inode, descriptor) != descriptor:
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Close what is held open, and forget what is on the disk."""
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        for known in (self._held, self.contents, self.names):
+            known.clear()
 
     def take_all(self, below: Path | None = None) -> None:
         """Note that all that is there now, or ``below`` a folder, is on the disk."""
@@ -43,10 +68,6 @@ class Disk:
             self.take(Path(folder))
             for name in names:
                 self.take(Path(folder, name))
-
-    def copy(self) -> Disk:
-        """The disk as it is now."""
-        return Disk(self.root, dict(self.contents), {place: dict(names) for place, names in self.names.items()})
 
     def cut(self, *, names_survive: bool) -> None:
         """Make the folder what it is after a power cut.
@@ -64,6 +85,9 @@ class Disk:
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+        # What is left is on the disk, in files of other inodes.
+        self.release()
+        self.take_all()
 
     def _collect(self, folder: Path, kept: dict[Path, bytes | None], *, names_survive: bool) -> None:
         kept[folder] = None
@@ -93,10 +117,13 @@ def recorded(root: Path, *, from_now: bool = True) -> Iterator[Disk]:
     fsync = os.fsync
 
     def watched(descriptor: int) -> None:
+        began = time.perf_counter()
         fsync(descriptor)
+        took = time.perf_counter() - began
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_relative_to(root):
             disk.fsyncs += 1
+            disk.seconds += took
             disk.take(path)
 
     os.fsync = watched  # type: ignore[assignment]
@@ -104,3 +131,4 @@ def recorded(root: Path, *, from_now: bool = True) -> Iterator[Disk]:
         yield disk
     finally:
         os.fsync = fsync
+        disk.release()

@@ -14,7 +14,15 @@ from pathlib import Path
 from benchmarks.damage.world import Answer, World, remove
 
 _BROKEN_DOWN = ("Traceback (most recent call last)", "this is a bug in odi_assets")
-_COMMAND = re.compile(r"odi ((?:run|state|tables|stream|system|store|doctor)\b[^,;:()\n]*)")
+_WORD = r"[^\s,;:()`]+"
+_ARGUMENT = rf"--(?:node|to-version|to-batch|from|to) {_WORD}|--[a-z-]+|'[^']*'|/{_WORD}|p(?:\.\w+)?\b|[A-Z]+\b"
+_COMMAND = re.compile(
+    rf"odi ((?:run|doctor|(?:state|tables|stream|system|store|checkpoint) [a-z]+)(?: (?:{_ARGUMENT}))*)"
+)
+"""A command as it is typed, without the words that follow it in a sentence."""
+_OR = re.compile(r"[,;] or\b")
+_REPAIRS = ("run", "system", *(f"state {verb}" for verb in ("recover", "rewind", "reset", "accept", "adopt")),
+            "tables repair", "store rewind")  # fmt: skip
 _WAYS_ON = ("→", "permissions", "from a copy")
 _MOST_REMEDIES = 25
 
@@ -90,6 +98,7 @@ class Tally:
         silent: doctor agreed, and a command stopped or rows were wrong.
         breakdowns: tracebacks, and errors that are called a bug.
         mute: stops that name no remedy.
+        void: ways that a message names, and that fail or change nothing.
         dead_ends: remedies were followed, and rows are not right.
     """
 
@@ -101,11 +110,12 @@ class Tally:
     silent: list[str] = field(default_factory=list)
     breakdowns: list[str] = field(default_factory=list)
     mute: list[str] = field(default_factory=list)
+    void: list[str] = field(default_factory=list)
     dead_ends: list[str] = field(default_factory=list)
 
     @property
     def findings(self) -> list[str]:
-        return [*self.silent, *self.breakdowns, *self.mute, *self.dead_ends]
+        return [*self.silent, *self.breakdowns, *self.mute, *self.void, *self.dead_ends]
 
 
 def files_by_kind(root: Path) -> dict[str, list[str]]:
@@ -167,7 +177,7 @@ def sweep(
         world.put_back()
         damages_of(kind)[how](world.root / file, random.Random(number))
         what = f"{world.kind}, seed {number}: {file} {how}"
-        say(f"{what} ({kind})")
+        say(f"{what} ({kind}); {tally.commands:,} commands before")
         tally.damages += 1
         tally.by_kind[f"{kind}, {how}"] += 1
         before = set(tally.findings)
@@ -180,14 +190,31 @@ def sweep(
     return tally
 
 
+@dataclass(frozen=True)
+class _Way:
+    """One way on of those that a message names: commands in their order, or the file put back where there are none.
+
+    Attributes:
+        answer: the command that stopped with the message, or ``doctor``.
+        finding: what doctor found, as long as it stands.
+    """
+
+    commands: tuple[str, ...]
+    answer: str
+    finding: tuple[str, ...]
+
+
 def _judge(world: World, what: str, file: str, draws: random.Random, tally: Tally) -> None:
     seen = [_given(world, command, what, tally) for command in ("doctor --json", "doctor --deep --json")]
     agrees = not any(answer.code for answer in seen)
+    stopped = []
     for command in world.looks:
         answer = _given(world, command, what, tally)
         if answer.code and agrees:
             tally.silent.append(f"{what}: doctor agrees, and `odi {command}` says {_short(answer)}")
             agrees = False
+        if answer.code:
+            stopped.append(answer)
     world.land()
     last = _given(world, "run", what, tally)
     if agrees:
@@ -199,7 +226,76 @@ def _judge(world: World, what: str, file: str, draws: random.Random, tally: Tall
         else:
             tally.harmless += 1
             return
-    _follow(world, what, file, last, draws, tally)
+    _try_each(world, what, file, [*stopped, last] if last.code else stopped, draws, tally)
+
+
+def _try_each(
+    world: World, what: str, file: str, stopped: Iterable[Answer], draws: random.Random, tally: Tally
+) -> None:
+    """Go each way that is named, each from the world as it is now: it does something, and leads to right rows."""
+    back = world.keep()
+    ways = {way.commands: way for way in _ways(world, stopped)}
+    for way in ways.values():
+        back()
+        _go(world, what, file, way, tally)
+        # An acceptance gives rows up on purpose.
+        if not any(command.startswith("state accept") for command in way.commands):
+            _follow(world, what, file, list(way.commands), draws, tally)
+    if not ways:
+        _follow(world, what, file, [], draws, tally)
+
+
+def _ways(world: World, stopped: Iterable[Answer]) -> Iterator[_Way]:
+    for answer in stopped:
+        for line in answer.text.split("→")[1:]:
+            yield from _split(line.split("\n\n")[0], answer.command, ())
+    for one in _findings(world):
+        yield from _split(one["remedy"], "doctor", _identity(one))
+
+
+def _split(text: str, answer: str, finding: tuple[str, ...]) -> Iterator[_Way]:
+    for part in _OR.split(text) if "may yet write it" not in text else ():
+        commands = tuple(found[1] for found in _COMMAND.finditer(part) if found[1].startswith(_REPAIRS))
+        if commands:
+            yield _Way(commands, answer, finding)
+        elif _puts_back(part):
+            yield _Way((), answer, finding)
+
+
+def _puts_back(text: str) -> bool:
+    return any(words in text for words in ("permissions", "from a copy", "put them back"))
+
+
+def _go(world: World, what: str, file: str, way: _Way, tally: Tally) -> None:
+    """Do what a message says, word by word: each command succeeds, and what it was named for is gone."""
+    tally.remedies += len(way.commands) or 1
+    if not way.commands:
+        world.put_back_file(file)
+    for command in way.commands:
+        answer = (
+            _chosen(world, command, what, tally)
+            if "--list" in command
+            else _given(world, _confirmed(command), what, tally)
+        )
+        if answer.code:
+            tally.void.append(f"{what}: `odi {command}`, named by {way.answer}: {_short(answer)}")
+    if way.finding and way.finding in map(_identity, _findings(world)):
+        named = " and ".join(f"`odi {command}`" for command in way.commands) or "to put the file back"
+        tally.void.append(f"{what}: {named}, named by {way.answer}, leaves {way.finding} as it was")
+
+
+def _findings(world: World) -> list[dict[str, str]]:
+    printed = world.odi("doctor --deep --json").out
+    return [one for one in json.loads(printed or "[]") if one["kind"] != "not looked at"]
+
+
+def _identity(finding: Mapping[str, str | None]) -> tuple[str, ...]:
+    return tuple(str(finding[name]) for name in ("node", "kind", "message"))
+
+
+def _confirmed(command: str) -> str:
+    asks = command.startswith(("tables", "state rewind", "state reset", "state accept"))
+    return f"{command} --yes" if asks and "--yes" not in command else command
 
 
 def _given(world: World, command: str, what: str, tally: Tally) -> Answer:
@@ -212,10 +308,14 @@ def _given(world: World, command: str, what: str, tally: Tally) -> Answer:
     return answer
 
 
-def _follow(world: World, what: str, file: str, last: Answer, draws: random.Random, tally: Tally) -> None:
-    """Do what doctor names until it is content, then what a run names until it succeeds."""
-    done: list[str] = []
+def _follow(world: World, what: str, file: str, done: list[str], draws: random.Random, tally: Tally) -> None:
+    """Do what doctor names until it is content, then what a run names until it succeeds.
+
+    Args:
+        done: what was done already.
+    """
     texts: list[str] = []
+    last = None
     for _ in range(_MOST_REMEDIES):
         doctor = _given(world, "doctor --deep --json", what, tally)
         found = [one for one in json.loads(doctor.out or "[]") if one["kind"] != "not looked at"]
@@ -230,42 +330,46 @@ def _follow(world: World, what: str, file: str, last: Answer, draws: random.Rand
             texts = [last.text]
         if any(_obeyed(world, text, what, done, draws, tally) for text in texts):
             continue
-        if file in done or not any("permissions" in text or "from a copy" in text for text in texts):
+        if file in done or not any(map(_puts_back, texts)):
             break
         done.append(file)
         world.put_back_file(file)
-    tally.remedies += len(done)
     try:
         wrong = world.wrong()
     except Exception as error:  # noqa: BLE001  whatever keeps the rows from being read is the finding
         wrong = [f"{type(error).__name__}: {str(error).splitlines()[0]}"]
-    if wrong or last.code:
-        tally.dead_ends.append(f"{what}: after {done}: wrong: {wrong}; {_short(last)}; doctor: {texts}")
+    if wrong or last is None or last.code:
+        ended = _short(last) if last is not None else "no run"
+        tally.dead_ends.append(f"{what}: after {done}: wrong: {wrong}; {ended}; doctor: {texts}")
 
 
 def _obeyed(world: World, text: str, what: str, done: list[str], draws: random.Random, tally: Tally) -> bool:
     """Whether one of the commands that a text names, and was not yet given twice, was given."""
-    commands = [found[1].split("`")[0].split(" (")[0].strip().rstrip(".") for found in _COMMAND.finditer(text)]
+    commands = [found[1] for found in _COMMAND.finditer(text)]
     # Each command that is named has to lead on, not the first alone.
     for command in draws.sample(distinct := [*dict.fromkeys(commands)], len(distinct)):
         # What an acceptance gives up on purpose is not what is judged here; a listing repairs nothing.
-        if command.startswith(("state accept", "doctor")) or done.count(command) >= 2:
-            continue
-        if "--list" in command and not (command := _chosen(world, command, draws)):
+        if not command.startswith(_REPAIRS) or command.startswith("state accept") or done.count(command) >= 2:
             continue
         done.append(command)
-        asks = command.startswith(("tables", "state rewind", "state reset", "state accept"))
-        _given(world, f"{command} --yes" if asks and "--yes" not in command else command, what, tally)
+        tally.remedies += 1
+        if "--list" in command:
+            _chosen(world, command, what, tally)
+        else:
+            _given(world, _confirmed(command), what, tally)
         return True
     return False
 
 
-def _chosen(world: World, command: str, draws: random.Random) -> str | None:
-    """A rewind to the version before the last one."""
-    del draws
-    listed = world.odi(f"{command} --json")
-    versions = [one["version"] for one in json.loads(listed.out)] if not listed.code else []
-    return command.replace("--list", f"--to-version {versions[1]}") if len(versions) > 1 else None
+def _chosen(world: World, command: str, what: str, tally: Tally) -> Answer:
+    """A rewind to the newest version of a list, but the last one, that can be gone to."""
+    answer = _given(world, f"{command} --json", what, tally)
+    for one in [] if answer.code else json.loads(answer.out)[1:]:
+        chosen = command.replace("--list", f"--to-version {one['version']} --yes")
+        answer = _given(world, chosen, what, tally)
+        if not answer.code:
+            return answer
+    return answer if answer.code else Answer(command, 1, "it lists no version to go to", "")
 
 
 def _short(answer: Answer) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -162,6 +162,20 @@ class World:
         shutil.rmtree(self.root)
         shutil.copytree(self.pristine, self.root, symlinks=True)
         self.landed = self._kept
+
+    def keep(self) -> Callable[[], None]:
+        """Copy the folder as it is now. What is returned puts it back."""
+        copy, landed = self.root.with_name(f"{self.root.name}.kept"), self.landed
+        if copy.exists():
+            shutil.rmtree(copy)
+        shutil.copytree(self.root, copy, symlinks=True)
+
+        def back() -> None:
+            shutil.rmtree(self.root)
+            shutil.copytree(copy, self.root, symlinks=True)
+            self.landed = landed
+
+        return back
 
     def put_back_file(self, path: str) -> None:
         """Put one file or folder back from the copy, as who has a copy would."""

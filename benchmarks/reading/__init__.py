@@ -9,6 +9,6 @@ BENCHMARK = Benchmark(
     "reading",
     "edits of each key of read, incremental, transform and write between runs: rows lost or repeated in silence, stops "
     "that lead nowhere; --steps says how many",
-    {"edits": report.edits},
+    {"edits": report.edits, "cursors": report.cursors},
     in_all=False,
 )

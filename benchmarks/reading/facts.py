@@ -109,7 +109,9 @@ def wanted_of(facts: list[Fact], loaded: set[int], node: Mapping[str, Any]) -> s
     increment = increment_of(node)
     fresh = [fact for fact in facts if fact.uid not in loaded]
     if increment.get("mode") != "stateful":
-        return {fact.uid for fact in fresh}
+        # An append after upserts does not load again what a newer row of its key replaced.
+        newest = max(loaded, default=0) if increment and node["write"]["mode"] == "append" else 0
+        return {fact.uid for fact in fresh if fact.uid > newest}
     marks = [found for fact in facts if fact.uid in loaded and (found := cursor_of(fact, node)) is not None]
     start, highest = increment.get("initial_value"), max(marks, default=None)
     found = set()

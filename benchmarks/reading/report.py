@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.harness import Options, Row
 from benchmarks.reading.edits import keys_without_edits
-from benchmarks.reading.sweep import Tally, sweep
+from benchmarks.reading.sweep import CURSORS, KINDS, Tally, sweep
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
@@ -21,6 +22,15 @@ SETTINGS = {
 
 def edits(options: Options) -> list[Row]:
     """Edits of each key of the models: rows lost or repeated in silence, and stops that lead nowhere."""
+    return _rows(options, KINDS)
+
+
+def cursors(options: Options) -> list[Row]:
+    """The same, of nodes that follow an SQL table by cursors."""
+    return _rows(options, CURSORS)
+
+
+def _rows(options: Options, kinds: Sequence[str]) -> list[Row]:
     from benchmarks.reading.server import started
     from benchmarks.snapshots.lab import session
     from odi_assets.cli.run.command import quiet_libraries
@@ -34,7 +44,7 @@ def edits(options: Options) -> list[Row]:
         spark.conf.set(name, value)
     try:
         with started() as server:
-            tally = sweep(spark, options.steps, options.seed, folder, options.say, server)
+            tally = sweep(spark, options.steps, options.seed, folder, options.say, server, kinds=kinds)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

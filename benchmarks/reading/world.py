@@ -208,5 +208,5 @@ def more_facts(draw: random.Random, facts: list[Fact], count: int, *, again: boo
         new_id = max([*ids, *(one.id for one in found), last.id]) + 1
         old = [one for one in dict.fromkeys(ids) if one not in {other.id for other in found}]
         chosen = draw.choice(old) if again and old and draw.random() < 0.4 and step else new_id
-        found.append(Fact(uid, chosen, seq + step, place + step, draw.choice("abc")))
+        found.append(Fact(uid, chosen, seq + step, place + step, draw.choice("abä")))
     return found

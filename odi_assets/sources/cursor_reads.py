@@ -433,17 +433,32 @@ def tied_by(types: Mapping[str, TypeName]) -> dict[str, Any]:
 def remembering_ties(
     snapshot: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
 ) -> CursorMark:
-    """``mark``, with the rows that are tied with it now counted as loaded.
+    """``mark``, with the rows that are tied with it now counted as loaded; where it remembers which are, only those.
 
     Raises:
-        IncrementError: the mark does not fit the source, or there are too many such rows.
+        IncrementError: the mark does not fit the source, or there are too many such rows; or not all of them are
+            loaded, and it is not known which.
     """
     kind = cursor_type(increment, _types(snapshot.rows(spark)), snapshot.label)
     value = fitting(mark.value, kind, increment, snapshot.label, typed=mark.typed)
     window = window_above(increment, None, kind, snapshot.label, rows_are_known=False)
     read = CursorWindow(snapshot=snapshot, summary="", after=replace(mark, value=value), window=window)
     after = read.with_ties(spark).after
-    return after if isinstance(after, CursorMark) else mark
+    if not isinstance(after, CursorMark):
+        return mark
+    loaded, tied = mark.ties, after.ties or {}
+    if loaded is None or sum(tied.values()) <= sum(loaded.values()):
+        return after
+    if mark.tied_by == after.tied_by and all(tied.get(row, 0) >= count for row, count in loaded.items()):
+        # The others came since, and are read by the next run.
+        return replace(after, ties=loaded)
+    raise IncrementError(
+        f"{counted(sum(tied.values()), 'row')} of {snapshot.label} are tied with the HWM {shown(value)}, and "
+        f"{sum(loaded.values()):,} of them are loaded; they are read in another way now, so it is not known which",
+        fix="put the former definition back, run the node once, change it again and adopt; or rebuild the table from "
+        "its sources: odi run --full-refresh",
+        label=snapshot.label,
+    )
 
 
 def reads_again(increment: StatefulIncrement) -> bool:

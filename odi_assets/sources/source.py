@@ -286,7 +286,8 @@ class Source(ABC):
         """``mark``, with the rows that are tied with it now counted as loaded, where the mark remembers such rows.
 
         Raises:
-            IncrementError: the mark does not fit the source, or there are too many such rows.
+            IncrementError: the mark does not fit the source, or there are too many such rows; or not all of them are
+                loaded, and it is not known which.
         """
         from odi_assets.sources.cursor_reads import remembering_ties
 

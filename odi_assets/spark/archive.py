@@ -14,11 +14,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -33,6 +34,9 @@ _ENDS = 65536
 """Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
 _RETRY_SECONDS = 3600
 _RENAMED_LOG_SINCE = 24
+_KEY = re.compile(r"[0-9a-f]{16}")
+_LOG_LINE = re.compile(r"^\[[^/\n]*?\] ([^/\n]*)", re.MULTILINE)
+"""What the JVM logs, as far as no path is in it: a path may hold any words, and begins with a slash."""
 _MAPPED, _REFUSED = re.compile(r"Mapped dynamic\s+region"), re.compile(r"failed|Unable to use")
 
 
@@ -101,10 +105,10 @@ class Archive:
 def was_mapped(log: Path) -> bool:
     """Whether a JVM that wrote ``log`` took the classes of its archive."""
     try:
-        text = log.read_text(encoding="utf-8", errors="replace")
+        lines = _LOG_LINE.findall(log.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return False
-    return _MAPPED.search(text) is not None and _REFUSED.search(text) is None
+    return any(map(_MAPPED.match, lines)) and not any(map(_REFUSED.search, lines))
 
 
 def silenced(java: Java) -> list[str]:
@@ -114,25 +118,83 @@ def silenced(java: Java) -> list[str]:
 
 
 def cache_folder() -> CacheFolder:
-    """The folder of archives. It is made if it is not there."""
+    """The folder of archives, an absolute path. It is not made here: see :func:`made_cache_folder`."""
     named = os.environ.get(ARCHIVE_VARIABLE, "")
     if named.lower() in _OFF:
         return CacheFolder(None, f"turned off by {ARCHIVE_VARIABLE}={named}")
     try:
-        path = Path(named).expanduser().absolute() if named else user_cache_path("odi_assets") / "java"
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unsafe = _unsafe_part(path)
+        path = Path(named).expanduser().absolute() if named else user_cache_path("odi_assets").absolute() / "java"
+        if any(os.pathsep in str(one) for one in (path, path.resolve())):
+            return CacheFolder(None, f"the JVM takes no folder with {os.pathsep!r} in its name: {path}")
+        there = next(part for part in (path, *path.parents) if os.path.lexists(part))
+        unsafe = _unsafe_part(there)
     except (OSError, RuntimeError) as error:
         return CacheFolder(None, f"the cache cannot be used: {error}")
+    if not there.is_dir():
+        return CacheFolder(None, f"the cache cannot be used: {there} is not a folder")
     if unsafe is not None:
         return CacheFolder(path, f"{unsafe}; an archive is code", is_unsafe=True)
-    if not os.access(path, os.W_OK):
-        return CacheFolder(path, f"{path} cannot be written")
+    if not os.access(there, os.W_OK):
+        return CacheFolder(path, f"{there} cannot be written")
     return CacheFolder(path)
 
 
+def made_cache_folder() -> CacheFolder:
+    """:func:`cache_folder`, made if it is not there."""
+    cache = cache_folder()
+    if cache.path is None or cache.reason is not None:
+        return cache
+    try:
+        make_private(cache.path)
+    except OSError as error:
+        return CacheFolder(None, f"the cache cannot be used: {error}")
+    return cache
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are not there. Nobody else may write them, whatever the umask.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for part in (*reversed(folder.parents), folder):
+        if not part.is_dir():
+            part.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only this user may read or write, whatever the umask."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def read_facts(file: Path) -> dict[str, Any]:
+    """The JSON object in a file of the cache.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no JSON object.
+    """
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(facts, dict):
+        raise ValueError(f"{file} holds no JSON object")
+    return facts
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file or a folder is there that belongs to this user or to root, and that nobody else may write."""
+    try:
+        return _unsafe(path) is None
+    except OSError:
+        return False
+
+
 def find_archive(java: Java, class_path: str) -> Archive:
-    """The archive of a Java and a class path, or why there is none that can be used."""
+    """The archive of a Java and a class path, or why there is none that can be used.
+
+    Relative parts of the class path are of this process's folder; the archive's has none.
+    """
+    class_path = os.pathsep.join(map(_absolute, class_path.split(os.pathsep)))
     cache = cache_folder()
     if cache.path is None or cache.is_unsafe:
         return Archive(reason=cache.reason, is_unsafe=cache.is_unsafe)
@@ -147,9 +209,25 @@ def find_archive(java: Java, class_path: str) -> Archive:
 
 def archive_key(java: Java, class_path: str) -> str:
     """A name for a Java and a class path; another one if a JAR of it changed."""
+    return hash_of(key_facts(java, class_path))
+
+
+def key_facts(java: Java, class_path: str) -> list[str]:
+    """What :func:`archive_key` is the hash of."""
     facts = [str(java.executable), str(java.home), java.build, _seen(java.home / "lib" / "server" / "libjvm.so")]
-    facts += [fact for part in class_path.split(os.pathsep) for fact in (part, *_jars(part))]
+    return facts + [fact for part in class_path.split(os.pathsep) for fact in (part, *_jars(part))]
+
+
+def hash_of(facts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def is_archive(folder: Path, known: dict[str, Any]) -> bool:
+    """Whether a folder of the cache is certainly an archive of ours: its name is the hash of what its file says."""
+    facts = known.get("key")
+    if not _KEY.fullmatch(folder.name) or not isinstance(facts, list):
+        return False
+    return hash_of(map(str, facts)) == folder.name
 
 
 def base_archive(java: Java, cache: Path) -> Path | None:
@@ -159,8 +237,8 @@ def base_archive(java: Java, cache: Path) -> Path | None:
     """
     if (java.home / _BASE_OF_JAVA).exists():
         return None
-    facts = "\0".join([str(java.home), java.build, _seen(java.home / "lib" / "server" / "libjvm.so")])
-    return cache.resolve() / f"base-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
+    facts = [str(java.home), java.build, _seen(java.home / "lib" / "server" / "libjvm.so")]
+    return cache.resolve() / f"base-{hash_of(facts)}.jsa"
 
 
 def facts_of(classes: Path, base: Path | None) -> dict[str, object]:
@@ -169,20 +247,21 @@ def facts_of(classes: Path, base: Path | None) -> dict[str, object]:
 
 
 def _examined(folder: Path, java: Java) -> Archive:
-    facts_file = folder / FACTS
+    facts_file, base = folder / FACTS, base_archive(java, folder.parent)
     if not folder.is_dir():
         return Archive(folder, "none has been made yet", can_be_made=True)
     try:
-        if (unsafe := next(filter(None, map(_unsafe, (folder, *folder.iterdir()))), None)) is not None:
+        used = (folder, *folder.iterdir(), *([base] if base is not None and base.exists() else []))
+        if (unsafe := next(filter(None, map(_unsafe, used)), None)) is not None:
             return Archive(folder, f"{unsafe}; an archive is code", is_unsafe=True)
         failed = folder / FAILED
         if failed.exists():
-            reason = f"none could be made: {json.loads(failed.read_text(encoding='utf-8'))['reason']}"
+            reason = f"none could be made: {read_facts(failed)['reason']}"
             is_recent = time.time() - failed.stat().st_mtime < _RETRY_SECONDS
             return Archive(folder, reason, can_be_made=not is_recent, has_failed=True)
-        known = json.loads(facts_file.read_text(encoding="utf-8"))
+        known = read_facts(facts_file)
         made_at = datetime.fromisoformat(known["made_at"])
-        if known["files"] != facts_of(folder / CLASSES, base_archive(java, folder.parent)):
+        if known["files"] != facts_of(folder / CLASSES, base):
             return Archive(folder, "it is damaged", can_be_made=True)
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Archive(folder, f"it is damaged: {error}", can_be_made=True)
@@ -203,6 +282,10 @@ def _ends(file: Path) -> str:
         head = stream.read(_ENDS)
         stream.seek(max(file.stat().st_size - _ENDS, 0))
         return hashlib.sha256(head + stream.read(_ENDS)).hexdigest()
+
+
+def _absolute(part: str) -> str:
+    return os.path.join(Path.cwd(), part) if part else part  # noqa: PTH118  text of a class path
 
 
 def _is_full_folder(part: str) -> bool:

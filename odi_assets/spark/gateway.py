@@ -16,7 +16,7 @@ from pathlib import Path
 from socketserver import BaseServer
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.spark.archive import Archive
+from odi_assets.spark.archive import Archive, made_cache_folder
 from odi_assets.spark.java import Java, find_java
 from odi_assets.spark.launch import (
     DirectStartUnavailable,
@@ -123,6 +123,7 @@ class _JvmStart:
     def __init__(self, java: Java, conf: Mapping[str, str], stderr: int, *, is_small: bool) -> None:
         self._java, self._conf, self._stderr, self._is_small = java, conf, stderr, is_small
         self._jvm: JvmProcess | None = None
+        made_cache_folder()
         try:
             self._command = launch_command(java, {key: value for key, value in conf.items() if key != _APP_NAME})
             self.archive = archive_of(self._command)

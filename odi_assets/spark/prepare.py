@@ -8,15 +8,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from odi_assets.errors import JavaError
 from odi_assets.spark.archive import (
+    ARCHIVE_VARIABLE,
     CLASSES,
     FACTS,
     FAILED,
@@ -25,8 +28,14 @@ from odi_assets.spark.archive import (
     base_archive,
     facts_of,
     find_archive,
+    is_archive,
+    is_ours,
+    key_facts,
+    made_cache_folder,
+    read_facts,
     silenced,
     was_mapped,
+    write_private,
 )
 from odi_assets.spark.java import Java, find_java
 from odi_assets.spark.launch import LaunchCommand, launch_command, spark_home
@@ -34,6 +43,8 @@ from odi_assets.spark.launch import LaunchCommand, launch_command, spark_home
 _NEEDED_BYTES = 600 * 1024**2
 _DUMP_SECONDS = 600
 _KEPT_SECONDS = 30 * 86400
+_PRIVATE = 0o077
+"""The umask of a process that writes an archive."""
 _MAKING = ".making-"
 _IN_BACKGROUND = f"""\
 import os, time
@@ -43,6 +54,7 @@ from {__name__} import main
 raise SystemExit(main())
 """
 """What makes an archive behind a command: it lets the command end first."""
+_TRAINING = ("-m", "odi_assets.spark.training")
 _DISK_FULL = "No space left on device"
 
 
@@ -59,6 +71,7 @@ def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
         JavaError: there is no Java that Spark can use.
         OSError: the archive cannot be written.
     """
+    made_cache_folder()
     java = find_java()
     command = launch_command(java, {"spark.driver.memory": "1g"})
     class_path = class_path or command.class_path
@@ -71,7 +84,7 @@ def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
     if free < _NEEDED_BYTES:
         raise OSError(f"{archive.folder.parent} has {free / 1024**2:,.0f} MB left; an archive takes some 200")
     try:
-        with FileLock(archive.folder.parent / "making.lock", timeout=0):
+        with FileLock(archive.folder.parent / "making.lock", timeout=0, mode=0o600):
             # The process that held the lock may have made it.
             archive = _tried(find_archive(java, class_path), java, class_path)
             if not archive.is_usable and archive.folder is not None:
@@ -83,11 +96,15 @@ def prepare(class_path: str | None = None, *, insist: bool = False) -> Archive:
 
 def prepare_in_background(archive: Archive) -> None:
     """Make an archive in a process of its own, which nobody waits for and which takes only idle time."""
+    if archive.folder is None:
+        return
     command = [sys.executable, "-c", _IN_BACKGROUND, archive.class_path]
     with suppress(OSError):
         subprocess.Popen(
             command,
             cwd="/",
+            # What is relative here is elsewhere there.
+            env={**os.environ, ARCHIVE_VARIABLE: str(archive.folder.parent)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -112,7 +129,7 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
     making = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder.parent))
     try:
         base = base_archive(java, folder.parent)
-        if base is not None and not _is_whole(java, base):
+        if base is not None and not (is_ours(base) and _is_whole(java, base)):
             _make_base(java, base, making)
         upon = [f"-XX:SharedArchiveFile={base}"] if base else []
         options = [*upon, f"-XX:ArchiveClassesAtExit={making / CLASSES}", *silenced(java)]
@@ -123,6 +140,7 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
             "version": java.version,
             "build": java.build,
             "class_path": class_path,
+            "key": key_facts(java, class_path),
         }
         if failure is None:
             name, facts["files"] = FACTS, facts_of(making / CLASSES, base)
@@ -130,7 +148,7 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
             for file in making.iterdir():
                 file.unlink()
             name, facts["reason"] = FAILED, failure
-        (making / name).write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        write_private(making / name, json.dumps(facts, indent=2))
         _put(making, folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
@@ -142,7 +160,7 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
     line = LaunchCommand(command.java, class_path, command.options, ("pyspark-shell",))
     work = making / "work"
     work.mkdir()
-    python = [sys.executable, "-m", "odi_assets.spark.training", str(work)]
+    python = [sys.executable, *_TRAINING, str(work)]
     done = subprocess.run(
         python,
         input=json.dumps(line.line("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options)),
@@ -151,6 +169,7 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
         capture_output=True,
         text=True,
         timeout=_DUMP_SECONDS,
+        umask=_PRIVATE,
         check=False,
     )
     shutil.rmtree(work, ignore_errors=True)
@@ -165,8 +184,6 @@ def _trained(command: LaunchCommand, class_path: str, options: list[str], making
 
 def _is_whole(java: Java, base: Path) -> bool:
     """Whether a JVM takes the archive of its own classes. Others may be made upon it, so a whole one stays."""
-    if not base.exists():
-        return False
     options = [f"-XX:SharedArchiveFile={base}", "-XX:+UnlockDiagnosticVMOptions", "-XX:+VerifySharedSpaces"]
     command = [str(java.executable), "-Xshare:on", *options, "-version"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
@@ -177,7 +194,13 @@ def _make_base(java: Java, base: Path, making: Path) -> None:
     aside = making / base.name
     command = [str(java.executable), "-Xshare:dump", f"-XX:SharedArchiveFile={aside}", *silenced(java)]
     subprocess.run(
-        command, cwd=making, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DUMP_SECONDS, check=True
+        command,
+        cwd=making,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_DUMP_SECONDS,
+        umask=_PRIVATE,
+        check=True,
     )
     aside.replace(base)
 
@@ -197,27 +220,28 @@ def _remove_leftovers(cache: Path) -> None:
 
 
 def _remove_older(current: Path) -> None:
-    now = datetime.now(UTC).timestamp()
+    """Remove archives that no JVM uses any more. The user's folder may hold other things: they stay."""
     for facts_file in current.parent.glob(f"*/{FACTS}"):
         folder = facts_file.parent
-        if folder == current:
-            continue
         try:
-            known = json.loads(facts_file.read_text(encoding="utf-8"))
-            is_used = now - facts_file.stat().st_mtime < _KEPT_SECONDS and _is_current(known, folder)
-        except (OSError, ValueError, KeyError):
-            is_used = False
-        if not is_used:
+            known = read_facts(facts_file)
+            is_recent = time.time() - facts_file.stat().st_mtime < _KEPT_SECONDS
+        except (OSError, ValueError):
+            continue
+        is_current = _is_current(known, folder)
+        is_certainly_ours = is_current or is_archive(folder, known)
+        if folder != current and is_certainly_ours and not (is_current and is_recent):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_current(known: dict[str, str], folder: Path) -> bool:
+def _is_current(known: dict[str, Any], folder: Path) -> bool:
     """Whether the Java and the JARs of an archive are still what they were."""
-    java = Path(known["java"])
+    executable, version, build, class_path = (str(known.get(key)) for key in ("java", "version", "build", "class_path"))
+    java = Path(executable)
     if not java.exists():
         return False
-    found = Java(java, java.resolve().parent.parent, known["version"], known["build"], "")
-    return archive_key(found, known["class_path"]) == folder.name
+    found = Java(java, java.resolve().parent.parent, version, build, "")
+    return archive_key(found, class_path) == folder.name
 
 
 def main() -> int:

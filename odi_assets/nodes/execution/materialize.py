@@ -19,6 +19,7 @@ from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
@@ -78,7 +79,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
     """
     if plan.nothing_new:
         return NoRows(plan)
-    with death_named(f"{plan.node} ran"):
+    with remedies_named(plan.node), death_named(f"{plan.node} ran"):
         return _computed(plan, spark)
 
 
@@ -154,7 +155,7 @@ def commit(
     """
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
-    with death_named(f"{computed.plan.node} ran"):
+    with remedies_named(computed.plan.node), death_named(f"{computed.plan.node} ran"):
         return _committed(computed, state, run, progress)
 
 

@@ -13,6 +13,7 @@ from odi_assets.errors import OdiError
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, KnownHwms, plan_node
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.remedies import remedy_of
 from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
 
@@ -125,6 +126,7 @@ def _forecast(
         return Forecast(key, "error", "cannot be planned, see below", error=error)
     stop = next((read.stop for read in plan.reads if read.stop is not None), None)
     if stop is not None:
+        stop.fix = remedy_of(plan.node, stop.fix)
         return Forecast(key, "error", plan.summary, plan, error=stop)
     gains = [one.bytes for one in writing]
     if plan.nothing_new and writing:

@@ -18,12 +18,14 @@ from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.sources.marks import READ
-from odi_assets.sources.reading import type_of
+from odi_assets.sources.reading import Settings, changes, type_of
 
 
 def known_by(node: Node) -> Mapping[str, Any] | None:
-    """By what the node's write knows rows of its table: ``keys``, and by column that is compared what it is made of,
-    with how columns of the source in it are read. None: it compares no rows.
+    """By what the node's write knows rows of its table. None: it compares no rows.
+
+    ``keys``; ``columns``: by column that is compared what it is made of, and by column of the source in it how that is
+    asked for; ``settings``: by column of the source the settings that its values depend on, those of any under "".
 
     Raises:
         ConfigError: the SQL file of the transform cannot be read.
@@ -33,10 +35,23 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
         return None
     found = made_of(node.config, names, node.project.root)
     columns: dict[str, str] = {f"`{name.casefold()}`": one.text for name, one in found.items()}
+    settings: dict[str, Settings] = {}
     if node.config.read is not None:
-        for view, column in sorted({source for one in found.values() for source in one.sources}):
-            columns |= _asked_for(node.config.read, column) if view in ("", READ) else {}
-    return {"keys": sorted(key.casefold() for key in keys_compared(node.config)), "columns": columns}
+        pairs = {pair for one in found.values() for pair in one.sources}
+        for column in sorted({column for view, column in pairs if view in ("", READ)}):
+            columns |= _asked_for(node.config.read, column)
+            settings[column] = _settings(node, (column,))
+        if not all(one.sources for one in found.values()):
+            # Which columns are in it is not known.
+            settings[""] = _settings(node, ())
+    keys = sorted(key.casefold() for key in keys_compared(node.config))
+    return {"keys": keys, "columns": columns, "settings": settings}
+
+
+def _settings(node: Node, columns: tuple[str, ...]) -> Settings:
+    """The settings of the node's ``read`` that values of ``columns`` depend on, without their types."""
+    found = next(source for source in node.sources if source.name == READ).unwaited.settings(columns)
+    return {name: value for name, value in found.items() if not name.startswith("read.schema")}
 
 
 def _asked_for(read: ReadConfig, column: str) -> dict[str, str]:
@@ -69,6 +84,10 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
     for name, text in now["columns"].items():
         if name in columns and columns[name] != text:
             yield f"{name} was {columns[name]} and is {text} now"
+    settings = then.get("settings") or {}
+    both = (name for name in now["settings"] if name in settings)
+    found = (change for name in both for change in changes({"rows": settings[name]}, {"rows": now["settings"][name]}))
+    yield from dict.fromkeys(found)
 
 
 def _listed(names: list[str]) -> str:

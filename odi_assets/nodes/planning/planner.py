@@ -17,6 +17,7 @@ from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, start_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import AffectedPartitions, PlannedRead
@@ -77,6 +78,12 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         CheckpointError: of a stream node: its checkpoint and its table do not belong together.
     """
     node = Node.of(project, key)
+    with remedies_named(node):
+        return _planned(node, state, request)
+
+
+def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
+    key, project = node.key, node.project
     target = TableHandle.open(node.target.location)
     if node.config.stream is not None:
         from odi_assets.nodes.planning.stream import planned_stream

@@ -116,16 +116,16 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
         IncrementError: the HWM does not fit the node's sources.
     """
     names = matched(node, start.origin)
-    committed = _committed(node, start.hwm, target)
+    committed = committed_as(app_id(node.key), start.hwm, target)
     measures = start.origin.measures if start.origin is not None else None
     remembered = None if committed is None else committed.remembered
     return node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
 
 
-def _committed(node: Node, hwm: Any, target: TableHandle) -> CommittedHwm | None:
-    """``hwm`` as the commit that set it carries it; None if the node's last commit did not set it."""
+def committed_as(fence: str, hwm: Any, target: TableHandle) -> CommittedHwm | None:
+    """``hwm`` as the commit that set it carries it; None if the last commit fenced by ``fence`` did not set it."""
     for stamp in target.stamps():
-        facts = CommitFacts.of(stamp) if stamp.app_id == app_id(node.key) else None
+        facts = CommitFacts.of(stamp) if stamp.app_id == fence else None
         # Backfills of early versions repeat the HWM, and store nothing beside it.
         if facts is not None and facts.hwm is not None and facts.bounds is None:
             return facts.hwm if facts.hwm.is_value(hwm) else None

@@ -38,7 +38,7 @@ from odi_assets.nodes.planning.identity import (
     same_sources,
 )
 from odi_assets.nodes.planning.known_rows import known_by, known_differently
-from odi_assets.nodes.planning.start import Start, start_of
+from odi_assets.nodes.planning.start import Start, committed_as, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import ADOPT
 from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
@@ -118,7 +118,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         return Adoption(node, target, None, stream.hwm, stream.hwm, origin_now(node), tuple(changed), stream=stream)
     entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
-    fence = app_id(NodeKey.parse(writer.nodes[0])) if writer is not None else None
+    fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
     start = start_of(node, kept, target, fence)
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
@@ -128,9 +128,11 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     marks: dict[str, Mark] = {}
     reads: list[PlannedRead] = []
     names = _former_names(node, start)
+    committed = committed_as(fence, start.hwm, target)
+    loaded = {} if committed is None else committed.remembered
     for source in node.sources:
         if source.name in names:
-            mark, read, words = _mark_now(node, source, names[source.name], start, spark)
+            mark, read, words = _mark_now(node, source, names[source.name], start, loaded, spark)
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
@@ -261,12 +263,13 @@ def _former_names(node: Node, start: Start) -> dict[str, str]:
 
 
 def _mark_now(
-    node: Node, source: Source, name: str, start: Start, spark: Session
+    node: Node, source: Source, name: str, start: Start, loaded: Mapping[str, Mapping[str, Any]], spark: Session
 ) -> tuple[Mark | None, PlannedRead | None, list[str]]:
     """The mark of a source as it is followed now, the read that found it, if any, and what changed, in words.
 
     Args:
         name: the name under which the HWM keeps its mark.
+        loaded: by such a name, what the commit of the HWM remembers beside it.
     """
     measures = start.origin.measures if start.origin is not None else {}
     then = measures.get(name)
@@ -278,8 +281,10 @@ def _mark_now(
     changes = [f"{source.label} {text}" for text in words if text is not None]
     ordered_alike = then is None or same_order(then, source.identity)
     if ordered_alike and (source.identity.reading or {}).get("ties"):
-        tied = source.with_ties(source.mark(value, {}), spark())
-        return tied, None, [*changes, "rows that are tied with the HWM now count as loaded"]
+        # Whatever else the commit remembers was found with the former definition.
+        ties = {part: kept for part, kept in loaded.get(name, {}).items() if part in ("ties", "tied_by")}
+        tied = source.with_ties(source.mark(value, ties), spark())
+        return tied, None, [*changes, "rows that are tied with the HWM count as loaded, but for those known to be new"]
     if then is None or not changes:
         return source.mark(value, {}), None, changes
     if ordered_alike and not isinstance(source.increment, FilesIncrement):

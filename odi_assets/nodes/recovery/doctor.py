@@ -21,6 +21,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.marks import Mark, hwm_text, snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
@@ -42,7 +43,8 @@ def examine(
     found: list[Disagreement] = []
     for key in keys:
         try:
-            found.extend(_of_node(project, state, key, deep=deep))
+            with remedies_named(Node.of(project, key)):
+                found.extend(_of_node(project, state, key, deep=deep))
         except (OdiError, OSError) as error:
             found.append(over(key, error))
     return found

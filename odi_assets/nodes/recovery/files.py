@@ -20,6 +20,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
 from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, why_stuck
+from odi_assets.nodes.remedies import remedy_of
 from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import LedgerPart, ledger_parts
 from odi_assets.state.backend import StateBackend
@@ -34,7 +35,7 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
         try:
             ledger.read_parts(target.location, [LedgerPart(name, 0)], str(node))
         except IncrementError as error:
-            yield Disagreement(node.key, Kind.DAMAGED, error.message, str(error.fix))
+            yield Disagreement(node.key, Kind.DAMAGED, error.message, str(remedy_of(node, error.fix)))
 
 
 def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:

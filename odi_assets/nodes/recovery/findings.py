@@ -72,7 +72,8 @@ def lost_text(handle: TableHandle, lost: Sequence[LostFile]) -> str:
 
 
 def lost_remedy(node: Node, lost: Sequence[LostFile]) -> str:
-    """What to do about a node's table that has lost data files. Acceptance takes out those that are gone or cut; it
-    does not read files of the right size."""
+    """What to do about a node's table that has lost data files. Acceptance takes out those that are gone or cut, of a
+    node with an HWM; it does not read files of the right size."""
     ways = [f"put them back, or odi run {node.command} --full-refresh", f"odi state rewind {node} --list"]
-    return ", or ".join(ways if any(file.why for file in lost) else [*ways, f"odi state accept {node}"])
+    accepts = node.config.stream is None and node.following and not any(file.why for file in lost)
+    return ", or ".join([*ways, f"odi state accept {node}"] if accepts else ways)

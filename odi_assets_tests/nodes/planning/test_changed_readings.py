@@ -100,6 +100,9 @@ WITH_OTHER_KEYS = (WRITE, f'    transform: {{sql: "SELECT id + 100 AS id, v FROM
 WITH_A_COLUMN = (WRITE, f'    transform: {{sql: "SELECT *, upper(v) AS w FROM df -- why"}}\n{WRITE}')
 FILES = ("incremental: {mode: stateful, column: id}", "incremental: files")
 PARTITIONS = ("mode: append}", "mode: partition_overwrite, partition_by: [v]}")
+BY_V = ("mode: append}", "mode: append_once, keys: [v, id]}")
+ONCE_BY_TIME = ("mode: append}", "mode: append_once, keys: [at]}")
+UPPER = (WRITE, f'    transform: {{sql: "SELECT id, upper(v) AS v FROM df"}}\n{WRITE}')
 OVERWRITE = ("mode: append}", "mode: overwrite}")
 LENIENT = ("mode: append", "schema: ignore, mode: append")
 RESCUED = ('"true"}', '"true"}\n      rescued: rest')
@@ -125,6 +128,10 @@ CLOSED = ("column: id}", "column: id, boundary: closed}")
         ),
         ([KEYED, ("mode: append,", "mode: upsert,")], ("keys: [id]", "keys: [v]"), "`write.keys` were `id`"),
         ([FILES, PARTITIONS], ('"true"}', '"true", nullValue: "b"}'), "`read.options.nullvalue` was not set"),
+        ([FILES, BY_V], ('"true"}', '"true", encoding: ISO-8859-1}'), "`read.options.encoding` was not set"),
+        ([FILES, ONCE_BY_TIME], ('"true"}', '"true", timestampFormat: "yyyy-dd-MM HH:mm:ss"}'), "timestampformat"),
+        ([FILES, BY_V, UPPER], ('"true"}', '"true", ignoreLeadingWhiteSpace: "true"}'), "leadingwhitespace"),
+        ([BY_V], ('"true"}', '"true", emptyValue: "c"}'), "`read.options.emptyvalue` was not set and is 'c' now"),
     ],
 )
 def test_an_edit_of_how_the_mark_is_read_stops_and_once_put_back_goes_on(
@@ -156,6 +163,7 @@ def test_an_edit_of_how_the_mark_is_read_stops_and_once_put_back_goes_on(
             [("incremental: {mode: stateful, column: id}", "incremental: files")],
             [('"true"}', '"true", nullValue: "b"}')],
         ),
+        ([FILES, BY_V], [('"true"}', '"true", dateFormat: "dd.MM.yyyy", encoding: "UTF-8"}')]),
         ([OVERWRITE], [("column: id}", "column: day, date_format: us}")]),
     ],
 )
@@ -216,6 +224,51 @@ def test_adopting_a_closed_boundary_counts_the_tied_rows_as_loaded_and_later_one
     assert ids(box) == [1, 2, 3, 3]
 
 
+TIED = "3,2024-03-01 00:00:00,03/01/2024,late"
+
+
+def test_adopting_reader_options_leaves_rows_tied_with_the_mark_that_are_not_loaded_to_the_next_run(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, CLOSED)
+    box.land("a/2.csv", [HEAD, TIED])
+    edit(box, ('"true"}', '"true", multiLine: "true"}'))
+    stops(box, "odi state adopt p.n")
+    adopt(box)
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 3]
+
+
+def test_reader_options_are_not_adopted_while_unread_rows_cannot_be_told_from_loaded_ones(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, CLOSED)
+    box.land("a/2.csv", [HEAD, TIED])
+    change = ('"true"}', '"true", nullValue: "b"}')
+    edit(box, change)
+    with pytest.raises(IncrementError, match=r"2 rows .* are tied with the HWM 3, and 1 of them are loaded"):
+        adopt(box)
+    edit(box, change[::-1])
+    box.run("n")
+    edit(box, change)
+    adopt(box)
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 3]
+
+
+def test_adopting_a_renamed_node_leaves_rows_tied_with_the_mark_that_are_not_loaded_to_the_next_run(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, CLOSED)
+    box.land("a/2.csv", [HEAD, TIED])
+    edit(box, ("- name: n\n", "- name: m\n"))
+    found = plan_adoption(box.project, box.state, NodeKey("p", "m"), lambda: box.spark)
+    assert found is not None
+    apply_adoption(box.state, found)
+    box.run("m")
+    assert sorted(row[0] for row in box.rows("m")) == [1, 2, 3, 3]
+
+
 def test_adopting_a_date_format_counts_what_is_there_as_loaded(tmp_path: Path, spark: SparkSession) -> None:
     box = box_of(tmp_path, spark, BY_DAY)
     edit(box, ("type: text}", "date_format: us}"))
@@ -255,6 +308,7 @@ def test_a_commit_of_before_goes_on_and_the_next_one_says_how_rows_are_known(
     assert CommitFacts.of(stamp).known_by == {
         "keys": ["id"],
         "columns": {"`id`": "df.id", "`read.schema` of `id`": "a whole number"},
+        "settings": {"id": {"read.format": "csv", "read.options.header": "true"}},
     }
 
 
