@@ -30,7 +30,7 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
-.PHONY: help install java-home java run test check dev lint bench
+.PHONY: help install java run test check dev lint bench
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -45,11 +45,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$$extras]"
 	@touch $@
 
-# Comes before the installation, and so runs without it: whoever names a wrong Java hears of it at once.
-java-home:
-	@[ -z "$${JAVA_HOME:-}" ] || { $(find_python); "$$python" -m odi_assets.spark.java; }
-
-java: java-home $(INSTALLED)
+java: $(INSTALLED)
 	@$(BIN)/python -m odi_assets.spark.java 2>/dev/null || \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[java]'
 	@$(BIN)/python -m odi_assets.spark.java

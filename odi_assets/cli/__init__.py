@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from odi_assets.cli.terminal.exit_codes import DONE, reader_gone, report
-from odi_assets.cli.terminal.output import ReaderGone
+from odi_assets.cli.terminal.output import ReaderGone, open_missing_streams
 from odi_assets.util.debugging import DEBUG_VARIABLE
 
 _OBJECTS_BETWEEN_PASSES = 50_000
@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 done, 1 failed, 2 bad usage or bad input, 130 interrupted, 141 the reader of stdout went away. Errors are printed
     to stderr.
     """
+    open_missing_streams()
     from odi_assets.cli.app import group
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import OdiError
-from odi_assets.util.extras import install_command
+from odi_assets.util.extras import has_ui, install_command
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -31,7 +30,7 @@ def dev(
     from odi_assets.orchestration.runs.instance import HOME_VARIABLE, lasting_home
     from odi_assets.spark.java import find_java
 
-    if find_spec("dagster_webserver") is None:
+    if not has_ui():
         raise OdiError(
             "Dagster's UI needs the package dagster-webserver, and it is not installed", fix=install_command("ui")
         )

@@ -15,6 +15,7 @@ from odi_assets.errors import ConfigError, OdiError
 if TYPE_CHECKING:
     from odi_assets.spark.archive import Archive
     from odi_assets.spark.java import Java
+    from odi_assets.spark.launch import LaunchCommand
 
 
 def show(settings: Settings, as_json: JsonOption = False) -> None:
@@ -27,21 +28,21 @@ def prepare(settings: Settings, as_json: JsonOption = False) -> None:
     """Make the archive of classes now. A run without one makes it behind itself."""
     from odi_assets.spark.prepare import prepare as prepare_archive
 
-    java, archive, class_path = _standing(settings)
-    if class_path is not None:
+    java, archive, command = _standing(settings)
+    if command is not None and (archive.is_usable or archive.can_be_made or archive.has_failed):
         if not as_json:
             note("The archive is looked at, and made if there is none; that takes half a minute ...")
         try:
-            archive = prepare_archive(class_path, insist=True)
-        except SubprocessError as error:
+            archive = prepare_archive(command.class_path, command.options, insist=True)
+        except (OSError, SubprocessError) as error:
             raise OdiError(f"the archive could not be made: {error}", fix="try again; runs do without it") from error
     _print(java, archive, as_json)
     if not archive.is_usable:
         raise typer.Exit(FAILED)
 
 
-def _standing(settings: Settings) -> tuple[Java, Archive, str | None]:
-    """The Java, the archive and the class path of the project's JVMs; without a project, of any project's JVMs."""
+def _standing(settings: Settings) -> tuple[Java, Archive, LaunchCommand | None]:
+    """The Java, the archive and the command line of the project's JVMs; without a project, of any project's JVMs."""
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.archive import Archive
     from odi_assets.spark.java import find_java
@@ -58,7 +59,7 @@ def _standing(settings: Settings) -> tuple[Java, Archive, str | None]:
         command = launch_command(java, classic_conf(config))
     except DirectStartUnavailable as reason:
         return java, Archive(reason=str(reason)), None
-    return java, archive_of(command), command.class_path
+    return java, archive_of(command), command
 
 
 def _print(java: Java, archive: Archive, as_json: bool) -> None:
@@ -88,5 +89,7 @@ def _print(java: Java, archive: Archive, as_json: bool) -> None:
         data(f"archive  {file}, {archive.size / 1e6:,.0f} MB, since {since} UTC")
     else:
         data(f"archive  none: {archive.reason}")
+        if archive.remedy:
+            note(f"  → {archive.remedy}")
         if archive.can_be_made:
             note("  → the next run makes it behind itself; `odi java prepare` makes it now")

@@ -22,6 +22,7 @@ from odi_assets.config.models import (
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.connections.cached import S3A, own_scheme, uncached_options
 from odi_assets.errors import ConfigError
+from odi_assets.util.extras import pip_install
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -127,10 +128,10 @@ class Location:
             # Some packages tell fsspec of their schemes only once they are installed.
             if isinstance(error, ValueError) and "Protocol not known" not in str(error):
                 raise
-            package = _PACKAGES.get(self.uri.partition("://")[0], "fsspec's package for it")
+            package = _PACKAGES.get(self.uri.partition("://")[0])
             raise ConfigError(
                 f"{self.uri} cannot be looked at: {error}",
-                fix=f"pip install {package}, into the environment of odi",
+                fix=pip_install(package) if package else "install fsspec's package for it into the environment of odi",
                 uri=self.uri,
                 connection=self.connection,
             ) from error

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from odi_assets.errors import IncrementError
+from odi_assets.state.values import to_json
 
 READ = "df"
 """The source that a node's ``read`` names: the view `df` in SQL. Inputs go by names of their own."""
@@ -283,7 +283,10 @@ def ledger_parts(value: Any) -> Iterator[str]:
 
 
 def hwm_text(value: Any) -> str | None:
-    """A stored HWM in a few words: ``flights/2013-01-15.csv``, ``version 4``, ``2013-01-15T00:00:00``."""
+    """A stored HWM in a few words: ``flights/2013-01-15.csv``, ``version 4``, ``2013-01-15T00:00:00``.
+
+    The text of a value and of its JSON is the same.
+    """
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -301,9 +304,8 @@ def hwm_text(value: Any) -> str | None:
         if isinstance(value.get("cursors"), Mapping) and set(value) <= {"cursors", "snapshot"}:
             return _snapshot_text(value["cursors"], value.get("snapshot"))
         return ", ".join(f"{name} {hwm_text(part)}" for name, part in value.items())
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if value.tzinfo else value.isoformat()
-    return str(value)
+    # As run history has it, which keeps JSON alone.
+    return str(to_json(value)[0])
 
 
 def snapshot_left(value: Any) -> str | None:

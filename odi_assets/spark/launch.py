@@ -295,7 +295,7 @@ def archive_of(command: LaunchCommand) -> Archive:
     own = next((option for option in command.options if any(word in option for word in _OWN_ARCHIVE)), None)
     if own is not None:
         return Archive(reason=f"the project sets {own.partition('=')[0]}")
-    return find_archive(command.java, command.class_path)
+    return find_archive(command.java, command.class_path, command.options)
 
 
 def _one_output() -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CONF = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

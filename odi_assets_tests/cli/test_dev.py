@@ -22,7 +22,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.usefixtures("shop")
 def test_without_its_extra_it_names_the_extra(odi: Odi, monkeypatch: pytest.MonkeyPatch, started: list[Any]) -> None:
-    monkeypatch.setattr(dev, "find_spec", lambda _: None)
+    monkeypatch.setattr(dev, "has_ui", lambda: False)
     answer = odi("dev")
     assert (answer.code, answer.out) == (1, "")
     assert "-m pip install 'odi_assets[ui]'" in answer.err

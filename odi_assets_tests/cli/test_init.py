@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,19 @@ def test_the_client_of_the_examples_database_says_what_is_wrong(tmp_path: Path) 
     assert "40.00" in execute(tmp_path, "SELECT amount FROM orders;")
     with pytest.raises(ConfigError, match="duplicate key"):
         execute(tmp_path, "INSERT INTO orders VALUES (1, 'ann', 1)")
+
+
+def test_a_second_run_of_the_first_project_has_nothing_to_do_and_a_file_more_is_summed_up_with_the_others(
+    odi: Odi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert odi("init", "made").code == 0
+    monkeypatch.chdir(tmp_path / "made")
+    assert odi("run").code == 0
+    assert [result["status"] for result in json.loads(odi("run", "--json").out)] == ["NO_DATA", "NO_DATA"]
+    first = tmp_path / "made" / "landing" / "orders" / "2024-01-01.csv"
+    head = first.read_text(encoding="utf-8").splitlines()[0]
+    first.with_name("2024-01-09.csv").write_text(f"{head}\n9,ann,1.00,2024-01-09\n", encoding="utf-8")
+    before = {row["customer"]: row["orders"] for row in json.loads(odi("show", "spending", "--json").out)}
+    assert odi("run").code == 0
+    after = {row["customer"]: row["orders"] for row in json.loads(odi("show", "spending", "--json").out)}
+    assert after == {**before, "ann": before["ann"] + 1}

@@ -33,6 +33,8 @@ def test_why_there_is_no_archive_is_said(odi: Odi, tmp_path: Path, monkeypatch: 
     prepared = odi("java", "prepare")
     assert prepared.code == 1
     assert f"turned off by {ARCHIVE_VARIABLE}=off" in prepared.out
+    assert "looked at" not in prepared.err
+    assert f"unset {ARCHIVE_VARIABLE}, or set it to a folder" in prepared.err
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert "SPARK_CONF_DIR" in odi("java").out
     unprepared = odi("java", "prepare")

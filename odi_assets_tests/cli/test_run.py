@@ -157,6 +157,7 @@ def test_unknown_pipelines_and_nodes_are_bad_input_with_a_suggestion(odi: Odi) -
         assert meant in answer.err
 
 
+@pytest.mark.usefixtures("without_java")
 def test_without_java_there_is_one_message_and_no_stack(shop: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(shop))
     answer = odi("run")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
+
+import pytest
 
 from odi_assets_tests.cli.shop import PROJECT, environment, odi
 from odi_assets_tests.nodes.execution.test_changed_streams import COUNTED, COUNTING
@@ -40,6 +43,41 @@ def test_a_stream_with_state_of_its_own_prints_nothing_of_sparks_workers(tmp_pat
     assert first == "p: 1 node"
     assert second.startswith("[1/1] p.counts: SUCCESS, 1 row, ")
     assert rest[:2] == ["", ""]
+
+
+CLOSED = [">&-", "2>&-", "<&- >&- 2>&-"]
+
+
+def in_shell(redirection: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = shlex.join([sys.executable, "-m", "odi_assets.cli", *arguments])
+    return subprocess.run(
+        ["sh", "-c", f"{command} {redirection}"],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("redirection", CLOSED)
+def test_a_command_whose_streams_are_closed_does_its_work(shop: Path, redirection: str) -> None:
+    for arguments in (["--version"], ["ls"], ["plan"], ["config", "check"], ["runs", "list", "--json"]):
+        done, usual = in_shell(redirection, *arguments, cwd=shop), odi(*arguments, cwd=shop)
+        assert (done.returncode, done.stdout) == (0, usual.stdout if redirection == "2>&-" else "")
+        assert done.stderr == (usual.stderr if redirection == ">&-" else "")
+    assert in_shell(redirection, "run", "nosuch", cwd=shop).returncode == 2
+
+
+def test_a_run_whose_streams_are_closed_writes_its_rows(shop: Path) -> None:
+    assert in_shell(CLOSED[-1], "run", cwd=shop).returncode == 0
+    shown = odi("show", "spending", "--json", cwd=shop)
+    assert sorted(row["customer"] for row in json.loads(shown.stdout)) == ["ann", "bob"]
+    # Nothing is new now: this run ends without Spark.
+    assert in_shell(CLOSED[-1], "run", cwd=shop).returncode == 0
+    runs = json.loads(odi("runs", "list", "--json", cwd=shop).stdout)
+    assert [run["status"] for run in runs] == ["NO_DATA", "NO_DATA", "SUCCESS", "SUCCESS"]
 
 
 def test_an_interrupt_stops_it_with_130_and_the_next_run_goes_on(shop: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from odi_assets.nodes.project import Project
 from odi_assets.state import RunStatus
 from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.cli.events import land_lines, project
 from odi_assets_tests.state.test_runs_contract import run
 
 pytestmark = pytest.mark.usefixtures("shop")
@@ -106,3 +107,16 @@ def test_a_pipeline_that_left_the_project_still_has_its_last_run(odi: Odi) -> No
     Project.load().open_state().record_runs([run(1, pipeline="gone", node="a"), run(2, pipeline="gone", node="b")])
     told = json.loads(odi("runs", "last", "gone", "--json").out)
     assert [row["node_name"] for row in told] == ["b"]
+
+
+def test_an_hwm_is_written_the_same_by_all_commands(odi: Odi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odibi.yaml").write_text(project("id BIGINT, at TIMESTAMP", "mode: append"), encoding="utf-8")
+    land_lines(tmp_path, "1.csv", "id,at", "1,2024-03-01T08:00:00Z")
+    shown = "2024-03-01T08:00:00+00:00"
+    assert f"none → {shown}" in odi("run").out
+    for command in ("runs list", "state list", "state history p.events", "plan"):
+        assert shown in odi(*command.split()).out, command
+    for command in ("runs list", "plan", "run"):
+        (found,) = json.loads(odi(*command.split(), "--json").out)
+        assert found["hwm_after"] == shown, command

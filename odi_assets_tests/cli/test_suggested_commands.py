@@ -188,6 +188,16 @@ def test_after_a_run_of_the_sample_what_is_suggested_works(
     assert odi(*shlex.split(commands[-1])[1:]).code == 0
 
 
+def test_without_the_extra_that_odi_dev_needs_it_is_not_suggested(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    assert "odi dev" in shown_next(project, capfd)
+    # Without it, the package cannot be imported.
+    monkeypatch.setitem(sys.modules, "dagster_webserver", None)
+    assert "odi dev" not in shown_next(project, capfd)
+
+
 def test_in_another_folder_the_suggested_commands_name_the_project_file(
     project: Path,
     tmp_path_factory: pytest.TempPathFactory,

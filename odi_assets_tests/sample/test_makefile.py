@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,16 @@ def clone(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(REPOSITORY / name, tmp_path)
     package = tmp_path / "odi_assets"
-    (package / "spark").mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "spark/__init__.py", "spark/java.py"):
+    for room in ("spark", "util"):
+        (package / room).mkdir(parents=True)
+    for name in (
+        "__init__.py",
+        "errors.py",
+        "spark/__init__.py",
+        "spark/java.py",
+        "util/__init__.py",
+        "util/extras.py",
+    ):
         shutil.copy(REPOSITORY / "odi_assets" / name, package / name)
     return tmp_path
 
@@ -46,22 +55,36 @@ def test_help_is_what_make_alone_says_and_names_every_target(clone: Path) -> Non
     ]
 
 
+@pytest.fixture
+def installed(clone: Path) -> Path:
+    """A clone with an environment that has no Java, in which pip says what it is asked for and installs nothing."""
+    python = clone / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    # Without site-packages, where the Java of PyPI may be.
+    python.write_text(f'#!/bin/sh\n[ "$2" = pip ] && echo "$@" || exec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    (clone / ".venv" / ".installed").touch()
+    return clone
+
+
 @pytest.mark.parametrize("target", ["run", "test", "dev", "bench"])
-def test_without_java_one_message_comes_before_anything_is_installed(clone: Path, target: str) -> None:
-    done = make(clone, target, f"JAVA_HOME={clone}/none")
+def test_where_no_java_is_right_the_one_of_pypi_is_installed_and_a_message_comes_if_that_fails(
+    installed: Path, target: str
+) -> None:
+    done = make(installed, target, f"JAVA_HOME={installed}/none")
     assert done.returncode != 0
-    assert "Spark needs Java 17 to 25" in done.stderr
-    assert all(way in done.stderr for way in ("apt-get install", "brew install", "conda install"))
+    assert ".[java]" in done.stdout
+    assert f"Spark needs Java 17 to 25, and none was found: JAVA_HOME is {installed}/none, and" in done.stderr
+    assert all(way in done.stderr for way in ("unset JAVA_HOME", "apt-get install", "brew install", "conda install"))
     assert "Traceback" not in done.stderr
-    assert not (clone / ".venv").exists()
 
 
-def test_a_java_that_is_too_old_is_named_with_its_version(clone: Path) -> None:
-    java = clone / "old" / "bin" / "java"
+def test_a_java_that_is_too_old_is_named_with_its_version(installed: Path) -> None:
+    java = installed / "old" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.24\" 2024-07-16' >&2\n")
     java.chmod(0o755)
-    done = make(clone, "run", f"JAVA_HOME={clone}/old")
+    done = make(installed, "run", f"JAVA_HOME={installed}/old")
     assert done.returncode != 0
     assert "is Java 11.0.24" in done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -10,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from odi_assets.spark import prepare as preparation
 from odi_assets.spark.archive import (
@@ -21,6 +24,8 @@ from odi_assets.spark.archive import (
     CLASSES,
     FACTS,
     FAILED,
+    LOCK,
+    MAKING,
     Archive,
     archive_key,
     base_archive,
@@ -227,7 +232,7 @@ def loose_umask() -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.mark.usefixtures("loose_umask")
+@pytest.mark.usefixtures("loose_umask", "choosy")
 def test_what_is_made_in_the_cache_is_private_whatever_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jars: str
 ) -> None:
@@ -321,12 +326,117 @@ def test_the_maker_finds_the_folder_and_the_key_that_the_run_found(
     found = find_archive(java, "jars/own.jar")
     assert found.folder is not None
     started: list[dict[str, Any]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **options: started.append(options))
+
+    def start(*_: Any, **options: Any) -> SimpleNamespace:
+        started.append(options)
+        return SimpleNamespace(stdin=io.BytesIO())
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     prepare_in_background(found)
     monkeypatch.undo()
     monkeypatch.chdir(started[0]["cwd"])
     monkeypatch.setenv(ARCHIVE_VARIABLE, started[0]["env"][ARCHIVE_VARIABLE])
     assert find_archive(java, found.class_path).folder == found.folder == tmp_path / "cache" / found.folder.name
+
+
+@pytest.fixture
+def choosy(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that takes each archive, unless its heap is one of 40 GB or it is told that it shares nothing."""
+    program = tmp_path / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        "for one do case $one in -Xlog:cds=info:file=*) log=${one#*=info:file=};; esac; done\n"
+        f'[ -n "$log" ] || exec {java.executable} "$@"\n'
+        "said='Mapped dynamic region #0'\n"
+        'case "$*$JAVA_TOOL_OPTIONS" in *-Xmx40g*|*-Xshare:off*) '
+        'said="The saved state is different from runtime";; esac\n'
+        "eval \"echo '[0.1s][info][cds] $said' > $log\"\n",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+
+
+@pytest.mark.usefixtures("choosy", "cache")
+def test_a_whole_archive_that_a_jvm_refuses_for_its_options_is_not_made_again(
+    jars: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_training(monkeypatch, WRITES_ARCHIVE)
+    made = prepare(jars)
+    assert made.is_usable
+    assert made.folder is not None
+    first = (made.folder / CLASSES).stat()
+    refused = prepare(jars, ["-Xmx40g"], insist=True)
+    assert refused.reason == "the JVM refuses it with these options: The saved state is different from runtime"
+    assert find_archive(find_java(), jars, ["-Xmx40g"]) == refused
+    assert not refused.can_be_made
+    assert (made.folder / CLASSES).stat() == first
+    assert find_archive(find_java(), jars, ["-Xmx4g"]).is_usable
+    (noted,) = made.folder.glob("refused-*")
+    os.utime(noted, (0, 0))
+    assert find_archive(find_java(), jars, ["-Xmx40g"]).is_usable
+
+
+@pytest.mark.usefixtures("choosy", "cache")
+def test_an_environment_in_which_no_archive_is_taken_has_it_made_once(
+    jars: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_training(monkeypatch, WRITES_ARCHIVE)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xshare:off")
+    made = prepare(jars)
+    assert (made.is_usable, made.can_be_made) == (False, False)
+    assert "the JVM refuses it" in str(made.reason)
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    assert find_archive(find_java(), jars).is_usable
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_reason_of_a_failure_is_what_the_jvm_says(java: Java, jars: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Picked up JAVA_TOOL_OPTIONS: x\nMultiple garbage collectors selected\n[Stage 0:>  (0 + 1) / 1]\r\tat x.y\n"
+    with_training(
+        monkeypatch, f"print({said!r})\nprint('Error: Could not create the Java Virtual Machine.')\nsys.exit(1)"
+    )
+    assert prepare(jars).reason == "none could be made: Multiple garbage collectors selected"
+    assert find_archive(java, jars).has_failed
+
+
+@pytest.mark.usefixtures("choosy", "cache")
+@pytest.mark.parametrize(
+    ("spare", "last_words", "said"),
+    [(0, "java.io.IOException: No space left on device", "No space left on device"), (2**60, "it ended", "MB left")],
+)
+def test_a_lack_of_space_is_said_and_stops_no_later_attempt(
+    jars: str, spare: int, last_words: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_SPARE_BYTES", spare)
+    with_training(monkeypatch, f"sys.exit({last_words!r})")
+    with pytest.raises(OSError, match=said):
+        prepare(jars)
+    with_training(monkeypatch, WRITES_ARCHIVE)
+    assert prepare(jars).is_usable
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_collector_of_the_user_is_the_only_one(jars: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseParallelGC")
+    with_training(monkeypatch, "Path(classes).write_text(json.dumps(options))")
+    folder = prepare(jars).folder
+    assert folder is not None
+    options = json.loads((folder / CLASSES).read_text())
+    assert [one for one in options if one.endswith("GC")] == ["-XX:+UseParallelGC"]
+
+
+def test_an_archive_that_is_being_made_is_not_made_a_second_time(java: Java, jars: str, archive: Path) -> None:
+    cache = archive.parent
+    shutil.rmtree(archive)
+    (cache / f"{MAKING}{archive.name}-0-abc").mkdir()
+    assert find_archive(java, jars).can_be_made, "its maker was killed"
+    with FileLock(cache / LOCK):
+        found = find_archive(java, jars)
+        assert found == prepare(jars)
+    assert found.reason == "it is being made now, since 00:00:00 UTC"
+    assert not found.can_be_made
 
 
 # --- with a JVM ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from odi_assets.cli.terminal.exit_codes import readable
 from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
 from odi_assets.nodes.result import is_left_out, rows_left
 from odi_assets.sources.marks import hwm_text
+from odi_assets.util.extras import has_ui
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -71,8 +72,9 @@ def show_next(project: Project, results: Sequence[NodeResult]) -> None:
         f"{odi} plan": "what the next run would read",
         f"{odi} runs list": "what ran, and how it ended",
         f"{odi} state list": "how far each node has read",
-        f"{odi} dev": "the same in Dagster's UI",
     }
+    if has_ui():
+        commands[f"{odi} dev"] = "the same in Dagster's UI"
     if (project.root / "data" / "landing" / "flights").is_dir():
         commands |= _sample_command(project.root, odi)
     uris = sorted({result.uri for result in results})

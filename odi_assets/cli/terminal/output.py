@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -49,6 +50,22 @@ class Column:
 
 class ReaderGone(Exception):
     """Whoever read stdout does so no longer."""
+
+
+def open_missing_streams() -> None:
+    """Put the null device in the place of each standard stream that this process was started without.
+
+    A file, socket or JVM that is opened later must get no descriptor of 0 to 2: what is printed would land in it.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        # As the descriptors that a shell gives: child processes have them, too.
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  open as long as the process
 
 
 def data(text: str) -> None:

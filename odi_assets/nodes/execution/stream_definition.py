@@ -92,7 +92,7 @@ def _from_another_process(node: Node) -> QueryDefinition:
     done = subprocess.run(command, env=own | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
     if done.returncode:
         raise TransformError(
-            f"{node}: its query cannot be examined: {done.stderr.strip()[-500:] or 'the process ended'}",
+            f"{node}: its query cannot be examined: {done.stderr.strip()[-2_000:] or 'the process ended'}",
             fix="a Spark on this machine looks at the query: see that it can",
             node=str(node),
         )

@@ -167,6 +167,7 @@ def test_files_that_come_after_the_plan_and_make_spark_read_rows_twice_stop_the_
     assert not box.table("events").exists
 
 
+@pytest.mark.usefixtures("without_java")
 def test_without_java_a_client_of_spark_connect_is_told_that_late_rows_are_judged_by_their_own_time(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
