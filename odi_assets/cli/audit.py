@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odi_assets.cli.run.command import quiet_libraries
+from odi_assets.cli.run.progress import SparkColumn
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, console, data_json, data_table, note, stdout_kept_for_data
+from odi_assets.nodes.recovery.audit import differences
+from odi_assets.spark.session import open_session
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -35,8 +39,6 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Compare a node's table with its sources, by ranges. Exit code 1 if some differ, each with its repair."""
-    from odi_assets.cli.run.command import quiet_libraries
-
     project = settings.project()
     key = project.node_named(node)
     quiet_libraries()
@@ -51,9 +53,6 @@ def audit(
 
 def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from odi_assets.cli.run.progress import SparkColumn
-    from odi_assets.spark.session import open_session
 
     shown_on = console(sys.stderr)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), SparkColumn(), TimeElapsedColumn())
@@ -75,8 +74,6 @@ def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
 
 
 def _show(found: Audit) -> None:
-    from odi_assets.nodes.recovery.audit import differences
-
     columns = (
         Column("range", lambda one: one.name),
         Column("source", lambda one: one.found.source_rows, "right"),

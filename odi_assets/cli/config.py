@@ -11,6 +11,8 @@ import typer
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, note
+from odi_assets.config.diagnostics.mistakes import ConfigErrors
+from odi_assets.config.loader import load_project_file
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
@@ -24,9 +26,6 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Check the project file and list all its mistakes, a line each: FILE:LINE:COLUMN: KEY: what is wrong."""
-    from odi_assets.config.diagnostics.mistakes import ConfigErrors
-    from odi_assets.config.loader import load_project_file
-
     path = settings.at(file).project_file
     try:
         loaded = load_project_file(path, environment=settings.environment)

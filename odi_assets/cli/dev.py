@@ -11,6 +11,8 @@ import typer
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import OdiError
+from odi_assets.nodes.project import ENVIRONMENT_VARIABLE, PROJECT_VARIABLE
+from odi_assets.spark.java import find_java
 from odi_assets.util.extras import has_ui, install_command
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ def dev(
 ) -> None:
     """Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`."""
     from odi_assets.orchestration.runs.instance import HOME_VARIABLE, lasting_home
-    from odi_assets.spark.java import find_java
 
     if not has_ui():
         raise OdiError(
@@ -45,8 +46,6 @@ def dev(
 
 def _become_dagster(project: Project, arguments: list[str], environment: dict[str, str]) -> NoReturn:
     """Let this process be ``dagster dev``, in the folder of the project, so that signals go to it alone."""
-    from odi_assets.nodes.project import ENVIRONMENT_VARIABLE, PROJECT_VARIABLE
-
     named = {PROJECT_VARIABLE: str(project.root.resolve() / project.path.name), ENVIRONMENT_VARIABLE: project.chosen}
     given = {name: value for name, value in named.items() if value}
     os.chdir(project.root)

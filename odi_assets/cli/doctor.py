@@ -18,7 +18,12 @@ from odi_assets.cli.terminal.options import (
     YesOption,
 )
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, note
+from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.start import start_of
+from odi_assets.sources.marks import hwm_text
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -172,12 +177,7 @@ def accept(
     yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
-    from odi_assets.delta.maintenance.restore import lost_files
-    from odi_assets.delta.table import TableHandle
-    from odi_assets.nodes.node import Node
-    from odi_assets.nodes.planning.start import start_of
     from odi_assets.nodes.recovery.accept import accept as accept_table
-    from odi_assets.sources.marks import hwm_text
 
     project = settings.project()
     key = project.node_named(node)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from odi_assets.cli.terminal.output import data, note
-
-if TYPE_CHECKING:
-    from odi_assets.sample.examples import Example
+from odi_assets.errors import ConfigError
+from odi_assets.sample.examples import NEXT, Example, create
 
 _EXAMPLES = ("files", "sql", "stream")
 
@@ -28,8 +27,6 @@ def init(
     ] = "files",
 ) -> None:
     """Make a small project that runs: a project file, and files that have landed. Overwrites nothing."""
-    from odi_assets.sample.examples import NEXT, create
-
     chosen = _chosen(example)
     written = create(folder, chosen)
     for path in written:
@@ -43,9 +40,6 @@ def init(
 
 
 def _chosen(text: str) -> Example:
-    from odi_assets.errors import ConfigError
-    from odi_assets.sample.examples import Example
-
     if text not in _EXAMPLES:
         raise ConfigError(f"there is no example `{text}`", fix=f"there are: {', '.join(_EXAMPLES)}")
     return Example(text)

@@ -10,10 +10,15 @@ import typer
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, moment, note
+from odi_assets.config.models import SparkConfig
 from odi_assets.errors import ConfigError, OdiError
+from odi_assets.spark.archive import Archive
+from odi_assets.spark.java import find_java
+from odi_assets.spark.launch import DirectStartUnavailable, archive_of, launch_command
+from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.session import classic_conf
 
 if TYPE_CHECKING:
-    from odi_assets.spark.archive import Archive
     from odi_assets.spark.java import Java
     from odi_assets.spark.launch import LaunchCommand
 
@@ -43,12 +48,6 @@ def prepare(settings: Settings, as_json: JsonOption = False) -> None:
 
 def _standing(settings: Settings) -> tuple[Java, Archive, LaunchCommand | None]:
     """The Java, the archive and the command line of the project's JVMs; without a project, of any project's JVMs."""
-    from odi_assets.config.models import SparkConfig
-    from odi_assets.spark.archive import Archive
-    from odi_assets.spark.java import find_java
-    from odi_assets.spark.launch import DirectStartUnavailable, archive_of, launch_command
-    from odi_assets.spark.session import classic_conf
-
     try:
         path = settings.project_file
     except ConfigError:
@@ -63,8 +62,6 @@ def _standing(settings: Settings) -> tuple[Java, Archive, LaunchCommand | None]:
 
 
 def _print(java: Java, archive: Archive, as_json: bool) -> None:
-    from odi_assets.spark.scripts_home import home_for_scripts
-
     file = str(archive.folder) if archive.is_usable else None
     if as_json:
         facts: dict[str, Any] = {

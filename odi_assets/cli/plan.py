@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from odi_assets.cli.run.losses import show_losses
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT, FAILED, readable
 from odi_assets.cli.terminal.options import (
     DownstreamOption,
@@ -20,7 +21,10 @@ from odi_assets.cli.terminal.options import (
     bounds_of,
 )
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, node_name, note
+from odi_assets.cli.terminal.selection import selected_nodes
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.planning.forecast import forecast
+from odi_assets.nodes.request import RunRequest
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -44,11 +48,6 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
-    from odi_assets.cli.run.losses import show_losses
-    from odi_assets.cli.terminal.selection import selected_nodes
-    from odi_assets.nodes.planning.forecast import forecast
-    from odi_assets.nodes.request import RunRequest
-
     project = settings.project()
     request = RunRequest(full_refresh, bounds=bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)

@@ -9,6 +9,10 @@ import typer
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import Settings, YesOption
 from odi_assets.cli.terminal.output import data, note
+from odi_assets.config.graph import state_key
+from odi_assets.sample.landing import arrive as land
+from odi_assets.sample.landing import reset as put_back
+from odi_assets.sample.tables import PIPELINE
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -19,8 +23,6 @@ def arrive(
     days: Annotated[int, typer.Option("--days", min=1, help="How many days land.")] = 1,
 ) -> None:
     """Land the next days of 2013."""
-    from odi_assets.sample.landing import arrive as land
-
     project = settings.project()
     arrival = land(project.root, days)
     for path in arrival.files:
@@ -36,8 +38,6 @@ def reset(
     yes: YesOption = False,
 ) -> None:
     """Drop the sample's tables and high-water marks, and put its landing zone back to January."""
-    from odi_assets.sample.landing import reset as put_back
-
     project = settings.project()
     if not yes:
         _announce(project, days)
@@ -46,9 +46,7 @@ def reset(
 
 
 def _announce(project: Project, days: int | None) -> None:
-    from odi_assets.config.graph import state_key
     from odi_assets.delta.table import TableHandle
-    from odi_assets.sample.tables import PIPELINE
 
     keys = project.pipeline_nodes(PIPELINE)
     set_keys = {entry.key for entry in project.open_state().list_hwms()}

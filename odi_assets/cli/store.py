@@ -12,11 +12,11 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
+from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.connections.location import Location
     from odi_assets.state.store import StateStore, StoreChange
     from odi_assets.state.store.check import DamagedFile
     from odi_assets.state.store.provider import StateStoreProvider
@@ -254,8 +254,6 @@ def _location(settings: Settings, path: str) -> Location:
     Raises:
         ConfigError: it is nothing of what it may be.
     """
-    from odi_assets.connections.location import Location
-
     if "://" in path:
         raise ConfigError(
             "a URI does not tell how to sign in there",

@@ -11,7 +11,9 @@ import typer
 from odi_assets.cli.doctor import recover_history
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.terminal.output import data_json, note
+from odi_assets.config.models.durations import parse_duration
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.state.delta.backend import CatalogStateBackend
 from odi_assets.util.words import counted
 
 _LABELS = {
@@ -73,8 +75,6 @@ def share(settings: Settings, as_json: JsonOption = False) -> None:
     Nothing is lost: revisions go to a table beside `meta_state`, and details of runs into `metrics_json`. Tables that
     are not there yet are made.
     """
-    from odi_assets.state.delta.backend import CatalogStateBackend
-
     state = settings.project().open_state()
     if not isinstance(state, CatalogStateBackend):
         raise ConfigError(
@@ -91,8 +91,6 @@ def share(settings: Settings, as_json: JsonOption = False) -> None:
 
 def _span(text: str | None) -> timedelta | None:
     from pydantic_core import PydanticCustomError
-
-    from odi_assets.config.models.durations import parse_duration
 
     if text is None:
         return None

@@ -10,7 +10,10 @@ import typer
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
+from odi_assets.cli.terminal.selection import selected_nodes
+from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -58,10 +61,6 @@ def maintain(
 
     No row changes, and runs may go on. Versions older than --retain-hours can no longer be gone back to.
     """
-    from odi_assets.cli.terminal.selection import selected_nodes
-    from odi_assets.delta.maintenance.maintain import MaintenanceOptions
-    from odi_assets.nodes.recovery.maintenance import maintain_node
-
     project = settings.project()
     keys = selected_nodes(project, None, nodes)
     if not keys:

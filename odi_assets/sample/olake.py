@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,8 +43,6 @@ def current_rows(
     Raises:
         ConfigError: there are no keys, or ``_olake_id`` is one of them.
     """
-    from pyspark.sql import functions as F
-
     if not keys or _ID in keys:
         raise ConfigError(
             f"{'there are no keys' if not keys else f'`{_ID}` is no key'}: in a table without a primary key, OLake "
@@ -74,8 +74,6 @@ def current_rows(
 
 def _order(changes: DataFrame) -> Column:
     """What orders the changes of a key: the place in the log, then when OLake read the row."""
-    from pyspark.sql import functions as F
-
     place = F.lit(None).cast("decimal(20,0)")
     if _LSN in changes.columns:
         high, low = (F.conv(F.split_part(_LSN, F.lit("/"), F.lit(part)), 16, 10) for part in (1, 2))

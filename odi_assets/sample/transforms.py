@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -23,8 +25,6 @@ def delays_by_day_and_carrier(flights_enriched: DataFrame, late_minutes: int = L
         One row per ``local_date`` and ``carrier``: numbers of flights, and delays in minutes over those that flew.
         A mean is NULL on a day when none of the carrier's flights did.
     """
-    from pyspark.sql import functions as F
-
     return flights_enriched.groupBy("local_date", "carrier", "carrier_name").agg(
         F.count("*").alias("flights"),
         F.count_if("cancelled").alias("cancelled"),

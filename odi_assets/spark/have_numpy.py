@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyspark.sql.pandas import utils
+
 
 def load_test_utilities() -> None:
     """Load PySpark's test utilities, which it asks for each value and literal whether there is NumPy.
@@ -9,8 +11,6 @@ def load_test_utilities() -> None:
     They import pandas to learn whether it is there: half a second for each process. It is there, in a right version:
     this package requires it. So it is imported only where somebody uses it.
     """
-    from pyspark.sql.pandas import utils
-
     ask = utils.require_minimum_pandas_version
     utils.require_minimum_pandas_version = lambda: None
     try:

@@ -18,6 +18,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from odi_assets.spark.gateway import drop_connection
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 
 if TYPE_CHECKING:
@@ -69,10 +72,6 @@ class OwnSession:
             self._lock.release()
 
     def _go_back_interrupted(self) -> None:
-        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-
-        from odi_assets.spark.gateway import drop_connection
-
         drop_connection(self._spark)
         try:
             self._exchange(self._outside)

@@ -7,7 +7,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from odi_assets.config.loader import load_project_file
 from odi_assets.config.models import ProjectConfig, SystemConfig
+from odi_assets.connections.location import resolve
 from odi_assets.errors import ConfigError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.text_order import declared_order
@@ -39,7 +41,6 @@ def create_state_backend(
         local = LocalJSONStateBackend(root / ".odibi" / "state.json", environment=config.environment)
         local.text_order = partial(declared_order, config)
         return local
-    from odi_assets.connections.location import resolve
     from odi_assets.delta.retry import Retry
     from odi_assets.state.delta.backend import CatalogStateBackend
 
@@ -93,8 +94,6 @@ def open_store(name: str, config: ProjectConfig, root: Path) -> StateBackend:
             fix="add a connection to the project file and write CONNECTION:PATH, PATH being the folder of both tables",
         )
     if name.endswith((".yaml", ".yml")):
-        from odi_assets.config.loader import load_project_file
-
         other = load_project_file(name)
         return create_state_backend(other.config, other.root).in_environment(None)
     from odi_assets.state.local.backend import LocalJSONStateBackend

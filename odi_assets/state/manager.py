@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.state.records import HwmEntry, pipeline_data
+from odi_assets.state.transfer.document import parse, to_document, to_text
+from odi_assets.state.transfer.load import decide
+from odi_assets.state.transfer.snapshot import take
 
 if TYPE_CHECKING:
     from odi_assets.state.transfer.load import Transfer
@@ -23,8 +27,6 @@ class StateManager:
 
     def __init__(self, project_root: str | Path = ".", backend: StateBackend | None = None) -> None:
         if backend is None:
-            from odi_assets.state.local.backend import LocalJSONStateBackend
-
             backend = LocalJSONStateBackend(Path(project_root) / ".odibi" / "state.json")
         self.backend = backend
 
@@ -67,9 +69,6 @@ class StateManager:
             history: with the revisions before the present one that are kept.
             runs: with run history.
         """
-        from odi_assets.state.transfer.document import to_document
-        from odi_assets.state.transfer.snapshot import take
-
         environments = [self.backend.environment]
         found = take(self.backend, project=None, environments=environments, history=history, runs=runs)
         return to_document(found, history=history, runs=runs)
@@ -89,9 +88,6 @@ class StateManager:
             ConfigError: everything that is wrong with the document. Nothing was changed.
             StateError: marks would move back, and ``force`` was not said. Nothing was changed.
         """
-        from odi_assets.state.transfer.document import parse, to_text
-        from odi_assets.state.transfer.load import decide
-
         transfer = decide(parse(to_text(dict(document)), "the document"), self.backend, same_tables=True, force=force)
         transfer.require_none_kept()
         if not dry_run:

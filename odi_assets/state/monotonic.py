@@ -7,6 +7,7 @@ from typing import Any
 
 from odi_assets.errors import StateError
 from odi_assets.state.records import HwmEntry
+from odi_assets.state.text_order import in_order
 from odi_assets.state.values import encode, from_json
 
 _UNORDERED = frozenset({"null", "bool", "dict"})
@@ -57,8 +58,6 @@ def check_monotonic(before: HwmEntry | None, value: Any, kind: str, text_order: 
 
 
 def _check_text(before: HwmEntry, value: str, current: str, declared: str | None) -> None:
-    from odi_assets.state.text_order import in_order
-
     try:
         back = declared is not None and in_order(value, declared) < in_order(current, declared)
     except ValueError:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import TEXT_TYPE
 from odi_assets.delta.table import TableHandle
@@ -89,8 +92,6 @@ def rules_of(handle: TableHandle, schema_json: str, rows: DataFrame) -> list[Rul
 
 def require_kept(rules: Sequence[Rule], files: Sequence[WrittenFile], rows: Callable[[], DataFrame], uri: str) -> None:
     """Raises TableError if a row of the staged ``files``, which hold ``rows``, breaks one of the rules."""
-    from pyspark.sql import functions as F
-
     open_ones = [rule for rule in rules if not all(map(rule.is_proved_by, files))]
     if not open_ones or not files:
         return
@@ -122,8 +123,6 @@ def _constraints(properties: Mapping[str, str | None]) -> Iterator[Rule]:
 
 
 def _of_columns(fields: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Rule]:
-    from pyspark.sql import functions as F
-
     for field in fields:
         places = list(_nulls(field["type"], bool(field["nullable"]), (field["name"],)))
         if not places and not field.get("metadata") and isinstance(field["type"], str):
@@ -140,8 +139,6 @@ def _of_columns(fields: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Rule]
 
 def _nulls(kind: Any, nullable: bool, path: tuple[str, ...], *, plain: bool = True) -> Iterator[_NotNull]:
     """The NOT NULLs of a type, from its outside to its inside."""
-    from pyspark.sql import functions as F
-
     if not nullable:
         yield _NotNull(path, plain, lambda value: value.isNull())
     shape = kind["type"] if isinstance(kind, dict) else None
@@ -164,8 +161,6 @@ def _in_field(name: str, broken: Broken, value: Column) -> Column:
 
 
 def _in_one(elements: Broken, broken: Broken, value: Column) -> Column:
-    from pyspark.sql import functions as F
-
     return F.exists(elements(value), broken)
 
 
@@ -180,8 +175,6 @@ def _invariants(field: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lengths(field: Mapping[str, Any], column: Column, uri: str) -> Iterator[Rule]:
-    from pyspark.sql import functions as F
-
     text = (field.get("metadata") or {}).get(TEXT_TYPE)
     if not text:
         return
@@ -197,15 +190,11 @@ def _lengths(field: Mapping[str, Any], column: Column, uri: str) -> Iterator[Rul
 
 
 def _is_not_true(text: str) -> Column:
-    from pyspark.sql import functions as F
-
     # As Delta has it, NULL does not pass.
     return ~F.coalesce(F.expr(text), F.lit(False))
 
 
 def _require_evaluable(rule: Rule, rows: DataFrame, uri: str) -> None:
-    from pyspark.errors import PySparkException
-
     try:
         rows.select(rule.broken).schema  # noqa: B018  Spark Connect analyses only now
     except PySparkException as error:

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from odi_assets.cli.checkpoint.options import OperatorOption, PathArgument
+from odi_assets.cli.checkpoint.place import find_place, open_reader
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.errors import ConfigError
+from odi_assets.streaming.checkpoints import explain_key
 
 _SIDES = (
     Column("side", lambda side: side.side),
@@ -41,9 +43,6 @@ def explain(
 
     A checkpoint alone does not know what arrived: of a stream node, `odi stream explain` says more.
     """
-    from odi_assets.cli.checkpoint.place import find_place, open_reader
-    from odi_assets.streaming.checkpoints import explain_key
-
     with open_reader(find_place(settings, path)) as reader:
         found = explain_key(reader, _named(key), operator=operator, since_batch=since)
     if as_json:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odi_assets.cli.checkpoint.options import PathArgument
+from odi_assets.cli.checkpoint.place import find_place
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
+from odi_assets.streaming.checkpoints import inspect, judge, read_schemas
+from odi_assets.streaming.checkpoints.schemas import type_names
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -42,9 +45,6 @@ _FAULTS = (
 
 def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False) -> None:
     """Show a query's id, batches, watermark, stateful operators, stores and settings. Needs no Spark."""
-    from odi_assets.cli.checkpoint.place import find_place
-    from odi_assets.streaming.checkpoints import inspect
-
     place = find_place(settings, path)
     with place.on_this_machine(logs_only=True) as here:
         known = inspect(here.path)
@@ -59,8 +59,6 @@ def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False
 
 
 def _store_rows(known: Checkpoint) -> Iterator[dict[str, Any]]:
-    from odi_assets.streaming.checkpoints import read_schemas
-
     for operator in known.operators:
         schemas = read_schemas(operator)
         kinds = {variable.name: variable.kind for variable in operator.variables}
@@ -89,9 +87,6 @@ def files(
 
     Exits with 1 if something is.
     """
-    from odi_assets.cli.checkpoint.place import find_place
-    from odi_assets.streaming.checkpoints import judge
-
     place = find_place(settings, path)
     with place.on_this_machine() as here:
         verdict = judge(here.path)
@@ -169,8 +164,6 @@ def _summary_lines(known: Checkpoint) -> list[str]:
 
 
 def _columns(schema: Any) -> str | None:
-    from odi_assets.streaming.checkpoints.schemas import type_names
-
     return ", ".join(f"{name} {kind}" for name, kind in type_names(schema)) if schema else None
 
 

@@ -11,9 +11,12 @@ import typer
 
 from odi_assets.cli.checkpoint.files import spans
 from odi_assets.cli.checkpoint.options import PathArgument
+from odi_assets.cli.checkpoint.place import find_place, open_reader
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
+from odi_assets.streaming.checkpoints import excesses, measure
+from odi_assets.streaming.checkpoints.health import health_rows
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -66,9 +69,6 @@ def health(
     as_json: JsonOption = False,
 ) -> None:
     """Tell how a query is doing. With limits in a stream node's `health`, exits with 1 if they are passed."""
-    from odi_assets.cli.checkpoint.place import find_place, open_reader
-    from odi_assets.streaming.checkpoints import excesses, measure
-
     place = find_place(settings, path)
     with ExitStack() as opened:
         if files_only:
@@ -95,8 +95,6 @@ def health(
 
 
 def _print(found: Health) -> None:
-    from odi_assets.streaming.checkpoints.health import health_rows
-
     rows = list(health_rows(found))
     if rows:
         data_table(_BATCHES, rows[-20:])
@@ -117,8 +115,6 @@ def _print(found: Health) -> None:
 
 def health_json(found: Health) -> dict[str, Any]:
     """The figures as JSON."""
-    from odi_assets.streaming.checkpoints.health import health_rows
-
     return {
         "path": str(found.path),
         "query": found.query_id,

@@ -13,6 +13,8 @@ from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note, stdout_kept_for_data
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.node import Node
+from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from odi_assets.config.models.stream import HealthLimits
     from odi_assets.nodes.project import Project
     from odi_assets.state.delta.batches import BatchRecord
-    from odi_assets.streaming.checkpoints import CheckpointReader
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,6 @@ class CheckpointPlace:
         Raises:
             CheckpointError: there is none, or it is damaged, or the store cannot be read.
         """
-        from odi_assets.streaming.checkpoints import copy_of_remote
-
         with copy_of_remote(self.location, logs_only=logs_only) as copy:
             yield self if copy is None else replace(self, location=Location(str(copy)))
 
@@ -97,7 +96,6 @@ def find_place(settings: Settings, path: str) -> CheckpointPlace:
 
 
 def _of_node(project: Project, key: NodeKey) -> CheckpointPlace:
-    from odi_assets.nodes.node import Node
     from odi_assets.nodes.planning.stream_marks import checkpoint_of
 
     found = checkpoint_of(Node.of(project, key), project.open_batches().of_node(str(key)))
@@ -121,7 +119,6 @@ def open_reader(place: CheckpointPlace, *, logs_only: bool = True) -> Iterator[C
         CheckpointError: there is no checkpoint; this is checked before Spark starts.
     """
     from odi_assets.spark.session import open_session
-    from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
 
     found = place.location
     with stdout_kept_for_data(), copy_of_remote(found, logs_only=logs_only) as copy:

@@ -16,6 +16,7 @@ from odi_assets.cli.checkpoint.options import (
     VariableOption,
     WhereOption,
 )
+from odi_assets.cli.checkpoint.place import collect_rows, find_place, open_reader, show_rows
 from odi_assets.cli.terminal.options import JsonOption, Settings
 
 
@@ -103,8 +104,6 @@ def timers(
 
 
 def _print(settings: Settings, path: str, ask: Any, where: str | None, limit: int, as_json: bool) -> None:
-    from odi_assets.cli.checkpoint.place import collect_rows, find_place, open_reader, show_rows
-
     with open_reader(find_place(settings, path)) as reader:
         frame = ask(reader)
         columns = frame.columns

@@ -23,7 +23,12 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, YesOption
 from odi_assets.cli.terminal.output import data, data_json, note
+from odi_assets.cursors import compare, save, with_cursors, with_shared_position, without_streams
+from odi_assets.cursors.convert import convert as converted
+from odi_assets.cursors.editing import values_of
+from odi_assets.cursors.files import held, require_forward
 from odi_assets.errors import ConfigError
+from odi_assets.util.json_scan import read_strict
 
 if TYPE_CHECKING:
     from odi_assets.cursors import CursorDocument
@@ -47,8 +52,6 @@ def convert(
 
     The document goes to standard output, or to --output FILE. Exits with 1 if a stream was left out.
     """
-    from odi_assets.cursors.convert import convert as converted
-
     document = document_of(file, tool)
     found = converted(document, tool_of(to), namespace=namespace)
     if as_json:
@@ -82,10 +85,6 @@ def set_(
 
     A value has the type that it had before: a number stays a number. A stream is not moved back without --force.
     """
-    from odi_assets.cursors import compare, with_cursors, with_shared_position
-    from odi_assets.cursors.editing import values_of
-    from odi_assets.cursors.files import require_forward
-
     with alone(output or file):
         document = document_of(file, tool)
         before = dict.fromkeys(_TEXTS, "") | ({} if shared else values_of(document, stream))
@@ -110,8 +109,6 @@ def reset(
     yes: YesOption = False,
 ) -> None:
     """Take streams out of a document: the tool reads them from their start. All others stay, byte for byte."""
-    from odi_assets.cursors import without_streams
-
     target = output or file
     # The question may stay open for long, and holds up nobody: what changes until the answer is noticed.
     with alone(target) if yes else nullcontext():
@@ -125,8 +122,6 @@ def reset(
 
 def alone(file: str) -> AbstractContextManager[None]:
     """Within, no other process of ours changes a file."""
-    from odi_assets.cursors.files import held
-
     return nullcontext() if file == STREAM or not Path(file).parent.is_dir() else held(file)
 
 
@@ -139,8 +134,6 @@ def write(document: CursorDocument, file: str, *, force: bool, read: CursorDocum
     Raises:
         CursorDocumentError: streams would go back, or the file was changed since it was read.
     """
-    from odi_assets.cursors import save
-
     if file == STREAM:
         data(document.text.removesuffix("\n"))
         return
@@ -160,8 +153,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _value(text: str, before: Any) -> Any:
     """What was meant: of the type that the value had before, else JSON, else a text."""
-    from odi_assets.util.json_scan import read_strict
-
     if isinstance(before, str):
         return text
     try:

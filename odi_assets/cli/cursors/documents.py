@@ -9,6 +9,7 @@ import typer
 
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.output import note
+from odi_assets.cursors import Tool, inspect_bytes, inspect_file
 from odi_assets.errors import ConfigError, CursorDocumentError
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ OutputOption = Annotated[
 
 def tool_of(name: ToolName) -> str:
     """The tool of that name, as its documents are called."""
-    from odi_assets.cursors import Tool
-
     return next(tool for tool in Tool if tool.lower() == name)
 
 
@@ -50,8 +49,6 @@ def inspected(file: str, tool: ToolName | None) -> Inspection:
     Raises:
         ConfigError: it cannot be read.
     """
-    from odi_assets.cursors import inspect_bytes, inspect_file
-
     whose = tool_of(tool) if tool else None
     if file == STREAM:
         return inspect_bytes(sys.stdin.buffer.read(), tool=whose, path=INPUT)

@@ -18,6 +18,9 @@ from odi_assets.cli.cursors.documents import (
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT, FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
+from odi_assets.cursors import Move, compare
+from odi_assets.cursors import fingerprint as fingerprint_of
+from odi_assets.cursors.files import BACKWARDS
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.util.words import counted
 
@@ -141,9 +144,6 @@ def diff(
 
     Exits with 1 if a stream went back or is gone, or if it is not known how a stream moved.
     """
-    from odi_assets.cursors import Move, compare
-    from odi_assets.cursors.files import BACKWARDS
-
     if old == new == "-":
         raise ConfigError("only one of the documents can come from standard input", fix="give a file for the other")
     before, after = documents_of(old, new, tool)
@@ -165,8 +165,6 @@ def diff(
 
 def fingerprint(files: FilesArgument, tool: ToolOption = None, as_json: JsonOption = False) -> None:
     """Print a fingerprint of each document: it is the same for equal documents, whatever their order and spacing."""
-    from odi_assets.cursors import fingerprint as fingerprint_of
-
     found = {file: fingerprint_of(document_of(file, tool)) for file in files}
     if as_json:
         data_json([{"path": file, "fingerprint": text} for file, text in found.items()])

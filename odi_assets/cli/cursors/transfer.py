@@ -11,7 +11,10 @@ from odi_assets.cli.cursors.change import alone, write
 from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, ToolOption, document_of
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.terminal.output import data_json, note
+from odi_assets.cursors import Move
+from odi_assets.cursors.kept import give_out, key_of, name_of, names, take_in
 from odi_assets.errors import ConfigError
+from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
     from odi_assets.cursors import CursorDocument
@@ -51,8 +54,6 @@ def import_(
     if node is not None:
         import_to_node(settings.project(), document_of(file, tool), node, stream, force=force, dry_run=dry_run)
         return
-    from odi_assets.cursors import Move
-    from odi_assets.cursors.kept import key_of, take_in
 
     document = document_of(file, tool)
     called = _name(file, name)
@@ -81,7 +82,6 @@ def export(
     if node:
         export_nodes(settings.project(), file, node, force=force)
         return
-    from odi_assets.cursors.kept import give_out, names
 
     state = settings.project().open_state()
     called = _name(file, name)
@@ -96,8 +96,6 @@ def export(
 
 
 def _name(file: str, name: str | None) -> str:
-    from odi_assets.cursors.kept import name_of
-
     if name is None and file == STREAM:
         raise ConfigError("a document from standard input has no name", fix="give one: --name state")
     return name or name_of(file)
@@ -108,7 +106,6 @@ def import_to_node(
 ) -> None:
     """Let ``node`` go on where OLake stopped, and say where that is."""
     from odi_assets.nodes.recovery.olake import take_over
-    from odi_assets.sources.marks import hwm_text
 
     state = project.open_state()
     key = project.node_named(node)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odi_assets.cli.explain import stream
+from odi_assets.cli.explain.keys import asked
 from odi_assets.cli.explain.options import KeysFromOption, KeysOption
+from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
 from odi_assets.errors import ConfigError
+from odi_assets.spark.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +39,6 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a key from the landing files through each node to a table: where it is, or where and why it was lost."""
-    from odi_assets.cli.explain import stream
-    from odi_assets.cli.explain.keys import asked
-    from odi_assets.cli.run.command import quiet_libraries
-    from odi_assets.spark.session import open_session
-
     project = settings.project()
     named = project.node_named(node)
     if project.graph.node(named).stream is not None:

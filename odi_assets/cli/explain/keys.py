@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 
 if TYPE_CHECKING:
-    from odi_assets.connections.location import Location
     from odi_assets.nodes.project import Project
 
 
@@ -122,8 +122,6 @@ def _lines(text: str, names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _table(project: Project, place: str) -> Location | None:
-    from odi_assets.connections.location import Location
-
     connection, colon, below = place.partition(":")
     if colon and connection in project.config.connections:
         return project.location(connection, below)

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odi_assets.cli.explain.keys import asked
 from odi_assets.cli.explain.options import KeysFromOption, KeysOption
+from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note, stdout_kept_for_data
 from odi_assets.errors import CheckpointError
+from odi_assets.spark.session import open_session
 
 if TYPE_CHECKING:
     from odi_assets.nodes.explain.stream import StreamExplainer
@@ -42,10 +45,7 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say what became of the rows of a key: matched, counted, waiting, too late, filtered out, or never there."""
-    from odi_assets.cli.explain.keys import asked
-    from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.nodes.explain.stream import StreamExplainer, key_text
-    from odi_assets.spark.session import open_session
 
     quiet_libraries()
     project = settings.project()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 import typer
 
+from odi_assets.cli.terminal.selection import selected_nodes
+
 _COLUMNS = (
     Column("pipeline", lambda row: row["pipeline"]),
     Column("node", lambda row: row["node"]),
@@ -28,8 +30,6 @@ _COLUMNS = (
 
 def ls(settings: Settings, pipeline: PipelineArgument = None, as_json: JsonOption = False) -> None:
     """List the nodes, in the order they run: what they read, how they are written, and where their tables are."""
-    from odi_assets.cli.terminal.selection import selected_nodes
-
     project = settings.project()
     rows = [_row(project, key) for key in selected_nodes(project, pipeline, None)]
     if as_json:
@@ -73,8 +73,6 @@ def graph(
     as_json: JsonOption = False,
 ) -> None:
     """Print which nodes need which: as text, for Mermaid, or for Graphviz."""
-    from odi_assets.cli.terminal.selection import selected_nodes
-
     project = settings.project()
     keys = selected_nodes(project, pipeline, None)
     edges = [(above, key) for key in keys for above in project.graph.upstream(key)]

@@ -6,16 +6,16 @@ import json
 import math
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
+from odi_assets.delta.damage import require_no_remains
+from odi_assets.delta.table import TableHandle
 from odi_assets.util.words import counted
-
-if TYPE_CHECKING:
-    from odi_assets.delta.table import TableHandle
 
 
 def show(
@@ -26,9 +26,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print rows of a node's table. Which ones comes as it may: a table has no order."""
-    from odi_assets.delta.damage import require_no_remains
-    from odi_assets.delta.table import TableHandle
-
     project = settings.project()
     key = project.node_named(node)
     handle = TableHandle.open(project.target(key), version)
@@ -47,8 +44,6 @@ def show(
 
 
 def _rows(handle: TableHandle, limit: int) -> list[dict[str, Any]]:
-    import pyarrow as pa
-
     from odi_assets.delta.maintenance.restore import unreadable
 
     rows: list[dict[str, Any]] = []

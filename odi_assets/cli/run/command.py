@@ -24,6 +24,7 @@ from odi_assets.cli.terminal.options import (
     bounds_of,
 )
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
+from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -136,7 +137,6 @@ def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> Ru
 def quiet_libraries() -> None:
     """Leave it to ``odi`` to say how a run goes: Spark and py4j keep their errors to the exceptions they raise."""
     from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE
-    from odi_assets.util.debugging import debugging
 
     if not debugging():
         os.environ.setdefault(LOG_LEVEL_VARIABLE, "fatal")

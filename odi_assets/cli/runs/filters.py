@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odi_assets.config.models.durations import parse_duration
 from odi_assets.errors import ConfigError
+from odi_assets.state.records import RunStatus
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -56,8 +58,6 @@ def chosen_runs(
 
 
 def _statuses(given: list[str] | None) -> set[str]:
-    from odi_assets.state.records import RunStatus
-
     known = [status.value for status in RunStatus]
     wanted = {part.strip().upper() for text in given or () for part in text.split(",")}
     if strange := wanted - set(known):
@@ -69,8 +69,6 @@ def _moment(since: str | None) -> datetime | None:
     if since is None:
         return None
     from pydantic_core import PydanticCustomError
-
-    from odi_assets.config.models.durations import parse_duration
 
     with suppress(PydanticCustomError):
         return datetime.now(UTC) - parse_duration(since)

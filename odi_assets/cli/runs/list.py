@@ -12,6 +12,8 @@ import typer
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, SinceOption, StatusOption, chosen_runs
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, moment, note, short_id
+from odi_assets.nodes.result import rows_left
+from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord
@@ -60,14 +62,10 @@ def show_table(records: Sequence[RunRecord], leave_out: Container[str]) -> None:
 
 
 def _left(record: RunRecord) -> str | None:
-    from odi_assets.nodes.result import rows_left
-
     return "; ".join(rows_left(record.metrics)) or None
 
 
 def _hwms(record: RunRecord) -> str:
-    from odi_assets.sources.marks import hwm_text
-
     return hwm_change(hwm_text(record.hwm_before), hwm_text(record.hwm_after))
 
 

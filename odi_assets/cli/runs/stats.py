@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, SinceOption, chosen_runs
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
+from odi_assets.nodes.result import REWIND
 
 if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord
@@ -48,8 +49,6 @@ def stats(
 
 def statistics_of(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """Figures of each node that ``records``, newest first, hold; in order of their names."""
-    from odi_assets.nodes.result import REWIND
-
     by_node: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
     for record in records:
         if record.trigger != REWIND:

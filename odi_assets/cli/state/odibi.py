@@ -10,6 +10,7 @@ import typer
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, StatusOption, chosen_runs
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
+from odi_assets.state.values import dump, to_json
 from odi_assets.util.words import counted
 
 _COLUMNS = (
@@ -28,8 +29,6 @@ def state(
     format_: Annotated[Literal["table", "json"], typer.Option("--format", "-f", help="How to print.")] = "table",
 ) -> None:
     """List high-water marks as `odibi catalog state` does; `odi state list` shows more."""
-    from odi_assets.state.values import to_json
-
     entries = settings.at(file).project().open_state().list_hwms()
     found = [entry for entry in entries if pipeline is None or pipeline in entry.key]
     rows = [
@@ -125,6 +124,4 @@ _TABLE_COLUMNS = (
 
 
 def _text(value: Any) -> str:
-    from odi_assets.state.values import dump
-
     return value if isinstance(value, str) else dump(value)

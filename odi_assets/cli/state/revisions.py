@@ -18,6 +18,7 @@ from odi_assets.cli.state.inspect import (
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note, short_id
+from odi_assets.state.values import dump, to_json
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -125,8 +126,6 @@ def _described(entry: HwmEntry) -> str:
 
 def shown(entry: HwmEntry) -> str:
     """What the key is at this revision, in a few words."""
-    from odi_assets.state.values import dump, to_json
-
     return "deleted" if entry.deleted else shown_value(entry) or dump(to_json(entry.value)[0])
 
 

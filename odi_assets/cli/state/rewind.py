@@ -12,6 +12,8 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, NodeArgument, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.request import in_utc
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -111,7 +113,6 @@ def rewind(
 
 
 def _at_batch(project: Project, key: NodeKey, number: int) -> Choice:
-    from odi_assets.nodes.node import Node
     from odi_assets.nodes.recovery.rewind_stream import at_batch
 
     if project.graph.node(key).stream is None:
@@ -120,8 +121,6 @@ def _at_batch(project: Project, key: NodeKey, number: int) -> Choice:
 
 
 def _moment(text: str) -> datetime:
-    from odi_assets.nodes.request import in_utc
-
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

@@ -14,6 +14,12 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, note
 from odi_assets.errors import ConfigError
+from odi_assets.state.factory import PROJECT, open_store
+from odi_assets.state.transfer.document import parse, to_document, to_text
+from odi_assets.state.transfer.load import decide
+from odi_assets.state.transfer.migrate import migration
+from odi_assets.state.transfer.snapshot import into as put_into
+from odi_assets.state.transfer.snapshot import take
 from odi_assets.util.durable import write_file
 from odi_assets.util.words import counted
 
@@ -54,9 +60,6 @@ def export(
     ] = False,
 ) -> None:
     """Write all high-water marks, with their types, as one JSON document that `odi state import` reads."""
-    from odi_assets.state.transfer.document import to_document, to_text
-    from odi_assets.state.transfer.snapshot import take
-
     project = settings.project()
     state = project.open_state()
     found = take(
@@ -89,10 +92,6 @@ def import_(
 
     The whole document is checked before anything changes, and what would change is shown.
     """
-    from odi_assets.state.transfer.document import parse
-    from odi_assets.state.transfer.load import decide
-    from odi_assets.state.transfer.snapshot import into as put_into
-
     project = settings.project()
     found = parse(_read(file), "standard input" if file == _STREAM else file)
     same_tables = found.project == project.config.project and into is None
@@ -122,9 +121,6 @@ def migrate(
     A STORE is `project`, a file (.odibi/state.json, Odibi's too), a folder of meta_state and meta_runs (Odibi's too),
     CONNECTION:PATH for such a folder, or another project file.
     """
-    from odi_assets.state.factory import PROJECT, open_store
-    from odi_assets.state.transfer.migrate import migration
-
     project = settings.project()
     stores = [open_store(name, project.config, project.root) for name in (source, target)]
     transfer = migration(

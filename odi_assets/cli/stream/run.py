@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
+from odi_assets.config.models.durations import parse_span
 from odi_assets.errors import ConfigError
+from odi_assets.spark.java import find_java
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -24,10 +27,8 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes."""
-    from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.cli.run.progress import outcome
     from odi_assets.nodes.stream_service import serve
-    from odi_assets.spark.java import find_java
 
     project = settings.project()
     key = project.node_named(node)
@@ -45,8 +46,6 @@ def run(
 
 def _interval(text: str) -> str:
     from pydantic_core import PydanticCustomError
-
-    from odi_assets.config.models.durations import parse_span
 
     try:
         return f"{int(parse_span(text).total_seconds() * 1000)} milliseconds"

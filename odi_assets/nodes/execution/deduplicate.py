@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from odi_assets.delta.table import LiveFile
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
@@ -78,7 +80,5 @@ def _reaches(high: Any, lower: Any) -> bool:
 
 
 def _same(columns: list[str]) -> Column:
-    from pyspark.sql import functions as F
-
     terms = [F.col(f"t.{quoted(name)}").eqNullSafe(F.col(f"b.{quoted(name)}")) for name in columns]
     return reduce(lambda left, right: left & right, terms)

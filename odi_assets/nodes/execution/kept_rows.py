@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
+from odi_assets.nodes.execution.unmatched_rows import evidence_from, unmatched_rows
 from odi_assets.nodes.planning.kept_rows import (
     LATE,
     UNMATCHED,
@@ -27,6 +30,7 @@ from odi_assets.nodes.planning.kept_rows import (
     numbers,
     spans_of,
 )
+from odi_assets.nodes.planning.stream_marks import stream_facts
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -99,13 +103,10 @@ class KeptRows:
 
         It starts at the first batch from which the checkpoint still has every change; batches before that are a gap.
         """
-        from odi_assets.nodes.execution.unmatched_rows import evidence_from, unmatched_rows
-
         upto, committed = self._upto(query), log.committed()
         last = log.batch(committed[-1]) if committed else None
         if last is None or upto >= last.batch:
             return
-        from odi_assets.nodes.planning.stream_marks import stream_facts
 
         facts = stream_facts(last, log.location)
         first = evidence_from(log, upto, last.batch)
@@ -182,8 +183,6 @@ def _late_rows(
 ) -> Iterator[GivenUp]:
     """The rows of a batch whose time, or the end of whose window, is not after the watermark of the batch before: Spark
     drops these as late."""
-    from pyspark.sql import functions as F
-
     inputs = [one for one in inputs if times.get(one.name) != ""]
     before = log.batch(facts.batch - 1) if facts.batch else None
     if before is None:

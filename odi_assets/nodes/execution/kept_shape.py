@@ -15,6 +15,8 @@ from functools import reduce
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
@@ -52,8 +54,6 @@ class GivenUp:
 
 def moment(ms: int) -> Column:
     """Milliseconds since 1970 as a column of a TIMESTAMP."""
-    from pyspark.sql import functions as F
-
     return F.timestamp_millis(F.lit(ms).cast("bigint"))
 
 
@@ -61,7 +61,6 @@ def shaped(table: TableHandle, rows: Sequence[GivenUp], query: str) -> DataFrame
     """The rows as the table takes them; None if there are no frames of rows."""
     if not rows:
         return None
-    from pyspark.sql import functions as F
 
     is_text = table.exists and table.columns.get(ROW) == "string"
     column, frames = BESIDE_TEXT if is_text else ROW, []
@@ -80,8 +79,6 @@ def shaped(table: TableHandle, rows: Sequence[GivenUp], query: str) -> DataFrame
 
 def _storable(kind: DataType) -> Iterator[Column]:
     """The columns of a row; those that Delta cannot store, as text."""
-    from pyspark.sql import functions as F
-
     for item in kind.fields:  # type: ignore[attr-defined]
         value = F.col(f"row.{quoted(item.name)}")
         kept = value if is_storable(item.dataType.jsonValue()) else value.cast("string")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from odi_assets.delta.partition_values import same_spelling
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.same_history import require_uncorrected
@@ -54,8 +55,6 @@ def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partition
 
 def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set[str | None]:
     from pyspark.sql import functions as F
-
-    from odi_assets.delta.partition_values import same_spelling
 
     if column not in rows.columns:
         raise ConfigError(

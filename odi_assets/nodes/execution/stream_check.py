@@ -14,6 +14,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
+from odi_assets.streaming.checkpoints import check_against
 from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
@@ -40,8 +41,6 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     Raises:
         CheckpointError: the query would fail in its first batch.
     """
-    from odi_assets.streaming.checkpoints import check_against
-
     stamp, settings, last = plan.marks.stamp, plan.node.config.stream, plan.marks.last
     before: Changed = {} if last is None or plan.request.full_refresh else last.changed
     if stamp is None or settings is None or CommitFacts.of(stamp).code_version == run.code_version:

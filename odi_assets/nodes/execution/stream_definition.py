@@ -22,6 +22,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_inputs import stream_inputs
 from odi_assets.nodes.project import Project
 from odi_assets.spark.own_session import OwnSession
+from odi_assets.spark.session import open_session
 from odi_assets.streaming.explain.query.definition import Input, QueryDefinition
 from odi_assets.streaming.explain.query.plan import InputShape, read_definition
 
@@ -100,8 +101,6 @@ def _from_another_process(node: Node) -> QueryDefinition:
 
 
 def _tell_definition(project_file: str, chosen: str, name: str, function: str) -> None:
-    from odi_assets.spark.session import open_session
-
     project, key = Project.load(project_file, chosen), NodeKey.parse(name)
     if key not in project.graph.order():
         # One that was given to build_definitions: the file does not name it.

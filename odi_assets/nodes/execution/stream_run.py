@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
+
 from odi_assets.config.models import StreamSettings
 from odi_assets.delta.on_disk import sync_folder_of
 from odi_assets.delta.table import TableHandle
@@ -326,7 +328,6 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
 def _errors_named(plan: StreamPlan) -> Iterator[None]:
     """Raise what Spark raises as errors of ours."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
 
     try:
         with errors_named(plan.node, plan.reads):

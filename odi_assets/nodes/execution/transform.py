@@ -10,6 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+
 from odi_assets.config.models import NodeConfig, TransformConfig
 from odi_assets.errors import ConfigError, OdiError, TransformError
 from odi_assets.nodes.execution.errors import description_of
@@ -17,7 +20,7 @@ from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 from odi_assets.util.user_code import named_from
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from odi_assets.state.store import StateStore
 
@@ -110,8 +113,6 @@ def _send_by_value(module: ModuleType | None, root: Path) -> None:
     if module is None or file is None or name.partition(".")[0] == "odi_assets":
         return
     if Path(file).resolve().is_relative_to(root.resolve()) and "site-packages" not in Path(file).parts:
-        from pyspark import cloudpickle
-
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
@@ -123,8 +124,6 @@ def _call(
     label: str,
     root: Path,
 ) -> DataFrame:
-    from pyspark.sql import DataFrame
-
     named = f"{label}: {transform.function}{_place(function, root)}"
     arguments = _arguments(function, known, sources, transform, label, named)
     try:

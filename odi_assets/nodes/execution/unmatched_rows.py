@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from odi_assets.nodes.execution.kept_shape import GivenUp, moment
+from odi_assets.streaming.checkpoints.copies import copy_of_remote
+from odi_assets.streaming.checkpoints.files import state_files
+from odi_assets.streaming.checkpoints.inspect import inspect, rows_store
 from odi_assets.streaming.checkpoints.reader import spark_path
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -32,10 +38,6 @@ def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool 
     Args:
         look_inside: read the files, for some are damaged; else their names are enough.
     """
-    from odi_assets.streaming.checkpoints.copies import copy_of_remote
-    from odi_assets.streaming.checkpoints.files import state_files
-    from odi_assets.streaming.checkpoints.inspect import inspect, rows_store
-
     with copy_of_remote(log.location, logs_only=not look_inside) as copy:
         known = inspect(copy or log.location.uri)
         names = [rows_store(side) for side in ("left", "right")]
@@ -74,9 +76,6 @@ def _of_side(
     watermarks: dict[int, int],
     inputs: Sequence[StreamedInput],
 ) -> GivenUp:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     def read(**options: Any) -> DataFrame:
         reader = spark.read.format("statestore").options(**store)
         return reader.options(**{name: str(value).lower() for name, value in options.items()}).load(path)
@@ -120,8 +119,6 @@ def _of_side(
 
 
 def _watermark(watermarks: dict[int, int]) -> Column:
-    from pyspark.sql import functions as F
-
     found = F.lit(None).cast("timestamp")
     for number, ms in watermarks.items():
         found = F.when(F.col("batch_id") == number, moment(ms)).otherwise(found)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, LossError, TargetBehindStateError
@@ -116,8 +118,6 @@ class Absence:
         )
 
     def _is_key(self, key: str) -> Any:
-        from pyspark.sql import functions as F
-
         return F.expr(key_sql([quoted(column) for column in self.followed.columns])) == F.lit(key)
 
     # -- reasons, where the sources have the key
@@ -214,8 +214,6 @@ class Absence:
 
     def _failing(self, keys: Sequence[str]) -> dict[str, str]:
         """By key none of whose rows meets the conditions of an input, the first condition that is not met."""
-        from pyspark.sql import functions as F
-
         found: dict[str, str] = {}
         for source in self.node.sources:
             conditions = self._conditions(source.name)
@@ -237,8 +235,6 @@ class Absence:
 
     def _lacking(self, keys: Sequence[str]) -> dict[str, str]:
         """By key whose rows have no counterpart in a join, what is lacking."""
-        from pyspark.sql import functions as F
-
         found: dict[str, str] = {}
         frames = {source.name: rows_of(self.found.spark, source) for source in self.node.sources}
         labels = {source.name: source.label for source in self.node.sources}
@@ -277,8 +273,6 @@ class Absence:
 
     def _given(self, keys: Sequence[str]) -> dict[str, str]:
         """The keys that the transform gives now: ``given``, or ``replaced`` if the table has their ``write.keys``."""
-        from pyspark.sql import functions as F
-
         frames = {source.name: rows_of(self.found.spark, source) for source in self.node.sources}
         whole = {name: frame for name, frame in frames.items() if frame is not None}
         if len(whole) < len(frames):

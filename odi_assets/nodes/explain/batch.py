@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
@@ -109,8 +111,6 @@ def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) ->
 
 
 def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
-    from pyspark.sql import functions as F
-
     base = getattr(source.unwaited, "base", None)
     root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
     key = key_sql([quoted(column) for column in columns])

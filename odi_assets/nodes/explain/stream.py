@@ -20,7 +20,10 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream_inputs import require_known, stream_inputs
 from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
+from odi_assets.streaming.checkpoints.copies import copy_of_remote
+from odi_assets.streaming.checkpoints.reader import CheckpointReader
 from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows, key_sql
+from odi_assets.streaming.explain.confirm import confirmed
 from odi_assets.streaming.explain.evidence import Lost, Watermarks
 from odi_assets.streaming.explain.explain import Past, collect_evidence, decide
 from odi_assets.streaming.explain.fates import row_fates
@@ -100,10 +103,6 @@ class StreamExplainer:
         Raises:
             CheckpointError: the state cannot be read.
         """
-        from odi_assets.streaming.checkpoints.copies import copy_of_remote
-        from odi_assets.streaming.checkpoints.reader import CheckpointReader
-        from odi_assets.streaming.explain.confirm import confirmed
-
         found, last = list(answers), max(self._batches, default=-1)
         committed = self.log.committed()
         if self.definition.kind == "rows" or not committed or committed[-1] != last:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.changes import table_change
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.history.repair import own_rows
 from odi_assets.nodes.node import Node, code_version
@@ -79,8 +80,6 @@ def verdict(project: Project, state: StateBackend, key: NodeKey, last: RunRecord
 
 
 def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecord) -> str | None:
-    from odi_assets.delta.changes import table_change
-
     if code_version(project, key) != last.code_version:
         return "its code or configuration changed"
     node = Node.of(project, key)

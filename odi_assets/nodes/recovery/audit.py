@@ -37,6 +37,7 @@ from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.state.backend import StateBackend
+from odi_assets.streaming.explain.query.plan import read_outline
 from odi_assets.tables.reader import read_table
 from odi_assets.util.words import counted
 
@@ -240,8 +241,6 @@ def _places(
 
 def _outline(node: Node, frames: Mapping[str, DataFrame], spark: SparkSession) -> Outline | None:
     """What the transform does; None where no plan can be had (Spark Connect, a function of rows)."""
-    from odi_assets.streaming.explain.query.plan import read_outline
-
     if not hasattr(spark, "_jsparkSession"):
         return None
     schemas = {name: frame.schema for name, frame in frames.items()}

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+
 from odi_assets.nodes.planning.range import Unit
 from odi_assets.sources.cursor.columns import cursor_column
 from odi_assets.sources.cursor.window import Window
@@ -42,8 +46,6 @@ class RangeOf:
 
     def column(self, rows: DataFrame) -> Column:
         """The name of the range that a row is in; NULL for a row without a cursor."""
-        from pyspark.sql import functions as F
-
         if self.window is None:
             bucket = F.pmod(F.xxhash64(row_text(self.keys)), F.lit(BUCKETS)) if self.keys else F.lit(0)
             return bucket.cast("string")
@@ -102,9 +104,6 @@ class RangeDifference:
 
 def as_stored(rows: DataFrame, schema: StructType, partition_columns: Sequence[str]) -> DataFrame:
     """``rows`` with the names and types of a table, as far as they have its columns."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType
-
     known = {name.lower(): name for name in rows.columns}
     found = []
     for field in schema.fields:
@@ -127,7 +126,6 @@ def by_rows(
         compared: the columns whose values are compared.
         distinct: equal rows count as one.
     """
-    from pyspark.sql import functions as F
 
     def side(rows: DataFrame, number: int) -> DataFrame:
         found = rows.select(ranges.column(rows).alias(_RANGE), _hash(compared).alias(_ROW), F.lit(number).alias(_SIDE))
@@ -150,8 +148,6 @@ def by_keys(
     source: DataFrame, table: DataFrame, ranges: RangeOf, compared: Sequence[str], rule: KeyRule
 ) -> list[RangeDifference]:
     """The ranges of a source, and of a table that holds one row for each key."""
-    from pyspark.sql import functions as F
-
     both = _candidates(source, ranges, compared, rule).unionAll(
         table.select(*_facts(table, ranges, compared, rule), F.lit(1).alias(_VERSIONS), F.lit(1).alias(_SIDE))
     )
@@ -193,9 +189,6 @@ def _difference(name: str | None, facts: Mapping[str, Any]) -> RangeDifference:
 
 def _candidates(source: DataFrame, ranges: RangeOf, compared: Sequence[str], rule: KeyRule) -> DataFrame:
     """The rows of each key that the table may hold: those that are the greatest by the order."""
-    from pyspark.sql import Window as Over
-    from pyspark.sql import functions as F
-
     order = F.lit(None).cast("int") if rule.order is None else F.col(quoted(rule.order))
     gone = F.lit(False) if rule.delete_when is None else F.coalesce(F.col(quoted(rule.delete_when)), F.lit(False))
     rows = source.select(*_facts(source, ranges, compared, rule), order.alias(_ORDER), gone.alias(_GONE))
@@ -216,14 +209,10 @@ def _facts(rows: DataFrame, ranges: RangeOf, compared: Sequence[str], rule: KeyR
 
 
 def _hash(compared: Sequence[str]) -> Column:
-    from pyspark.sql import functions as F
-
     return F.xxhash64(row_text(compared)) if compared else F.lit(0).cast("bigint")
 
 
 def _sum_if(value: Column, number: int) -> Column:
-    from pyspark.sql import functions as F
-
     return F.sum(F.when(F.col(_SIDE) == number, value))
 
 

@@ -15,7 +15,11 @@ from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
+from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
 from odi_assets.nodes.planning.start import marks_of, start_of
+from odi_assets.nodes.planning.stream import require_own_stream
+from odi_assets.nodes.planning.stream_inputs import require_known
+from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
@@ -23,6 +27,7 @@ from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.marks import Mark, hwm_text, snapshot_left
+from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
@@ -64,9 +69,6 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
 
 def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
     """The batches whose late or unmatched rows are kept nowhere, in words. Nothing brings them back."""
-    from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
-    from odi_assets.nodes.planning.stream_marks import stream_marks
-
     found = {}
     for key in keys:
         node = Node.of(project, key)
@@ -110,11 +112,6 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
 
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What does not belong together of a stream's checkpoint and its table."""
-    from odi_assets.nodes.planning.stream import require_own_stream
-    from odi_assets.nodes.planning.stream_inputs import require_known
-    from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
-    from odi_assets.spark.connect_worker import TOKEN_REMEDY
-
     try:
         require_own_stream(node, target)
         marks = stream_marks(node, target)
@@ -141,8 +138,6 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
 
 def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
     """The tables of kept rows that a run which ended early left behind the batches."""
-    from odi_assets.nodes.planning.kept_rows import kept_marks
-
     for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
         if mark.is_behind:
             remedy = f"odi run {node.command}: it keeps them, even without new data (or a run is at it right now)"

@@ -16,6 +16,7 @@ from odi_assets.delta.maintenance.verify import dead_links, unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.stream_marks import checkpoint_base
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
@@ -24,6 +25,7 @@ from odi_assets.nodes.remedies import remedy_of
 from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import LedgerPart, ledger_parts
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.util.words import counted
 
 
@@ -59,8 +61,6 @@ def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[
 
 def files_of_system(project: Project, state: StateBackend, *, deep: bool) -> Iterator[Disagreement]:
     """What is wrong with the files of the system tables, or of the state file."""
-    from odi_assets.state.local.backend import LocalJSONStateBackend
-
     if isinstance(state, LocalJSONStateBackend):
         try:
             damaged = state.damaged_files()
@@ -160,8 +160,6 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
 
 
 def _has_remote_checkpoint(project: Project, key: NodeKey) -> bool:
-    from odi_assets.nodes.planning.stream_marks import checkpoint_base
-
     return project.graph.node(key).stream is not None and not checkpoint_base(Node.of(project, key)).is_local
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
@@ -26,13 +26,11 @@ from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import READ, Mark
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
+from odi_assets.sources.sql.source import CursorTableSource
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
 from odi_assets.util.exact_json import write
 from odi_assets.util.json_scan import read_strict
-
-if TYPE_CHECKING:
-    from odi_assets.sources.sql.source import CursorTableSource
 
 _SCHEMA = "public"
 
@@ -148,8 +146,6 @@ def _read(node: Node) -> Source:
 
 
 def _source(node: Node) -> CursorTableSource:
-    from odi_assets.sources.sql.source import CursorTableSource
-
     found = next((source.unwaited for source in node.sources if source.name == READ), None)
     if not isinstance(found, CursorTableSource) or node.following != (READ,):
         raise ConfigError(

@@ -22,10 +22,14 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import kept_tables
+from odi_assets.nodes.planning.stream_marks import checkpoint_base
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, repair_checkpoint
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.delta.backend import CatalogStateBackend
+from odi_assets.state.local.backend import LocalJSONStateBackend
 
 RECOVER = "odi state recover"
 
@@ -90,8 +94,6 @@ def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, 
 
 
 def _is_checkpoint(project: Project, key: NodeKey, name: str) -> bool:
-    from odi_assets.nodes.planning.stream_marks import checkpoint_base
-
     base = checkpoint_base(Node.of(project, key)).uri.rstrip("/")
     return name == base or name.startswith(f"{base}-")
 
@@ -115,8 +117,6 @@ def repair_table(
 
 
 def _of_checkpoint(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
-    from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, repair_checkpoint
-
     uri, version = checkpoint_in_use(node).uri, TableHandle.open(node.target.location).version
     for why, moves, aside, whole in repair_checkpoint(node, dry_run=dry_run):
         following = f"odi run {node.command}{' --full-refresh' if whole else ''}"
@@ -160,8 +160,6 @@ def _mark_back(project: Project, state: StateBackend, key: NodeKey) -> str | Non
 
 def system_tables(project: Project, state: StateBackend) -> dict[str, Location]:
     """The Delta tables of state by their names; without ``system`` only the table of the batches of streams."""
-    from odi_assets.state.delta.backend import CatalogStateBackend
-
     batches = project.open_batches().location
     if not isinstance(state, CatalogStateBackend):
         return {"meta_batches": batches}
@@ -199,8 +197,6 @@ def _without(name: str, handle: TableHandle, lost: list[LostFile], following: st
 
 
 def _state_file(state: StateBackend, *, dry_run: bool) -> Iterator[Repaired]:
-    from odi_assets.state.local.backend import LocalJSONStateBackend
-
     if not isinstance(state, LocalJSONStateBackend):
         return
     for path, fault in state.damaged_files().items():

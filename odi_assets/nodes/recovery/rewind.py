@@ -26,6 +26,7 @@ from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import known_in
+from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
@@ -144,7 +145,6 @@ def _checkpoint_is_ahead(project: Project, key: NodeKey) -> bool:
     """Whether the node is a stream whose checkpoint has read more than its table has."""
     if project.graph.node(key).stream is None:
         return False
-    from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 
     node = Node.of(project, key)
     return stream_marks(node, TableHandle.open(node.target.location)).match is Match.TABLE_BEHIND

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pyarrow as pa
+from pyspark.sql import functions as F
 
 from odi_assets.config.models import VersionIncrement, WriteMode
 from odi_assets.connections.location import Location
@@ -108,8 +110,6 @@ def load_whole(handle: TableHandle, wanted: Wanted, open_spark: Callable[[], Spa
 
 
 def _by_spark(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    from pyspark.sql import functions as F
-
     if wanted.window is not None:
         column = F.col(wanted.window.column)
         rows = rows.where((column >= F.lit(wanted.window.start)) & (column < F.lit(wanted.window.end)))
@@ -117,8 +117,6 @@ def _by_spark(rows: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
-    import pyarrow as pa
-
     predicate = None
     if wanted.window is not None:
         name = '"' + wanted.window.column.replace('"', '""') + '"'
@@ -228,7 +226,6 @@ def load_increment(
 
 def _rows_of(location: Location, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table | None:
     """The rows of these files; None where they are not plain files of the table's columns."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not location.is_local or handle.partition_columns:

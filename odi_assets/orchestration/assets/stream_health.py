@@ -15,6 +15,7 @@ from odi_assets.nodes.planning.stream_marks import checkpoint_of
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.streaming.checkpoints import CheckpointReader, Health, copy_of_remote, excesses, measure
+from odi_assets.streaming.checkpoints.health import health_rows
 
 CHECK = "stream_health"
 _ROWS = 20
@@ -59,8 +60,6 @@ def health_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
 def health_metadata(health: Health) -> dict[str, Any]:
     """Metadata of a stream's health: figures that Dagster plots over time, a table, and a picture if it can be
     drawn."""
-    from odi_assets.streaming.checkpoints.health import health_rows
-
     last = health.last
     figures: dict[str, Any] = {
         "batch": last.batch_id if last else None,

@@ -37,6 +37,7 @@ from odi_assets.state.delta.hwms import (
     HwmLog,
     newest_of_each,
 )
+from odi_assets.state.delta.spark import through_spark
 from odi_assets.state.delta.system_columns import Columns, by_column
 from odi_assets.state.delta.table import OtherLayout, SystemTable, in_environment, sql
 from odi_assets.state.records import HwmEntry
@@ -356,7 +357,6 @@ def another(log: Any, present: Any, error: UnsupportedFeatureError, spark: Any) 
         return log if isinstance(present, OdibiHwmLog) else OdibiHwmLog(log)
     if spark is None or present is not log:
         raise error
-    from odi_assets.state.delta.spark import through_spark
 
     _log.info("%s; going on through Spark", error.message)
     return through_spark(log, spark)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from odi_assets.connections.location import Location, is_there
+from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import STORE
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
@@ -77,8 +78,6 @@ def _tables(folder: Location) -> Iterator[str]:
                 yield place
         return
     import pyarrow.fs as pa_fs
-
-    from odi_assets.delta.damage import file_system
 
     with TableHandle(folder, None, STORE).calls("listing state stores"):
         listed = file_system(folder).get_file_info(pa_fs.FileSelector("", recursive=True, allow_not_found=True))

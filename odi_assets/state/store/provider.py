@@ -17,7 +17,7 @@ from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, StateError
-from odi_assets.state.store import StateStore, StoreChange
+from odi_assets.state.store import StateStore, StoreChange, check
 from odi_assets.state.store.contents import Draft, VersionContents
 from odi_assets.state.store.files import files_before, remove_before
 from odi_assets.state.store.log import PendingVersion, VersionLog
@@ -168,7 +168,6 @@ class StateStoreProvider:
         Raises:
             StateError: the table cannot be read, or, for a repair, not be written.
         """
-        from odi_assets.state.store import check
 
         def look() -> StoreCheck:
             done = self._versions.read(

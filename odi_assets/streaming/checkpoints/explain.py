@@ -14,6 +14,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from odi_assets.errors import CheckpointError
 from odi_assets.streaming.checkpoints.files import first_changes
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, rows_store
@@ -174,8 +176,6 @@ def _side(reader: CheckpointReader, side: JoinSide, key: Mapping[str, Any], oper
 
 
 def _of_key(frame: DataFrame, key: Mapping[str, Any], path: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
     # The last field of the key is Spark's own: it counts the rows of one key.
     fields = frame.select("key.*").drop("index").schema.fields
     names = [field.name for field in fields]

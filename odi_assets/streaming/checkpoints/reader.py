@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from odi_assets.errors import CheckpointError
-from odi_assets.spark.session import apply_conf
+from odi_assets.spark.session import apply_conf, open_session
 from odi_assets.streaming.checkpoints.files import (
     checkpoint_format,
     first_changes,
@@ -91,8 +91,6 @@ class CheckpointReader:
     @property
     def spark(self) -> SparkSession:
         """The session that reads."""
-        from odi_assets.spark.session import open_session
-
         if self._spark is None:
             self._started = open_session(app_name="odi_checkpoint")
             self._spark = self._started.spark

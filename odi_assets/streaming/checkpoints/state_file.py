@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 _LZ4_MAGIC = b"LZ4Block"
 _LZ4_HEADER = struct.Struct("<8sBiii")
 _LZ4_RAW = 0x10
@@ -116,8 +118,6 @@ def _decompressed(data: bytes) -> Iterator[bytes]:
 
 def _lz4_blocks(data: bytes) -> Iterator[bytes]:
     """Blocks as lz4-java's ``LZ4BlockOutputStream`` writes them; an empty one is the last."""
-    import pyarrow as pa
-
     codec = pa.Codec("lz4_raw")
     at = 0
     while True:
@@ -141,8 +141,6 @@ def _lz4_blocks(data: bytes) -> Iterator[bytes]:
 
 def _snappy_chunks(data: bytes) -> Iterator[bytes]:
     """Chunks as snappy-java's ``SnappyOutputStream`` writes them: a length, then that many bytes."""
-    import pyarrow as pa
-
     codec = pa.Codec("snappy")
     at = _SNAPPY_HEADER
     while at < len(data):
@@ -208,8 +206,6 @@ def _lzf(packed: bytes) -> bytes:
 
 
 def _zstd(data: bytes) -> bytes:
-    import pyarrow as pa
-
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
             return bytes(stream.read())

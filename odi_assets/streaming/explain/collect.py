@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.sql.functions import broadcast, col, expr
 
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, EvidenceRows, Integers, Pairs, objects
 from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
@@ -67,9 +69,7 @@ def collect_rows(
 ) -> FoundRows:
     """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
     with."""
-    import pyarrow as pa
     import pyarrow.compute as pc
-    from pyspark.sql.functions import broadcast, expr
 
     asked = spark.createDataFrame(pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
@@ -126,8 +126,6 @@ class PairsOn:
 
 def pass_on(definition: QueryDefinition, found: Sequence[FoundRows], pairs: Pairs, joined: Booleans) -> PairsOn:
     """The pairs of a join that it joined, as rows of the operator behind it."""
-    import pyarrow as pa
-
     left, right = found
     places = pairs.left[joined], pairs.right[joined]
     columns: dict[str, Any] = {}
@@ -148,8 +146,6 @@ def pass_on(definition: QueryDefinition, found: Sequence[FoundRows], pairs: Pair
 
 def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: Input, pairs: PairsOn) -> FoundRows:
     """The pairs that come to the operator behind a join, as rows of its input. They keep the order."""
-    import pyarrow as pa
-
     table = pairs.table.append_column("_place", pa.array(range(len(pairs.table)), pa.int64()))
     computed = _computed(definition, given)
     rows = spark.createDataFrame(table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
@@ -161,8 +157,6 @@ def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: I
 def _columns(given: Input, found: FoundRows, as_structs: bool = False) -> dict[str, Any]:
     """The columns of the rows of an input that SQL of the definition needs: by their names, or in a struct that has
     the name of the input. For a join's pairs, they are structs."""
-    import pyarrow as pa
-
     if given.source == JOINED:
         return {name: found.table[name].combine_chunks() for name in found.table.column_names}
     columns = {name: found.table[f"c_{name}"].combine_chunks() for name in given.columns}
@@ -187,17 +181,12 @@ def identity_sql(parts: Sequence[str]) -> str:
 def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> DataFrame:
     """The rows of ``frame`` whose ``column`` is one of ``keys``: joined to them, for a list of a hundred thousand keys
     is more than a plan can hold."""
-    import pyarrow as pa
-    from pyspark.sql.functions import broadcast, col
-
     asked = frame.sparkSession.createDataFrame(pa.table({"_odi_asked": pa.array(list(keys), pa.string())}))
     return frame.join(broadcast(asked), col(column) == col("_odi_asked"), "left_semi")
 
 
 def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundRows, right: FoundRows) -> Pairs:
     """The pairs of rows with one key, and which conditions of the join each meets."""
-    import pyarrow as pa
-
     frames = []
     names = ["_joined" if given.source == JOINED else given.view for given in definition.inputs]
     for name, given, found in zip(names, definition.inputs, (left, right), strict=True):
@@ -207,7 +196,6 @@ def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundR
         frames.append(spark.createDataFrame(table).alias(name))
     holds = [f"coalesce({one.sql}, false) AS h_{place}" for place, one in enumerate(definition.conditions)]
     apart = [f"{_apart(one.sides)} AS a_{place}" for place, one in enumerate(definition.conditions)]
-    from pyspark.sql.functions import expr
 
     same = expr(f"{names[0]}._key = {names[1]}._key")
     places = [f"{name}._place AS p_{place}" for place, name in enumerate(names)]
@@ -239,9 +227,6 @@ def failing_groups(spark: SparkSession, definition: QueryDefinition, found: Foun
     Args:
         accepted: which of the rows the aggregation counts.
     """
-    import pyarrow as pa
-    from pyspark.sql.functions import expr
-
     given, rows = definition.inputs[0], found.rows
     starts = np.zeros(len(rows), dtype=np.int64) if rows.windows_us is None else rows.windows_us[:, 0, 0]
     groups: dict[tuple[str, int], int] = {}

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from pyspark.sql import functions as F
+
 from odi_assets.streaming.checkpoints.files import first_changes
 from odi_assets.streaming.checkpoints.inspect import Operator, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
@@ -73,8 +75,6 @@ def _of_join(
 ) -> tuple[list[Mapping[str, int]], list[Mapping[tuple[str, int], int] | None]]:
     """By side: how many rows of each key the state after ``last`` has; and by key and batch how many rows the change
     feed reports as removed, since its first batch. All in one go, for each job of Spark costs a second."""
-    from pyspark.sql import functions as F
-
     known, at = reader.inspect(), operator.operator_id
     key = key_sql([f"key.field{place}" for place in range(parts)])
     firsts = [first_changes(known, operator, (rows_store(side),)) for side in _SIDES]

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+from pyarrow.fs import PyFileSystem
+
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes, is_other_history
 from odi_assets.delta.history import commit_digest
@@ -191,8 +194,6 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
     uri, is_local, options = location.uri, location.is_local, dict(location.storage_options)
 
     def table() -> Location:
-        from odi_assets.connections.location import Location
-
         return Location(uri, options)
 
     class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -200,15 +201,12 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             self.upto: int | None = None
 
         def prepareForTriggerAvailableNow(self) -> None:
-            from odi_assets.delta.table import TableHandle
-
             self.upto = int(TableHandle.open(table()).version or 0)
 
         def getDefaultReadLimit(self) -> ReadLimit:
             return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
         def initialOffset(self) -> dict[str, Any]:
-            from odi_assets.delta.table import TableHandle
             from odi_assets.streaming.inputs.table_source import first_offset
 
             return first_offset(TableHandle.open(table()))
@@ -226,7 +224,6 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             return [InputPartition((file.path, dict(file.partition))) for file in files]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            import pyarrow as pa
             import pyarrow.compute as pc
             import pyarrow.parquet as pq
             from pyspark.sql.pandas.types import to_arrow_schema
@@ -255,7 +252,6 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
                 file = pq.ParquetFile(f"{uri}/{path}", pre_buffer=False)
             else:
                 from deltalake.fs import DeltaStorageHandler
-                from pyarrow.fs import PyFileSystem
 
                 file = pq.ParquetFile(PyFileSystem(DeltaStorageHandler(uri, options)).open_input_file(path))
             for batch in file.iter_batches(batch_size=10_000, use_threads=False):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile
@@ -78,8 +80,6 @@ def _batch(write: Write, files: Sequence[WrittenFile]) -> DataFrame:
 
 
 def _without_deleted(batch: DataFrame, marker: str | None) -> DataFrame:
-    from pyspark.sql import functions as F
-
     if marker is None:
         return batch
     return batch.where(~F.coalesce(F.col(quoted(marker)), F.lit(False))).drop(marker)

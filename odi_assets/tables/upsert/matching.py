@@ -10,6 +10,8 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.columns import quoted, same_keys
@@ -86,8 +88,6 @@ def find_affected(
         marker: a BOOLEAN column of ``batch``, which has one row for each key then: where it is true, stored rows with
             these keys count as deleted.
     """
-    from pyspark.sql import functions as F
-
     if not among:
         return MatchedFiles((), 0)
     rows = read_files(batch.sparkSession, handle, among, file_as=_FILE).select(*map(quoted, keys), _FILE).alias("t")

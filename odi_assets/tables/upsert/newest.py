@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 from odi_assets.tables.columns import quoted, row_text, same_keys
@@ -47,9 +50,6 @@ def one_per_key(batch: DataFrame, keys: Sequence[str], column: str | None, uri: 
 
 def _newest(batch: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
     """Of each key, the rows with the greatest ``column``; NULL is less than any value. Equal rows count once."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     order = Window.partitionBy(*map(quoted, keys)).orderBy(F.col(quoted(column)).desc_nulls_last())
     best = batch.withColumn(_RANK, F.rank().over(order)).where(f"{_RANK} = 1").drop(_RANK)
     # As text, because a row with a map in it does not compare.
@@ -58,8 +58,6 @@ def _newest(batch: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
 
 def _repeated(batch: DataFrame, keys: Sequence[str]) -> Row | None:
     """Keys that several rows have, with the number of these rows; None if there are none."""
-    from pyspark.sql import functions as F
-
     groups = batch.groupBy(*map(quoted, keys)).agg(F.count(F.lit(1)).alias(_COUNT))
     return next(iter(groups.where(f"{_COUNT} > 1").limit(1).collect()), None)
 
@@ -71,8 +69,6 @@ def newer_than_stored(
 
     An equal value is not newer. A stored NULL is less than any value.
     """
-    from pyspark.sql import functions as F
-
     if not among:
         return batch
     rows = read_files(batch.sparkSession, handle, among)
