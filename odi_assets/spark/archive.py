@@ -33,7 +33,8 @@ MAKING, LOCK = ".making-", "making.lock"
 that its maker holds."""
 _REMEDY = f"unset {ARCHIVE_VARIABLE}, or set it to a folder that nobody else may write"
 _BASE_OF_JAVA = Path("lib/server/classes.jsa")
-_JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Where each JVM looks for options, beside its command line."""
 _OFF = {"off", "0", "false", "no"}
 _ENDS = 65536
 """Bytes at both ends of an archive that are compared with what was written. The JVM itself looks at the others."""
@@ -239,7 +240,7 @@ def find_archive(java: Java, class_path: str, options: Sequence[str] = ()) -> Ar
 
 def refusal_file(folder: Path, options: Sequence[str]) -> Path:
     """Where it is noted that a JVM with ``options``, and those of the environment, refuses the archive in a folder."""
-    of_environment = (os.environ.get(name, "") for name in _JVM_VARIABLES)
+    of_environment = (os.environ.get(name, "") for name in JVM_VARIABLES)
     return folder / f"refused-{hash_of([*options, *of_environment])}.json"
 
 

@@ -29,7 +29,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from odi_assets.spark.archive import Archive, cache_folder, find_archive, is_ours, read_facts, was_mapped
+from odi_assets.spark.archive import JVM_VARIABLES, Archive, cache_folder, find_archive, is_ours, read_facts, was_mapped
 from odi_assets.spark.java import VECTOR_MODULE, Java
 from odi_assets.spark.scripts_home import SCRATCH, home_for_scripts
 from odi_assets.spark.settings_file import SETTINGS_OPTION, SUBMIT_ARGUMENTS, settings_file
@@ -46,8 +46,6 @@ _OF_THE_LAUNCHER = (
 _LAUNCHER_VARIABLES = ("SPARK_", "HADOOP_CONF_DIR", "YARN_CONF_DIR", SUBMIT_ARGUMENTS)
 _OWN_ARCHIVE = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive", "-XX:AOT")
 _COLLECTOR = re.compile(r"['\"]?-XX:[+-]Use\w+GC\b")
-_JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Where each JVM looks for options, beside its command line."""
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """For a JVM of seconds: its optimizing compiler would cost more than it earns."""
 _POLL_SECONDS = 0.005
@@ -169,7 +167,7 @@ def _launchers_answer(java: Java, home: Path, asked: Mapping[str, str], argument
         raise DirectStartUnavailable(f"there is no JAR of Spark's launcher in {jars}")
     scala = launcher.name.removeprefix("spark-launcher_").partition("-")[0]
     settings = [part for key, value in asked.items() for part in ("--conf", f"{key}={value}")]
-    command = [str(java.executable), "-Xmx128m", *_SHORT_LIVED, "-XX:+UseSerialGC", "-cp", str(launcher)]
+    command = [str(java.executable), "-Xmx128m", *_short_lived(()), "-cp", str(launcher)]
     done = subprocess.run(
         [*command, "org.apache.spark.launcher.Main", _SUBMIT, *settings, *arguments],
         env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": scala, "JAVA_HOME": str(java.home)},
@@ -281,12 +279,16 @@ def options_of_size(command: LaunchCommand, *, is_small: bool) -> list[str]:
     """Options for a JVM that is to read little, unless the project has chosen its own."""
     if not is_small:
         return []
-    return [*_SHORT_LIVED, *([] if chooses_collector(command.options) else ["-XX:+UseSerialGC"])]
+    return _short_lived(command.options)
+
+
+def _short_lived(options: Iterable[str]) -> list[str]:
+    return [*_SHORT_LIVED, *([] if chooses_collector(options) else ["-XX:+UseSerialGC"])]
 
 
 def chooses_collector(options: Iterable[str]) -> bool:
     """Whether a JVM with ``options`` is given a garbage collector, by them or by the environment. It takes only one."""
-    of_environment = (option for name in _JVM_VARIABLES for option in os.environ.get(name, "").split())
+    of_environment = (option for name in JVM_VARIABLES for option in os.environ.get(name, "").split())
     return any(_COLLECTOR.match(option) for option in (*options, *of_environment))
 
 

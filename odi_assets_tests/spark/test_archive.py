@@ -418,13 +418,20 @@ def test_a_lack_of_space_is_said_and_stops_no_later_attempt(
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_collector_of_the_user_is_the_only_one(jars: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:+UseParallelGC")
+@pytest.mark.parametrize(
+    ("variable", "on_the_line"), [("SPARK_SUBMIT_OPTS", ["-XX:+UseParallelGC"]), ("JAVA_TOOL_OPTIONS", [])]
+)
+def test_a_collector_of_the_user_is_the_only_one(
+    jars: str, variable: str, on_the_line: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The suite's own options name a collector.
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
+    monkeypatch.setenv(variable, "-XX:+UseParallelGC")
     with_training(monkeypatch, "Path(classes).write_text(json.dumps(options))")
     folder = prepare(jars).folder
     assert folder is not None
     options = json.loads((folder / CLASSES).read_text())
-    assert [one for one in options if one.endswith("GC")] == ["-XX:+UseParallelGC"]
+    assert [one for one in options if one.endswith("GC")] == on_the_line
 
 
 def test_an_archive_that_is_being_made_is_not_made_a_second_time(java: Java, jars: str, archive: Path) -> None:
