@@ -47,6 +47,7 @@ from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -280,9 +281,9 @@ def _mark_now(
     words = [] if then is None else [difference(then, source.identity, moved=moved)]
     changes = [f"{source.label} {text}" for text in words if text is not None]
     ordered_alike = then is None or same_order(then, source.identity)
+    # Whatever else the commit remembers was found with the former definition.
+    ties = {part: kept for part, kept in loaded.get(name, {}).items() if part in ("ties", "tied_by")}
     if ordered_alike and (source.identity.reading or {}).get("ties"):
-        # Whatever else the commit remembers was found with the former definition.
-        ties = {part: kept for part, kept in loaded.get(name, {}).items() if part in ("ties", "tied_by")}
         tied = source.with_ties(source.mark(value, ties), spark())
         return tied, None, [*changes, "rows that are tied with the HWM count as loaded, but for those known to be new"]
     if then is None or not changes:
@@ -294,7 +295,9 @@ def _mark_now(
         if source.knows(kept):
             return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
     else:
-        _require_all_loaded(node, source, then, value, spark)
+        _require_all_loaded(node, source, then, value, ties, spark)
+        if "rows" in (then.reading or {}):
+            changes.append(f"{source.label}: rows at or below its HWM that came since the last run count as loaded")
     # What is there counts as loaded, whether or not the source would read it now.
     read = _resolved(source.unwaited.plan(None), spark)
     mark = read.after if isinstance(read, Read) else None
@@ -305,16 +308,27 @@ def _mark_now(
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
 
 
-def _require_all_loaded(node: Node, source: Source, then: Identity, value: Any, spark: Session) -> None:
-    """Raises IdentityMismatchError if the former definition of a source would still read something of it."""
+def _require_all_loaded(
+    node: Node, source: Source, then: Identity, value: Any, ties: Mapping[str, Any], spark: Session
+) -> None:
+    """Raises IdentityMismatchError if the former definition of a source would still read something of it.
+
+    Args:
+        ties: the loaded rows that are tied with the HWM, if the commit remembers any.
+    """
     if not same_source(then, source.identity, moved=True):
         return
     former = source.followed_by(_increment_of(then)).unwaited
-    read = _resolved(former.plan(former.mark(source.unmarked(value), {})), spark)
-    if not read.nothing_new:
+    mark = former.mark(source.unmarked(value), {})
+    read = _resolved(former.plan(mark), spark)
+    unread = None if read.nothing_new else read.summary
+    if unread is None and mark is not None and ties.get("ties"):
+        tied = getattr(former.with_ties(mark, spark()), "remembered", dict)().get("ties", {})
+        more = sum(tied.values()) - sum(ties["ties"].values())
+        unread = f"{counted(more, 'row')} tied with the HWM that came later" if more > 0 else None
+    if unread is not None:
         raise IdentityMismatchError(
-            f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read "
-            f"{read.summary}",
+            f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read {unread}",
             fix=f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
             f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
             node=str(node),

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, IncrementError, OdiError
+from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning import known_rows
 from odi_assets.nodes.project import Project
@@ -267,6 +267,24 @@ def test_adopting_a_renamed_node_leaves_rows_tied_with_the_mark_that_are_not_loa
     apply_adoption(box.state, found)
     box.run("m")
     assert sorted(row[0] for row in box.rows("m")) == [1, 2, 3, 3]
+
+
+def test_another_increment_is_not_adopted_while_rows_tied_with_the_mark_are_unread(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark, CLOSED)
+    change = (FILES[0].replace("column: id}", "column: id, boundary: closed}"), FILES[1])
+    box.land("a/2.csv", [HEAD, TIED])
+    edit(box, change)
+    with pytest.raises(IdentityMismatchError, match=r"would read 1 row tied with the HWM that came later"):
+        adopt(box)
+    edit(box, change[::-1])
+    box.run("n")
+    edit(box, change)
+    adopt(box)
+    box.land("a/3.csv", [HEAD, "4,2024-03-01 00:00:00,03/01/2024,new"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 3, 4]
 
 
 def test_adopting_a_date_format_counts_what_is_there_as_loaded(tmp_path: Path, spark: SparkSession) -> None:
