@@ -323,7 +323,7 @@ def _require_all_loaded(
     read = _resolved(former.plan(mark), spark)
     unread = None if read.nothing_new else read.summary
     if unread is None and mark is not None and ties.get("ties"):
-        tied = getattr(former.with_ties(mark, spark()), "remembered", dict)().get("ties", {})
+        tied: Mapping[str, int] = getattr(former.with_ties(mark, spark()), "ties", None) or {}
         more = sum(tied.values()) - sum(ties["ties"].values())
         unread = f"{counted(more, 'row')} tied with the HWM that came later" if more > 0 else None
     if unread is not None:
