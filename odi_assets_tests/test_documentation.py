@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.config.models import AutomationConfig
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RunInfo

@@ -19,7 +19,8 @@ from benchmarks.deliveries.oracle import UNFIT, Expected, Lenient, expected
 from benchmarks.deliveries.writers import FAULTS, WRITERS, Delivery
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest

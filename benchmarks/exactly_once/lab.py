@@ -83,7 +83,8 @@ class Pipeline:
             RuntimeError: there was nothing to do, which would be measured as very fast.
         """
         from odi_assets.config.graph import NodeKey
-        from odi_assets.nodes.execution.materialize import commit, compute
+        from odi_assets.nodes.execution.commits import commit
+        from odi_assets.nodes.execution.materialize import compute
         from odi_assets.nodes.history import attempts
         from odi_assets.nodes.history.attempts import record
         from odi_assets.nodes.node import code_version

@@ -14,7 +14,8 @@ import dagster as dg
 
 from benchmarks.kill_sweep.jvm import adopt
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.execution.materialize import Computed, NoRows, commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import Computed, NoRows, compute
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project

@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from benchmarks.reading.facts import Fact
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest

@@ -54,7 +54,8 @@ def main(orders: int = ORDERS) -> int:
 def _compared(spark: SparkSession, root: Path, settings: str, orders: int, true: Truth) -> int:
     """How many answers are wrong: with all evidence, with a cleaned log, and without ``meta_batches``."""
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.execution.materialize import commit, compute
+    from odi_assets.nodes.execution.commits import commit
+    from odi_assets.nodes.execution.materialize import compute
     from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.result import RunInfo

@@ -211,7 +211,8 @@ def _child(place: Path, point: str | None) -> None:
     from odi_assets.config.graph import NodeKey
     from odi_assets.errors import SparkDiedError
     from odi_assets.nodes.execution.advance import no_data
-    from odi_assets.nodes.execution.materialize import commit, compute
+    from odi_assets.nodes.execution.commits import commit
+    from odi_assets.nodes.execution.materialize import compute
     from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.result import RunInfo

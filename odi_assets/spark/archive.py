@@ -239,7 +239,7 @@ def find_archive(java: Java, class_path: str, options: Sequence[str] = ()) -> Ar
 
 
 def refusal_file(folder: Path, options: Sequence[str]) -> Path:
-    """Where it is noted that a JVM with ``options``, and those of the environment, refuses the archive in a folder."""
+    """Where it is noted that a JVM with ``options`` and the environment's options refuses the archive in a folder."""
     of_environment = (os.environ.get(name, "") for name in JVM_VARIABLES)
     return folder / f"refused-{hash_of([*options, *of_environment])}.json"
 

@@ -65,7 +65,7 @@ _SPARE_BYTES = 64 * 1024**2
 _NO_REASON = re.compile(
     r"\s|Picked up |WARNING:|\[Stage |Using |Error occurred during|Error: (Could not create|A fatal)"
 )
-"""Lines of a process that say nothing of why it failed: among them, those of stacks, which are indented."""
+"""Lines of a process that say nothing of why it failed: among them the lines of stacks, which are indented."""
 
 
 def prepare(class_path: str | None = None, options: Sequence[str] = (), *, insist: bool = False) -> Archive:

@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.history.attempts import record
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project

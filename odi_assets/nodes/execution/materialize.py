@@ -132,51 +132,6 @@ def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[],
     return open_store
 
 
-def commit(
-    computed: Computed,
-    state: StateBackend,
-    run: RunInfo,
-    progress: Callable[[str], None] | None = None,
-) -> NodeResult:
-    """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state. After a conflict with
-    another commit, plan, compute and write once more.
-
-    The rows of a snapshot that is read in chunks take a commit for each step, and are one result.
-
-    Args:
-        progress: is called with how far such a snapshot has come, in words.
-
-    Raises:
-        FencedError: another run committed this increment first; nothing was written.
-        TableConflictError: each time, another commit changed what this write had read; nothing was written.
-        SourceError: a file of a source cannot be read.
-        TableError: the target cannot take the rows.
-        SparkDiedError: the JVM died, or had no memory left.
-    """
-    if isinstance(computed, NoRows):
-        return no_data(computed.plan, state, run)
-    with remedies_named(computed.plan.node), death_named(f"{computed.plan.node} ran"):
-        return _committed(computed, state, run, progress)
-
-
-def _committed(
-    computed: NodeRows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
-) -> NodeResult:
-    if not isinstance(computed, NodeRows):
-        from odi_assets.nodes.execution.stream_run import run_stream
-
-        return run_stream(computed, run)
-    if any(read.goes_on for read in computed.plan.reads):
-        from odi_assets.nodes.execution.steps import commit_steps
-
-        return commit_steps(computed, state, run, progress)
-    try:
-        return commit_once(computed, state, run)
-    except TableConflictError as conflict:
-        _log.info("%s: %s; it is planned again", computed.plan.node.key, conflict.message)
-    return commit_again(computed, state, run)
-
-
 def commit_again(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Plan, compute and write ``rows`` again after a conflict, until there is none."""
 

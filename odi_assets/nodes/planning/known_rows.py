@@ -25,7 +25,8 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
     """By what the node's write knows rows of its table. None: it compares no rows.
 
     ``keys``; ``columns``: by column that is compared what it is made of, and by column of the source in it how that is
-    asked for; ``settings``: by column of the source the settings that its values depend on, those of any under "".
+    asked for; ``settings``: by column of the source the settings that its values depend on, and under "" the settings
+    that values of any column depend on.
 
     Raises:
         ConfigError: the SQL file of the transform cannot be read.

@@ -11,7 +11,8 @@ import dagster as dg
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.materialize import Computed, commit
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import Computed
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition

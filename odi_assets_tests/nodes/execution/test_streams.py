@@ -31,7 +31,8 @@ from odi_assets.errors import (
 )
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution import stream_batch
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.execution.stream_batch import BatchCommitter
 from odi_assets.nodes.execution.stream_run import StreamRun
 from odi_assets.nodes.node import Node

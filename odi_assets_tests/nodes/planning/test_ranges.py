@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.materialize import Computed, commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import Computed, compute
 from odi_assets.nodes.planning.range import require_ranges
 from odi_assets.nodes.request import Bounds
 from odi_assets.nodes.result import RunInfo

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.history.attempts import record
 from odi_assets.nodes.result import RunInfo

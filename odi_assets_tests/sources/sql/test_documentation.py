@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.nodes.execution.materialize import commit, compute
+from odi_assets.nodes.execution.commits import commit
+from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RunInfo

@@ -1,7 +1,7 @@
-"""A snapshot in chunks, as one run materializes it: a commit for each step, until the source has nothing new.
+"""The commits of a run of a node: one, or for a snapshot in chunks one for each step, until the source has nothing new.
 
-Each commit carries the chunks that are left. A run that is killed between two of them has lost nothing, and the next
-one goes on with the chunks left.
+Each commit of a snapshot carries the chunks that are left. A run that is killed between two of them has lost nothing,
+and the next one goes on with the chunks left.
 """
 
 from __future__ import annotations
@@ -9,23 +9,72 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import no_data
 from odi_assets.nodes.execution.materialize import Computed, NodeRows, NoRows, commit_again, commit_once, compute
 from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.sources.marks import hwm_text
+from odi_assets.spark.death import death_named
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunStatus
 from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from odi_assets.nodes.execution.stream_run import StreamRows
 
 _log = logging.getLogger(__name__)
 STEPS = "commits"
 """Key of the metrics of a run that made several commits: how many."""
 
 
-def commit_steps(
+def commit(
+    computed: Computed,
+    state: StateBackend,
+    run: RunInfo,
+    progress: Callable[[str], None] | None = None,
+) -> NodeResult:
+    """Write the rows with fence and HWM in one Delta commit, then advance the HWM in state. After a conflict with
+    another commit, plan, compute and write once more.
+
+    The rows of a snapshot that is read in chunks take a commit for each step, and are one result.
+
+    Args:
+        progress: is called with how far such a snapshot has come, in words.
+
+    Raises:
+        FencedError: another run committed this increment first; nothing was written.
+        TableConflictError: each time, another commit changed what this write had read; nothing was written.
+        SourceError: a file of a source cannot be read.
+        TableError: the target cannot take the rows.
+        SparkDiedError: the JVM died, or had no memory left.
+    """
+    if isinstance(computed, NoRows):
+        return no_data(computed.plan, state, run)
+    with remedies_named(computed.plan.node), death_named(f"{computed.plan.node} ran"):
+        return _committed(computed, state, run, progress)
+
+
+def _committed(
+    computed: NodeRows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
+) -> NodeResult:
+    if not isinstance(computed, NodeRows):
+        from odi_assets.nodes.execution.stream_run import run_stream
+
+        return run_stream(computed, run)
+    if any(read.goes_on for read in computed.plan.reads):
+        return _commit_steps(computed, state, run, progress)
+    try:
+        return commit_once(computed, state, run)
+    except TableConflictError as conflict:
+        _log.info("%s: %s; it is planned again", computed.plan.node.key, conflict.message)
+    return commit_again(computed, state, run)
+
+
+def _commit_steps(
     first: NodeRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None = None
 ) -> NodeResult:
     """Commit ``first``, and then what the sources have beyond it, step by step, until a step is not of a snapshot.
