@@ -51,10 +51,10 @@ class Outlook:
 def outlook(project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest) -> Outlook:
     """Look at marks and sources of ``keys``, given in the order they run. Changes nothing.
 
-    The full way is for whatever may change more than state: other requests than for what is new, streams, attempts
-    and commits that have no row of history, and whatever cannot be looked at.
+    The full way is for whatever may change more than state: other requests than for what is new, streams whose health
+    is checked, attempts and commits that have no row of history, and whatever cannot be looked at.
     """
-    if request != RunRequest(accept_loss=request.accept_loss) or any(project.graph.node(key).stream for key in keys):
+    if request != RunRequest(accept_loss=request.accept_loss) or any(_is_checked(project, key) for key in keys):
         return Outlook()
     try:
         return Outlook() if open_attempts(project) else _looked_at(project, state, keys, request)
@@ -62,6 +62,11 @@ def outlook(project: Project, state: StateBackend, keys: Sequence[NodeKey], requ
         # The run meets the same error, and says of which node it is.
         _log.debug("the look at what is new ended early: %s", error, exc_info=True)
         return Outlook()
+
+
+def _is_checked(project: Project, key: NodeKey) -> bool:
+    stream = project.graph.node(key).stream
+    return stream is not None and stream.health is not None
 
 
 def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest) -> Outlook:

@@ -65,6 +65,12 @@ def commits(table: Path) -> int:
     return DeltaTable(str(table)).version()
 
 
+STREAMED = PROJECT.replace("          incremental: {mode: files}\n", "").replace(
+    "        write: {connection: lake, path: orders, mode: append}",
+    "        stream: {}\n        write: {connection: lake, path: orders, mode: append}",
+)
+
+
 def chain(length: int) -> str:
     """The shop's project with ``length`` nodes below its own, each of the one before it."""
     node = (
@@ -102,7 +108,9 @@ def told_of(rows: list[RunRecord]) -> list[Any]:
     return sorted(same, key=lambda row: row.node_name)
 
 
-def test_it_tells_and_records_what_a_run_by_dagster_does(shop: Path, odi: Odi) -> None:
+@pytest.mark.parametrize("text", [PROJECT, STREAMED], ids=["batch", "stream"])
+def test_it_tells_and_records_what_a_run_by_dagster_does(shop: Path, odi: Odi, text: str) -> None:
+    (shop / "odibi.yaml").write_text(text, encoding="utf-8")
     assert odi("run").code == 0
     project = Project.load(shop / "odibi.yaml")
     state = project.open_state()
@@ -276,12 +284,24 @@ def tables(shop: Path) -> tuple[Path, Path]:
 
 
 def test_bytes_of_a_stream_are_not_known(shop: Path) -> None:
-    text = PROJECT.replace("          incremental: {mode: files}\n", "").replace(
-        "        write: {connection: lake, path: orders, mode: append}",
-        "        stream: {}\n        write: {connection: lake, path: orders, mode: append}",
-    )
-    (shop / "odibi.yaml").write_text(text, encoding="utf-8")
+    (shop / "odibi.yaml").write_text(STREAMED, encoding="utf-8")
     assert outlook_of(shop) == Outlook(None, None)
+
+
+def test_a_stream_with_nothing_new_needs_no_spark_unless_its_health_is_checked(shop: Path, odi: Odi) -> None:
+    (shop / "odibi.yaml").write_text(STREAMED, encoding="utf-8")
+    assert odi("run").code == 0
+    before = commits(shop / "lake" / "orders")
+    told = counted_run(shop)
+    assert (told["code"], told["heavy"], told["started"]) == (0, [], [])
+    assert commits(shop / "lake" / "orders") == before
+    checked = STREAMED.replace("stream: {}", "stream: {health: {max_files: 9}}")
+    (shop / "odibi.yaml").write_text(checked, encoding="utf-8")
+    assert outlook_of(shop) == Outlook(None, None)
+    (shop / "odibi.yaml").write_text(STREAMED, encoding="utf-8")
+    deliver(shop, "orders-2.csv", ["3,ann,7"])
+    assert odi("run").code == 0
+    assert commits(shop / "lake" / "orders") == before + 1
 
 
 def test_no_java_is_needed_where_nothing_is_new(shop: Path, odi: Odi) -> None:
