@@ -13,15 +13,12 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.identity import require_own
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, start_of
-from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
-from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import AffectedPartitions, PlannedRead
 from odi_assets.sources.snapshot import Partitions
@@ -94,6 +91,8 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         return planned_stream(node, target, request)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     if (target.exists or start.origin is not None) and not request.full_refresh:
+        from odi_assets.nodes.planning.identity import require_own
+
         require_own(node, start, target)
     fence = app_id(key, bounded=request.bounds is not None)
     plan = NodePlan(
@@ -116,6 +115,8 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
 
         return planned_refresh(plan)
     if start.hwm is not None and node.following:
+        from odi_assets.nodes.planning.target_check import require_target
+
         require_target(node, start, target)
     marks = {} if start.hwm is None else in_same_history(node, marks_of(node, start, target), target)
     return _increment(
@@ -132,6 +133,8 @@ def _read_of(node: Node, source: Source, mark: Mark | None) -> PlannedRead:
 
 def _waiting(plan: NodePlan) -> NodePlan:
     """``plan``, which has nothing to do as long as tables above it are not there."""
+    from odi_assets.sources.delta.source import DeltaTableSource
+
     tables = [source for source in plan.node.sources if isinstance(source, DeltaTableSource) and not source.exists]
     return replace(plan, reads=tuple(table.nothing_yet() for table in tables), nothing_new=True)
 

@@ -7,10 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window as Over
-from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, DoubleType, FloatType, TimestampNTZType, TimestampType
-
 from odi_assets.config.models import DateFormat
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound
@@ -72,6 +68,8 @@ def window_condition(rows: DataFrame, window: Window) -> Column:
 
 
 def _lower_of(rows: DataFrame, window: Window) -> Any:
+    from pyspark.sql.types import DateType
+
     is_day = isinstance(rows.schema[window.column].dataType, DateType)
     # A rolling window begins at a time of day; in a column of dates, it includes that day.
     return window.lower.date() if is_day and isinstance(window.lower, datetime) else window.lower
@@ -79,11 +77,16 @@ def _lower_of(rows: DataFrame, window: Window) -> Any:
 
 def cursor_column(rows: DataFrame, window: Window) -> Column:
     """The cursor of a window: its column, or its fallback where that is NULL. NaN and infinity count as no cursor."""
+    from pyspark.sql import functions as F
+
     columns = [_position(rows, name, window.date_format) for name in (window.column, window.fallback) if name]
     return F.coalesce(*columns) if len(columns) > 1 else columns[0]
 
 
 def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DoubleType, FloatType
+
     column = F.col(quoted(name))
     if date_format is not None:
         return parsed_date(column, date_format)
@@ -95,6 +98,8 @@ def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Col
 
 def parsed_date(column: Column, date_format: DateFormat) -> Column:
     """A date written as text, as an instant; text without an offset is UTC. NULL where it does not parse."""
+    from pyspark.sql import functions as F
+
     trimmed = F.trim(column)
     found = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
     if date_format == "oracle":
@@ -106,6 +111,8 @@ def parsed_date(column: Column, date_format: DateFormat) -> Column:
 
 def literal(value: Any) -> Column:
     """A value of the state layer as a constant, whatever the zone of this machine and of the session."""
+    from pyspark.sql import functions as F
+
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
@@ -125,6 +132,9 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     Raises:
         IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
     """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+
     cursor = cursor_column(rows, window)
     above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
     if window.lower is not None and not window.lower_inclusive:
@@ -166,6 +176,9 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
 
 def least(rows: DataFrame, column: str) -> Any:
     """The least value of a column, a TIMESTAMP as an instant in UTC; None if there is none, or some rows have none."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
     name = F.col(quoted(column))
     is_instant = isinstance(rows.schema[column].dataType, TimestampType)
     value = F.min(F.unix_micros(name) if is_instant else name)
@@ -174,6 +187,8 @@ def least(rows: DataFrame, column: str) -> Any:
 
 
 def _misfits(window: Window) -> list[Column]:
+    from pyspark.sql import functions as F
+
     if window.date_format is None:
         return []
     bad = F.lit(False)
@@ -195,6 +210,8 @@ def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = Non
     Args:
         columns: those that are hashed; None: all.
     """
+    from pyspark.sql import functions as F
+
     hashes = rows.select(_row_hash(columns or rows.columns).alias(_HASH))
     found = hashes.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
     return None if len(found) > most else {row[_HASH]: int(row[_NUMBER]) for row in found}
@@ -202,6 +219,9 @@ def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = Non
 
 def without_ties(rows: DataFrame, window: Window) -> DataFrame:
     """``rows`` without those at the lower bound that were loaded; of equal rows, only as many as were loaded."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
     if not window.ties or window.lower is None:
         return rows
     known = rows.sparkSession.createDataFrame(list(window.ties.items()), f"{_HASH} STRING, known BIGINT")
@@ -214,5 +234,7 @@ def without_ties(rows: DataFrame, window: Window) -> DataFrame:
 
 def _row_hash(columns: Sequence[str]) -> Column:
     """A hash of 128 bits of the text of a row. Spark's hash of the row itself ignores NULLs in nested values."""
+    from pyspark.sql import functions as F
+
     text = row_text(columns)
     return F.concat(F.hex(F.xxhash64(text)), F.hex(F.xxhash64(F.lit(1), text)))

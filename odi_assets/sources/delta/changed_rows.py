@@ -9,10 +9,6 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructType
-
 from odi_assets.delta.changes import TableChanges
 from odi_assets.delta.table import TableHandle
 from odi_assets.tables.columns import quoted, same_keys
@@ -43,6 +39,9 @@ def _with_versions(
     rows: DataFrame, handle: TableHandle, changes: TableChanges, key_sets: list[tuple[str, ...]]
 ) -> DataFrame:
     """``rows`` with the version that each came in, and once more for each of ``key_sets`` that its upsert is by."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType, StringType, StructType
+
     known = by_file_uri(handle.location, changes.files)
     commits = {file.path: commit for commit in changes.commits for file in commit.files}
     schema = StructType().add(_FILE, StringType()).add(_VERSION, LongType())
@@ -62,6 +61,9 @@ def _with_versions(
 
 def _is_newest(number: int, keys: tuple[str, ...]) -> Column:
     """Whether no later upsert by ``keys`` replaced a row."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
     same = Window.partitionBy(*map(quoted, keys))
     return F.col(_VERSION) >= F.coalesce(F.max(f"{_REPLACES}{number}").over(same), F.lit(-1))
 

@@ -9,21 +9,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
-
 from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.folders import column_name, folder_keys
-from odi_assets.sources.files.look.csv_text import csv_look
 from odi_assets.sources.files.look.files import as_text, looked_at
-from odi_assets.sources.files.look.json_text import json_look
 from odi_assets.sources.files.raised import stopped_by
 from odi_assets.sources.files.values import Checked, Reading
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
 
@@ -86,7 +82,10 @@ def _look(files: FilesSnapshot, paths: Sequence[str]) -> _Look:
     remote = remote_options(files)
     schema = files.schema
     if files.format == FileFormat.CSV:
+        from odi_assets.sources.files.look.csv_text import csv_look
+
         return csv_look(files.options, remote, None if schema is None else len(schema))
+    from odi_assets.sources.files.look.json_text import json_look
 
     of_folders = {column_name(key).lower() for path in paths for key in folder_keys(path)}
     names = [] if schema is None or files.rescued else schema.names
@@ -171,6 +170,8 @@ def strict_rows(
 
 def as_read(files: FilesSnapshot, schema: StructType, way: str) -> StructType:
     """The types that Spark reads the columns of ``schema`` as."""
+    from pyspark.sql.types import StructField, StructType
+
     reading = reading_of(files, way)
     kept = files.corrupt_column
     return StructType(
@@ -180,6 +181,8 @@ def as_read(files: FilesSnapshot, schema: StructType, way: str) -> StructType:
 
 def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Checked]:
     """The columns of ``schema``, of rows read as :func:`as_read` says, that need a look; by name."""
+    from pyspark.sql import functions as F
+
     reading = reading_of(files, way)
     found = {
         field.name: reading.checked(F.col(quoted(field.name)), field.dataType)
@@ -192,6 +195,8 @@ def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[
 def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Column]:
     """The columns of ``schema`` that need a look. What does not fit stops the read, or is kept by the column of
     ``schema`` that keeps what Spark cannot parse."""
+    from pyspark.sql import functions as F
+
     checked, kept = checked_columns(files, schema, way), files.corrupt_column
     if kept is not None and checked:
         wrong = [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items()]
@@ -212,6 +217,8 @@ class Misfit(NamedTuple):
 
 def value_or_stop(field: StructField, found: Misfit) -> Column:
     """The values of a column; one that does not fit stops the read, and is named with its file."""
+    from pyspark.sql import functions as F
+
     name, kind = field.name, field.dataType.simpleString()
     text = F.substring(F.col(quoted(name)).cast("string"), 1, 100)
     fix = (

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
-
 from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import empty_option, stopping_columns
@@ -61,6 +58,8 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], 
     Raises:
         SourceError: two columns have one name, or a type is one that Spark does not have.
     """
+    from pyspark.errors import AnalysisException
+
     try:
         rows = files.load(spark, paths, **empty_option(way))
         rows.schema  # noqa: B018  Spark Connect looks at the files only now
@@ -88,6 +87,8 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], 
 
 def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:
     """Raises SourceError unless all files of JSON have the same keys, each in any of its records."""
+    from pyspark.sql import functions as F
+
     names = rows.columns
     path = rows.metadataColumn("_metadata").getField("file_path")
     has = [F.max(F.col(quoted(name)).isNotNull()).alias(f"c{i}") for i, name in enumerate(names)]

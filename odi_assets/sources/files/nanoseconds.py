@@ -9,11 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType, TimestampType
-
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.raised import stopped_by
 from odi_assets.tables.columns import quoted
@@ -31,6 +26,11 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
     Raises:
         SourceError: they have a type that cannot be read even so.
     """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
     columns = _columns(files, paths[0])
     try:
         schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType, _parse_datatype_json_value
-
 from odi_assets.delta.schema_evolution import fits_without_loss, plain_type, type_name
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import Misfit, remote_options, renamed, require_standard, value_or_stop
@@ -25,7 +21,7 @@ from odi_assets.tables.columns import quoted
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
 
@@ -49,6 +45,8 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
     Raises:
         SourceError: they lack one and have others, or have one with a type whose values are none of the wanted type.
     """
+    from pyspark.sql.types import StructField, StructType
+
     names, kinds = _columns(files, group.paths[0])
     own = {name.lower(): name for name in names}
     named = {name.lower() for name in wanted.names}
@@ -86,6 +84,7 @@ def require_whole_microseconds(
 
 
 def _footer(files: FilesSnapshot, path: str) -> pq.ParquetSchema:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
@@ -138,10 +137,14 @@ def _type_of(leaf: pq.ColumnSchema) -> str | None:
 
 
 def _spark_type(kind: str) -> DataType:
+    from pyspark.sql.types import _parse_datatype_json_value
+
     return _parse_datatype_json_value({"int": "integer", "bigint": "long", "smallint": "short"}.get(kind, kind))
 
 
 def _of_nanoseconds(field: StructField) -> Misfit:
+    from pyspark.sql import functions as F
+
     own = F.col(quoted(field.name))
     moment = F.timestamp_micros(F.expr(f"{quoted(field.name)} div 1000"))
     return Misfit(moment.cast(field.dataType), own % 1_000 != 0, "has parts of a microsecond, and so")
@@ -153,6 +156,8 @@ def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: Str
     Raises:
         SourceError: no value of the one type is one of the other.
     """
+    from pyspark.sql import functions as F
+
     column, left, right = F.col(quoted(field.name)), own.typeName(), field.dataType.typeName()
     if fits_without_loss(own.jsonValue(), field.dataType.jsonValue()) or (left, right) in _EXACT:
         return column.cast(field.dataType)

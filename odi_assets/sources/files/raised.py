@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -17,6 +15,8 @@ _STOP = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTA
 
 def stopped_by(*message: Column | str, fix: str) -> Column:
     """A column that stops the read with a message of texts and columns."""
+    from pyspark.sql import functions as F
+
     parts = [F.lit(part) if isinstance(part, str) else part for part in (_PREFIX, *message, _FIX, fix)]
     return F.raise_error(F.concat(*parts))
 

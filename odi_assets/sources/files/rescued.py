@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkValueError
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, VariantType
-
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
@@ -24,7 +20,7 @@ from odi_assets.tables.columns import EXACT_TIMES, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
 
@@ -44,6 +40,8 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, co
     wanted = files.schema
     if files.format == FileFormat.PARQUET and wanted is not None:
         return _parquet_rows(spark, files, group, wanted, column)
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
 
     find = _of_csv if files.format == FileFormat.CSV else _of_json
     is_split = group.way == SPLIT and wanted is not None
@@ -80,6 +78,8 @@ def _of_csv(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType | None
 ) -> tuple[StructType, Sequence[str]]:
     """The columns of CSV files, in their order: of the types that are wanted; others are text."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
     found = files.load(spark, group.paths[:1]).schema
     if wanted is None:
         return StructType(list(found)), ()
@@ -98,6 +98,9 @@ def _of_json(
     Raises:
         SourceError: two keys differ by capitals only.
     """
+    from pyspark.errors import PySparkValueError
+    from pyspark.sql.types import StructField, StructType, VariantType
+
     try:
         all_keys = files.load(spark, group.paths, mode="PERMISSIVE", columnNameOfCorruptRecord=_RECORD).schema
     except PySparkValueError as error:
@@ -129,6 +132,8 @@ def _of_json(
 
 def _has_more(found: DataType | None, wanted: DataType) -> bool:
     """Whether values as they were found have keys that the wanted type lacks."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
         return _has_more(found.elementType, wanted.elementType)
     if isinstance(found, StructType) and isinstance(wanted, MapType):
@@ -143,6 +148,8 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
 
     So are, beside their values, lines with keys that ``columns`` lack, or with values that have parts.
     """
+    from pyspark.sql import functions as F
+
     lines = files.lines(spark, group.paths).where(F.trim("value") != "")
     text = F.col("value")
     is_one = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
@@ -159,6 +166,8 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
 
 def _of_variant(name: str, kind: DataType) -> tuple[Column, Column]:
     """A value of a type with parts, and all of what the record has there where some of it did not fit."""
+    from pyspark.sql import functions as F
+
     text = F.to_json(F.col(quoted(name)))
     value = F.from_json(text, F.lit(kind.simpleString()))
     same = F.to_json(F.parse_json(F.to_json(value))).eqNullSafe(text)
@@ -168,6 +177,8 @@ def _of_variant(name: str, kind: DataType) -> tuple[Column, Column]:
 def _parquet_rows(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType, column: str
 ) -> DataFrame:
+    from pyspark.sql import functions as F
+
     rows = read_as_is(spark, files, group.paths)
     by_name = {field.name.lower(): field for field in wanted}
     values, left = {}, []
@@ -188,6 +199,8 @@ def _fits(own: DataType, wanted: DataType) -> bool:
 
 
 def _with_folders(own: StructType, group: FileGroup) -> StructType:
+    from pyspark.sql.types import StringType, StructField, StructType
+
     names = {name.lower() for name in own.names}
     more = [name for name in map(column_name, group.keys) if name.lower() not in names]
     return StructType(
@@ -208,6 +221,8 @@ def _with_rescued(
     Args:
         values: of columns that are not taken as they are.
     """
+    from pyspark.sql import functions as F
+
     record = [F.col(_RECORD).alias("_corrupt_record")] if _RECORD in rows.columns else []
     parts = [*left, *record]
     text = F.to_json(F.struct(*parts), EXACT_TIMES) if parts else F.lit(None).cast("string")

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
-
 from odi_assets.config.models import FileFormat
 from odi_assets.connections.location import Location
 from odi_assets.sources.files.look.files import looked_at
@@ -108,6 +106,8 @@ def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
     def shape(stream: Any, place: str) -> str:
         import codecs
         import csv
+
+        import pyarrow
 
         codec = next((codec for end, codec in packed.items() if place.endswith(end)), None)
         if codec is None and place.endswith((".deflate", ".lz4", ".snappy", ".xz")):

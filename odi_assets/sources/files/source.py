@@ -13,7 +13,6 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
-from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -427,6 +426,7 @@ class FilesSnapshot(SourceSnapshot):
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:
             return None, UNRESOLVED
+        from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
 
         bounds = column_bounds(self.base, [file.path for file in self.chosen], increment.column)
         if bounds is None or bounds.type_name is None:

@@ -24,7 +24,6 @@ from odi_assets.sources.files.folders import (
 from odi_assets.sources.files.groups import SHOWN, FileGroup, csv_columns, differing, listed, read_as_is
 from odi_assets.sources.files.parquet_columns import parquet_rows, require_whole_microseconds
 from odi_assets.sources.files.rescued import rescued_rows
-from odi_assets.sources.files.shapes import shapes
 from odi_assets.tables.schema import aligned
 
 if TYPE_CHECKING:
@@ -87,6 +86,7 @@ def _shapes(
     depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued or (is_parquet and files.strict)
     if len(paths) == 1 or not depends or not (is_csv or is_parquet):
         return {"": paths}
+    from odi_assets.sources.files.shapes import shapes
 
     known = files.looked_at.get(tuple(paths))
     if known is None:

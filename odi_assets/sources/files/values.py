@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
-
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
@@ -58,6 +55,8 @@ class Reading(NamedTuple):
 
     def as_text(self, kind: DataType) -> DataType:
         """The type that Spark is to read a column as."""
+        from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
         if isinstance(kind, StructType):
             return StructType([StructField(field.name, self.as_text(field.dataType)) for field in kind])
         if isinstance(kind, ArrayType):
@@ -74,6 +73,9 @@ class Reading(NamedTuple):
 
     def checked(self, column: Column, kind: DataType) -> Checked | None:
         """A column that was read as :meth:`as_text` says; None if it is what it is to be."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import ArrayType, MapType, StructType
+
         if isinstance(kind, StructType):
             parts = {field.name: self.checked(column[field.name], field.dataType) for field in kind}
             if not any(parts.values()):
@@ -98,6 +100,8 @@ class Reading(NamedTuple):
         return found
 
     def _scalar(self, column: Column, kind: DataType) -> Checked | None:
+        from pyspark.sql import functions as F
+
         name = kind.typeName()
         text = column
         if self.empty is not None:
@@ -118,6 +122,9 @@ class Reading(NamedTuple):
         return Checked(F.when(fits, value), text.isNotNull() & ~F.coalesce(fits & value.isNotNull(), F.lit(False)))
 
     def _lenient(self, text: Column, kind: DataType) -> tuple[Column, Column]:
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import DecimalType
+
         if isinstance(kind, DecimalType):
             return _decimal(text, kind)
         name = kind.typeName()
@@ -146,6 +153,9 @@ class Reading(NamedTuple):
 
 def _decimal(text: Column, kind: DataType) -> tuple[Column, Column]:
     """A number, and whether no digit is lost. Thousands may be grouped by commas, as Spark's CSV reader has it."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DecimalType
+
     assert isinstance(kind, DecimalType)
     grouped = text.rlike(r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$")
     plain = F.when(F.contains(text, F.lit(",")) & grouped, F.replace(text, F.lit(","), F.lit(""))).otherwise(text)

@@ -8,7 +8,6 @@ from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from odi_assets.errors import ConfigError, SourceError
@@ -162,6 +161,8 @@ class RelationReader:
 
     def texts(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a small query, each value as text."""
+        from pyspark.sql import functions as F
+
         rows = self._load(query)
         with read_errors_named(self.relation.label, [self.relation.read_error]):
             texts = rows.select([F.col(quoted(name)).cast("string") for name in rows.columns])
