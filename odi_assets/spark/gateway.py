@@ -100,6 +100,7 @@ class JvmStart:
         except BaseException:
             self._opened.close()
             raise
+        _import_pyspark()
         if debugging() or self.archive.is_unsafe:
             _log.warning("class-data archive: %s", self.archive.reason or f"the one in {self.archive.folder}")
 
@@ -116,13 +117,9 @@ class JvmStart:
         Raises:
             Exception: whatever PySpark raises when the JVM or the context does not start.
         """
+        from pyspark import SparkConf, SparkContext
+
         with self._opened:
-            # The JVM starts while PySpark is imported.
-            from pyspark import SparkConf, SparkContext
-
-            from odi_assets.spark.have_numpy import load_test_utilities
-
-            load_test_utilities()
             gateway = self._gateway()
         spark_conf = SparkConf()
         for key, value in self._conf.items():
@@ -161,6 +158,19 @@ class JvmStart:
         start: Any = launch_gateway
         with settings_as_argument(conf) as handed_on:
             return start(popen_kwargs={"stderr": self._stderr, "pass_fds": handed_on})
+
+
+def _import_pyspark() -> None:
+    """Import PySpark while a JVM starts.
+
+    Another thread may connect to the JVM, beside imports of this one. Python's import system does not let two threads
+    import modules that import each other: one of them would meet a module that is half made.
+    """
+    import pyspark.sql.functions  # noqa: F401
+
+    from odi_assets.spark.have_numpy import load_test_utilities
+
+    load_test_utilities()
 
 
 def _end_accumulators_soon() -> None:

@@ -179,6 +179,7 @@ def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, "-S", "-m", "odi_assets.spark.java"],
         env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
