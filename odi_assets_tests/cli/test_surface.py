@@ -206,3 +206,15 @@ def test_the_lists_of_commands_say_what_each_command_says_of_itself() -> None:
         for member in getattr(loaded, "members", {}):
             said = loaded.loaded(member).help.partition("\n\n")[0]
             assert loaded.commands[member].help == " ".join(said.split()), f"{name} {member}"
+
+
+def test_what_py4j_logs_as_the_root_logger_is_not_shown() -> None:
+    script = (
+        "import logging\n"
+        "from odi_assets.cli.run.command import quiet_libraries\n"
+        "quiet_libraries()\n"
+        "exec(compile('logging.error(\"of py4j\")', '/any/py4j/java_gateway.py', 'exec'))\n"
+        "logging.error('ours')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "ERROR:root:ours\n"

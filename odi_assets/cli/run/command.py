@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -141,3 +142,9 @@ def quiet_libraries() -> None:
     if not debugging():
         os.environ.setdefault(LOG_LEVEL_VARIABLE, "fatal")
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        # py4j logs some errors as the root logger.
+        logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
