@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from odi_assets.cli.terminal.exit_codes import readable
 from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
 from odi_assets.nodes.result import is_left_out, rows_left
-from odi_assets.sample.landing import can_arrive
 from odi_assets.sources.marks import hwm_text
 from odi_assets.util.extras import has_ui
 
@@ -91,6 +90,8 @@ def show_next(project: Project, results: Sequence[NodeResult]) -> None:
 
 
 def _sample_command(root: Path, odi: str) -> dict[str, str]:
+    from odi_assets.sample.landing import can_arrive
+
     if can_arrive(root):
         return {f"{odi} sample arrive --days 1": "land the next day of flights, for the next run"}
     return {f"{odi} sample reset --days 15": "start again with half of January; the rest can arrive then"}
