@@ -56,8 +56,14 @@ def test_help_is_what_make_alone_says_and_names_every_target(clone: Path) -> Non
 
 
 @pytest.fixture
-def installed(clone: Path) -> Path:
-    """A clone with an environment that has no Java, in which pip says what it is asked for and installs nothing."""
+def installed(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with an environment that has no Java, in which pip says what it is asked for and installs nothing. The
+    ``java`` on PATH is none that Spark can use."""
+    on_path = clone / "programs" / "java"
+    on_path.parent.mkdir()
+    on_path.write_text("#!/bin/sh\nexit 1\n")
+    on_path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(on_path.parent), prepend=os.pathsep)
     python = clone / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     # Without site-packages, where the Java of PyPI may be.
