@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import dagster as dg
 import pytest
+from pyspark.errors import utils as errors
 from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
@@ -243,3 +244,26 @@ def test_an_error_that_no_line_of_the_users_is_in_stays_as_it_is(tmp_path: Path)
     text = f"Traceback (most recent call last):\n{frame}OSError: no\n"
     assert worker_error_with_place(text, tmp_path) is None
     assert worker_error_with_place("[NO_TRACEBACK]", tmp_path) is None
+
+
+def test_spark_hears_of_the_lines_of_a_function_and_of_none_that_reads_its_sources(
+    modules: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (modules / "knows_lines.py").write_text(
+        "from pyspark.sql import functions as F\ndef f(df):\n    return df.where(F.col('id') > 0)\n", encoding="utf-8"
+    )
+    box = Sandbox(modules, spark, NODES.replace("MODULE", "knows_lines"))
+    (modules / "landing" / "orders").mkdir(parents=True)
+    (modules / "landing" / "orders" / "1.csv").write_text("1,USD\n", encoding="utf-8")
+    heard: list[str] = []
+    capture = errors._capture_call_site
+
+    def captured(depth: int) -> str:
+        site = capture(depth + 1)  # the first one is of this function
+        heard.append(site)
+        return site
+
+    monkeypatch.setattr(errors, "_capture_call_site", captured)
+    box.run("orders")
+    assert [site for site in heard if "knows_lines.py:3" in site]
+    assert not [site for site in heard if "odi_assets/sources" in site]

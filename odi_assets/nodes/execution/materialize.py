@@ -21,6 +21,7 @@ from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
@@ -98,7 +99,8 @@ def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
         opened: list[StagedStore] = []
         if not resolved.nothing_new:
-            sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+            with without_call_sites():
+                sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
             if node.config.transform is None and len(sources) == 1:
                 (df,) = sources.values()
             else:

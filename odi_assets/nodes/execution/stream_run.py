@@ -31,6 +31,7 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
@@ -177,7 +178,8 @@ class StreamRun:
             table = _record(recorded.result(), log.query())
             self._keep_up(commit.kept, log, table)
             return table
-        sources = {one.name: one.stream(spark) for one in plan.streams}
+        with without_call_sites():
+            sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
         commit.changed = require_fits_checkpoint(plan, rows, self.run)
         if commit.kept is not None:
