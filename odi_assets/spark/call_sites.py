@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -14,8 +15,9 @@ def without_call_sites() -> Iterator[None]:
     ``spark.python.sql.dataFrameDebugging.enabled`` turns the question off as well, but PySpark reads it only once for
     all sessions of a process, and code of the project is to keep its lines.
     """
-    from pyspark.errors import utils
+    from pyspark.errors import utils as errors
 
+    utils: Any = errors
     utils._enable_debugging_cache = False
     try:
         yield

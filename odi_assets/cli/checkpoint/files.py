@@ -90,6 +90,8 @@ def files(
     place = find_place(settings, path)
     with place.on_this_machine() as here:
         verdict = judge(here.path)
+    if place.node is not None:
+        verdict = verdict.of_node(str(place.node))
     found = verdict.files
     if as_json:
         data_json(_files_json(verdict) | {"path": place.path})

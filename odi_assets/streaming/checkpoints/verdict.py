@@ -35,7 +35,8 @@ _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"
 _AGAIN = "put it back from a copy; the next batch writes it again"
 _START_OVER = "put it back from a copy, or start over with a new checkpoint"
-_BACK = "put it back from a copy, or go back to a batch that can be read (odi state rewind NODE --to-batch N)"
+_ANY_NODE = "of a node: odi state rewind NODE"
+_BACK = f"put it back from a copy, or go back to a batch that can be read ({_ANY_NODE} --list)"
 
 
 @dataclass
@@ -89,6 +90,11 @@ class CheckpointVerdict:
     feeds: tuple[int, ...]
     faults: tuple[FileFault, ...]
     files: CheckpointFiles
+
+    def of_node(self, node: str) -> CheckpointVerdict:
+        """The same, with remedies that name the node whose checkpoint it is."""
+        named = (replace(one, remedy=one.remedy.replace(_ANY_NODE, f"odi state rewind {node}")) for one in self.faults)
+        return replace(self, faults=tuple(named))
 
 
 def judge(path: str | Path) -> CheckpointVerdict:

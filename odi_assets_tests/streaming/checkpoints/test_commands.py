@@ -15,6 +15,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from odi_assets.cli import main
+from odi_assets.streaming.checkpoints import judge
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,9 @@ def test_metadata_and_files_need_no_spark(
     told = printed(capfd, "files", "copy", code=1)
     assert [fault["path"] for fault in told["faults"]] == [torn.relative_to(copy).as_posix()]
     assert (told["readable"], list(told["lost"])) == ([0, 1, 2], ["3"])
+    assert "of a node: odi state rewind NODE --list" in told["faults"][0]["remedy"]
+    (of_node,) = judge(copy).of_node("shop.orders").faults
+    assert of_node.remedy.endswith("(odi state rewind shop.orders --list)")
     assert main(["checkpoint", "files", "copy"]) == 1
     assert "the query cannot go on" in capfd.readouterr().err
 
