@@ -67,6 +67,23 @@ def test_a_data_file_that_is_gone_or_cut_is_found_and_each_remedy_leads_on(
     assert odi("doctor").code == 0
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_rewind_is_named_where_an_earlier_version_is_whole(box: Sandbox, odi: Odi, version: int) -> None:
+    data_file(box, version).unlink()
+    (sick,) = [one for one in json.loads(odi("doctor", "--json").out) if one["kind"] == "files missing"]
+    assert ("odi state rewind p.raw --list" in sick["remedy"]) == (version > 0)
+    assert (odi("state", "rewind", "p.raw", "--to-version", "0", "--yes", "--cascade").code == 0) == (version > 0)
+
+
+def test_a_rewind_is_not_named_where_the_whole_version_lost_files_too(box: Sandbox, odi: Odi) -> None:
+    land(box, 3)
+    box.run("raw")
+    assert odi("run", "p", "--node", "raw", "--full-refresh").code == 0
+    for file in (box.root / "lake" / "raw").rglob("*.parquet"):
+        file.unlink()
+    assert "odi state rewind" not in odi("doctor").out
+
+
 @pytest.mark.parametrize("lose", LOSSES)
 def test_a_table_with_cut_files_is_rebuilt_or_accepted(box: Sandbox, odi: Odi, lose: Callable[[Path], None]) -> None:
     lose(data_file(box))

@@ -100,7 +100,7 @@ def _of_table(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagr
             node.key,
             Kind.FILES_MISSING,
             lost_text(target, lost),
-            lost_remedy(node, lost),
+            lost_remedy(node, target, lost),
         )
     for path in dead_links(target) if deep and target.exists else ():
         text = f"{path} in {target.location.uri} is a link that leads nowhere: unused files cannot be deleted"

@@ -59,7 +59,7 @@ def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:
     if lost:
         raise DamagedTableError(
             f"the table of {key} cannot be looked after: {lost_text(handle, lost)}",
-            fix=lost_remedy(Node.of(project, key), lost),
+            fix=lost_remedy(Node.of(project, key), handle, lost),
             uri=handle.location.uri,
         )
 
