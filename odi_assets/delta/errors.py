@@ -162,6 +162,34 @@ def deltalake_calls(what: str, location: Location, owner: Owner = NODE) -> Itera
         raise owner.error(message, uri=location.uri) from error
 
 
+@contextmanager
+def data_reads(what: str, location: Location, owner: Owner = NODE) -> Iterator[None]:
+    """The same for calls that read data files.
+
+    Raises:
+        DamagedTableError: a file is gone, or cannot be read.
+    """
+    import pyarrow as pa
+
+    with deltalake_calls(what, location, owner):
+        try:
+            yield
+        except pa.ArrowException as error:
+            # The stream broke off. It does not say where.
+            raise unreadable(location, "a data file", error) from error
+
+
+def unreadable(location: Location, path: str, error: Exception) -> DamagedTableError:
+    """The error over a data file that is gone, or cannot be read."""
+    why = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return DamagedTableError(
+        f"{path} of the Delta table at {location.uri} cannot be read: {why}",
+        fix="odi doctor --deep names every such file, and for each table what to do",
+        uri=location.uri,
+        path=path,
+    )
+
+
 def translated(error: Exception, what: str, location: Location, owner: Owner = NODE) -> OdiError:
     """The error of ours for what deltalake raised."""
     uri, connection = location.uri, location.connection

@@ -22,7 +22,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
-from odi_assets.delta.errors import NODE, Owner, cannot_look, deltalake_calls, store_options
+from odi_assets.delta.errors import NODE, Owner, cannot_look, data_reads, deltalake_calls, store_options
 from odi_assets.delta.history import CommittedStamp, TableCommit, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import partition_string
@@ -147,6 +147,10 @@ class TableHandle:
     def calls(self, what: str) -> AbstractContextManager[None]:
         """Run deltalake calls on this table and raise its errors as ours; ``what`` names them."""
         return deltalake_calls(what, self.location, self.owner)
+
+    def reads(self, what: str) -> AbstractContextManager[None]:
+        """The same for calls that read data files: one that is gone or torn is a DamagedTableError with a remedy."""
+        return data_reads(what, self.location, self.owner)
 
     @property
     def table(self) -> DeltaTable:

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -332,6 +333,19 @@ def test_a_table_that_is_not_there_yet_is_to_be_materialized(run: Run) -> None:
     prices, counted = _asset(lambda: pa.table({"id": [1]})), _counting([])
     result = run(prices, counted, only=counted, raise_on_error=False)
     assert "materialize the asset that writes it first" in _failure(result)
+
+
+@pytest.mark.parametrize("lose", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:-20])])
+def test_a_file_of_the_table_that_is_gone_or_torn_is_found_by_a_doctor(
+    project: Project, run: Run, lose: Callable[[Path], Any]
+) -> None:
+    prices, counted = _asset(lambda: pa.table({"id": [1]})), _counting([])
+    run(prices)
+    (file,) = (project.root / "lake" / "prices").rglob("*.parquet")
+    lose(file)
+    said = _failure(run(prices, counted, only=counted, raise_on_error=False))
+    assert "DamagedTableError" in said
+    assert "odi doctor --deep names every such file" in said
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> str:

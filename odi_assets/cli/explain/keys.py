@@ -144,7 +144,7 @@ def _rows(location: Location, names: Sequence[str]) -> list[tuple[str, ...]]:
         what = f"has no column {missing}" if handle.exists else "is no Delta table"
         raise ConfigError(f"{location.uri} {what}", fix=f"name a table with {', '.join(names)}", uri=location.uri)
     columns = [known[name.lower()] for name in names]
-    with handle.calls("reading keys"):
+    with handle.reads("reading keys"):
         table = pa.table(handle.table.scan(columns=columns).read_all())
     texts = [table[name].cast(pa.string()).to_pylist() for name in columns]
     return [parts for parts in zip(*texts, strict=True) if None not in parts]

@@ -44,18 +44,12 @@ def show(
 
 
 def _rows(handle: TableHandle, limit: int) -> list[dict[str, Any]]:
-    from odi_assets.delta.maintenance.restore import unreadable
-
     rows: list[dict[str, Any]] = []
-    with handle.calls("reading the table"):
-        try:
-            for batch in pa.RecordBatchReader.from_stream(handle.table.scan()):
-                rows += batch.slice(0, limit - len(rows)).to_pylist()
-                if len(rows) >= limit:
-                    break
-        except pa.ArrowException as error:
-            # The stream broke off: Arrow has no type for that.
-            raise unreadable(handle.location, "a data file", error) from error
+    with handle.reads("reading the table"):
+        for batch in pa.RecordBatchReader.from_stream(handle.table.scan()):
+            rows += batch.slice(0, limit - len(rows)).to_pylist()
+            if len(rows) >= limit:
+                break
     return rows
 
 

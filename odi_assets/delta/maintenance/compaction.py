@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, replace_files
 from odi_assets.delta.damage import file_system
+from odi_assets.delta.errors import unreadable
 from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, footer_statistics, written_files
-from odi_assets.delta.maintenance.restore import unreadable
 from odi_assets.delta.protocol import require_writable
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle

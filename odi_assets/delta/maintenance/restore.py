@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
 from odi_assets.delta.damage import file_system
-from odi_assets.delta.errors import DamagedTableError, deltalake_calls
+from odi_assets.delta.errors import deltalake_calls
 from odi_assets.delta.maintenance.repair import set_aside
 from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.protocol import require_removable
@@ -90,17 +90,6 @@ def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:
     """Files that are live in ``before`` and no longer in ``handle``."""
     live = {file.path for file in handle.live_files}
     return [file for file in before.live_files if file.path not in live]
-
-
-def unreadable(location: Location, path: str, error: Exception) -> DamagedTableError:
-    """The error over a data file that is gone, or cannot be read."""
-    why = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return DamagedTableError(
-        f"{path} of the Delta table at {location.uri} cannot be read: {why}",
-        fix="odi doctor --deep names every such file, and for each table what to do",
-        uri=location.uri,
-        path=path,
-    )
 
 
 def lost_files(location: Location, files: Sequence[LiveFile]) -> list[LostFile]:

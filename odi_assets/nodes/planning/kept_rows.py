@@ -107,7 +107,7 @@ def _kept(table: TableHandle, fence: str, query: str | None) -> tuple[int, tuple
     if query is None or not table.transaction_number(fence):
         return -1, ()
     # The table's log is cleaned up to after its last commit of ours.
-    with table.calls("reading kept rows"):
+    with table.reads("reading kept rows"):
         rows = _BATCHES.lists(table.table.scan(columns=list(_BATCHES.kinds), predicate=f"query = {sql(query)}"))
     return max(rows["batch"], default=-1), ()
 

@@ -122,7 +122,7 @@ def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
         name = '"' + wanted.window.column.replace('"', '""') + '"'
         start, end = (text.replace("'", "''") for text in (wanted.window.start, wanted.window.end))
         predicate = f"{name} >= '{start}' AND {name} < '{end}'"
-    with handle.calls("reading the table"):
+    with handle.reads("reading the table"):
         found = pa.table(handle.table.scan(predicate=predicate))
     return found.select(list(wanted.columns or handle.columns))
 

@@ -45,7 +45,7 @@ def _check(project: Project, key: NodeKey, name: str, connection: str, path: str
             last = records[-1]
             first = min(one.batch for one in records if (one.query, one.run_id) == (last.query, last.run_id))
             where = f"query = {sql(last.query)} AND batch >= {first}"
-            with table.calls("reading kept rows"):
+            with table.reads("reading kept rows"):
                 found = _COLUMNS.rows(table.table.scan(columns=list(_COLUMNS.kinds), predicate=where))
         behind = f"{mark} are not kept yet: the node's next run does it" if mark and mark.is_behind else ""
         gaps = f"the rows of {batches_text(mark.lost)} are not known" if mark and mark.lost else ""
