@@ -41,14 +41,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(find_python); \
 	$(BIN)/python -c 'import pip; $(RIGHT_PYTHON)' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	@echo "Installing into $(VENV): about 1 GB, once; a minute or a few ..." >&2
-	@extras=dev,ui; $(BIN)/python -m odi_assets.spark.java 2>/dev/null || extras=dev,ui,java; \
+	@extras=dev,ui; $(BIN)/python -m odi_assets.spark.jvm.java 2>/dev/null || extras=dev,ui,java; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$$extras]"
 	@touch $@
 
 java: $(INSTALLED)
-	@$(BIN)/python -m odi_assets.spark.java 2>/dev/null || \
+	@$(BIN)/python -m odi_assets.spark.jvm.java 2>/dev/null || \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[java]'
-	@$(BIN)/python -m odi_assets.spark.java
+	@$(BIN)/python -m odi_assets.spark.jvm.java
 
 run: java ## run the sample: half of January 2013, then the other half
 	$(BIN)/odi sample reset --yes --days 15

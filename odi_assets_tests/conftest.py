@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.spark.archive import ARCHIVE_VARIABLE, cache_folder
+from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE, cache_folder
 from odi_assets.spark.session import open_session
 from odi_assets_tests.jdbc import jdbc_jars
 

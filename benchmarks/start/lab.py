@@ -161,7 +161,7 @@ def command_of(process: psutil.Process) -> list[str]:
 
 def makers() -> list[psutil.Process]:
     """The processes that make an archive."""
-    name = "odi_assets.spark.prepare"
+    name = "odi_assets.spark.jvm.prepare"
     return [one for one in psutil.process_iter() if any(name in part for part in command_of(one))]
 
 

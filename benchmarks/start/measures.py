@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from benchmarks.harness import Row, in_turn, timed_row
 from benchmarks.start.lab import StartLab, makers, processes_of
-from odi_assets.spark.archive import ARCHIVE_VARIABLE
+from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE
 
 
 @dataclass(frozen=True)

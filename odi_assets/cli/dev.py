@@ -12,7 +12,7 @@ from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import ENVIRONMENT_VARIABLE, PROJECT_VARIABLE
-from odi_assets.spark.java import find_java
+from odi_assets.spark.jvm.java import find_java
 from odi_assets.util.extras import has_ui, install_command
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, moment, note
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import ConfigError, OdiError
-from odi_assets.spark.archive import Archive
-from odi_assets.spark.java import find_java
-from odi_assets.spark.launch import DirectStartUnavailable, archive_of, launch_command
-from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.jvm.archive import Archive
+from odi_assets.spark.jvm.java import find_java
+from odi_assets.spark.jvm.launch import DirectStartUnavailable, archive_of, launch_command
+from odi_assets.spark.jvm.scripts_home import home_for_scripts
 from odi_assets.spark.session import classic_conf
 
 if TYPE_CHECKING:
-    from odi_assets.spark.java import Java
-    from odi_assets.spark.launch import LaunchCommand
+    from odi_assets.spark.jvm.java import Java
+    from odi_assets.spark.jvm.launch import LaunchCommand
 
 
 def show(settings: Settings, as_json: JsonOption = False) -> None:
@@ -31,7 +31,7 @@ def show(settings: Settings, as_json: JsonOption = False) -> None:
 
 def prepare(settings: Settings, as_json: JsonOption = False) -> None:
     """Make the archive of classes now. A run without one makes it behind itself."""
-    from odi_assets.spark.prepare import prepare as prepare_archive
+    from odi_assets.spark.jvm.prepare import prepare as prepare_archive
 
     java, archive, command = _standing(settings)
     if command is not None and (archive.is_usable or archive.can_be_made or archive.has_failed):

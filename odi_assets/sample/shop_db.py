@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from odi_assets.errors import ConfigError, OdiError
-from odi_assets.spark.java import find_java
+from odi_assets.spark.jvm.java import find_java
 
 FOLDER = "shop_db"
 TABLE = """

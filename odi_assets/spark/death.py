@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from odi_assets.errors import SparkDiedError
-from odi_assets.spark.gateway import said_no_memory
+from odi_assets.spark.jvm.gateway import said_no_memory
 
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _OUT_OF_MEMORY_EXIT = 52

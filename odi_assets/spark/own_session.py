@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-from odi_assets.spark.gateway import drop_connection
+from odi_assets.spark.jvm.gateway import drop_connection
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 
 if TYPE_CHECKING:

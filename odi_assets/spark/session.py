@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from odi_assets.config.models import SparkConfig
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
-from odi_assets.spark.archive import Archive
-from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
+from odi_assets.spark.jvm.archive import Archive
+from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
 from odi_assets.util.debugging import debugging
 
@@ -87,7 +87,7 @@ class SessionHandle:
             self.spark.stop()
             self.started_here = False
             if self.archive is not None and self.archive.can_be_made:
-                from odi_assets.spark.prepare import prepare_in_background
+                from odi_assets.spark.jvm.prepare import prepare_in_background
 
                 prepare_in_background(self.archive)
 
@@ -144,7 +144,7 @@ def session_beginning(config: SparkConfig, *, app_name: str = "odi_assets", is_s
     Nothing is started where there is a JVM already.
 
     Args:
-        is_small: the session is to read little (see :class:`odi_assets.spark.gateway.JvmStart`).
+        is_small: the session is to read little (see :class:`odi_assets.spark.jvm.gateway.JvmStart`).
 
     Raises:
         JavaError: there is no Java that Spark can use.

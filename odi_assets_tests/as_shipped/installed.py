@@ -29,7 +29,7 @@ from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from odi_assets.spark.archive import ARCHIVE_VARIABLE
+from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE
 from odi_assets_tests.pages import ROOT
 
 _SHIPPED = ("odi_assets", "pyproject.toml", "README.md", "LICENSE")

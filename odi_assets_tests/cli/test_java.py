@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets.spark.archive import ARCHIVE_VARIABLE
+from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE
 from odi_assets_tests.cli.conftest import Odi
 
 

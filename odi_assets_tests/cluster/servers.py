@@ -17,8 +17,8 @@ from typing import TypeVar
 import psutil
 import pyspark
 
-from odi_assets.spark.java import find_java
-from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.jvm.java import find_java
+from odi_assets.spark.jvm.scripts_home import home_for_scripts
 from odi_assets_tests.conftest import jvm_options
 
 HOST = "127.0.0.1"

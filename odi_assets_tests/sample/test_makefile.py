@@ -22,13 +22,14 @@ def clone(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(REPOSITORY / name, tmp_path)
     package = tmp_path / "odi_assets"
-    for room in ("spark", "util"):
+    for room in ("spark/jvm", "util"):
         (package / room).mkdir(parents=True)
     for name in (
         "__init__.py",
         "errors.py",
         "spark/__init__.py",
-        "spark/java.py",
+        "spark/jvm/__init__.py",
+        "spark/jvm/java.py",
         "util/__init__.py",
         "util/extras.py",
     ):

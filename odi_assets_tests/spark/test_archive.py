@@ -18,8 +18,8 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from odi_assets.spark import prepare as preparation
-from odi_assets.spark.archive import (
+from odi_assets.spark.jvm import prepare as preparation
+from odi_assets.spark.jvm.archive import (
     ARCHIVE_VARIABLE,
     CLASSES,
     FACTS,
@@ -35,9 +35,9 @@ from odi_assets.spark.archive import (
     make_private,
     was_mapped,
 )
-from odi_assets.spark.java import Java, find_java
-from odi_assets.spark.launch import launch_command
-from odi_assets.spark.prepare import prepare, prepare_in_background
+from odi_assets.spark.jvm.java import Java, find_java
+from odi_assets.spark.jvm.launch import launch_command
+from odi_assets.spark.jvm.prepare import prepare, prepare_in_background
 from odi_assets_tests.conftest import ARCHIVES
 
 PATIENCE = 400.0

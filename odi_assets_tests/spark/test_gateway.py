@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.spark.gateway import quiet_options
-from odi_assets.spark.java import find_java
+from odi_assets.spark.jvm.gateway import quiet_options
+from odi_assets.spark.jvm.java import find_java
 from odi_assets.spark.progress import running_stages
 
 OPTIONS = "spark.driver.extraJavaOptions"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from odi_assets.errors import JavaError
-from odi_assets.spark import java as java_module
-from odi_assets.spark.archive import ARCHIVE_VARIABLE
-from odi_assets.spark.java import Java, find_java, major_version
-from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.jvm import java as java_module
+from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE
+from odi_assets.spark.jvm.java import Java, find_java, major_version
+from odi_assets.spark.jvm.scripts_home import home_for_scripts
 
 
 def fake_java(folder: Path, banner: str, code: int = 0, *, release: bytes | None = None) -> Path:
@@ -177,7 +177,7 @@ def test_a_relative_java_home_is_the_same_java_in_child_processes(
 def test_the_check_prints_one_message_with_the_ways_to_get_java(tmp_path: Path) -> None:
     # Without site-packages, where the Java of PyPI may be.
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "odi_assets.spark.java"],
+        [sys.executable, "-S", "-m", "odi_assets.spark.jvm.java"],
         env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
         cwd=tmp_path,
         capture_output=True,

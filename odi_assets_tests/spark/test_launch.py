@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from odi_assets.spark.archive import ARCHIVE_VARIABLE
-from odi_assets.spark.java import Java, find_java
-from odi_assets.spark.launch import LaunchCommand, launch_command, options_of_size, remove_old_scratch
-from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE
+from odi_assets.spark.jvm.java import Java, find_java
+from odi_assets.spark.jvm.launch import LaunchCommand, launch_command, options_of_size, remove_old_scratch
+from odi_assets.spark.jvm.scripts_home import home_for_scripts
 
 SECRET = "hunter2-of-the-store"
 CONF = {"spark.master": "local[1]", "spark.driver.memory": "600m", "spark.hadoop.fs.s3a.secret.key": SECRET}
@@ -118,7 +118,7 @@ def test_a_jvm_that_is_starting_ends_with_its_process_and_leaves_no_secret(tmp_p
     fake.chmod(0o755)
     (tmp_path / "scratch").mkdir()
     code = f"""
-        from odi_assets.spark.gateway import JvmStart
+        from odi_assets.spark.jvm.gateway import JvmStart
         JvmStart({CONF!r})
         import time; time.sleep(600)
     """

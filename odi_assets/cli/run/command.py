@@ -124,7 +124,7 @@ def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> Ru
         JavaError: there is none.
         Exit: nobody agreed.
     """
-    from odi_assets.spark.java import find_java
+    from odi_assets.spark.jvm.java import find_java
 
     if not project.config.spark.remote:
         find_java()
@@ -137,7 +137,7 @@ def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> Ru
 
 def quiet_libraries() -> None:
     """Leave it to ``odi`` to say how a run goes: Spark and py4j keep their errors to the exceptions they raise."""
-    from odi_assets.spark.gateway import LOG_LEVEL_VARIABLE
+    from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE
 
     if not debugging():
         os.environ.setdefault(LOG_LEVEL_VARIABLE, "fatal")

@@ -11,7 +11,7 @@ from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 from odi_assets.config.models.durations import parse_span
 from odi_assets.errors import ConfigError
-from odi_assets.spark.java import find_java
+from odi_assets.spark.jvm.java import find_java
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import pyspark
 import pytest
 
 from benchmarks.peers import PeerEnvironment, PeerUnavailable
-from odi_assets.spark.java import find_java
-from odi_assets.spark.scripts_home import home_for_scripts
+from odi_assets.spark.jvm.java import find_java
+from odi_assets.spark.jvm.scripts_home import home_for_scripts
 from odi_assets_tests.jars import fetched
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"

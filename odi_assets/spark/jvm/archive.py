@@ -23,7 +23,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from odi_assets.spark.java import Java, major_version
+from odi_assets.spark.jvm.java import Java, major_version
 
 ARCHIVE_VARIABLE = "ODI_JAVA_ARCHIVE"
 """``off`` for no archive, or the folder that holds archives."""

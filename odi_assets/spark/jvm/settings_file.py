@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from odi_assets.spark.scripts_home import SCRATCH
+from odi_assets.spark.jvm.scripts_home import SCRATCH
 
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 """PySpark's variable with arguments of ``spark-submit``."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from socketserver import BaseServer
 from typing import Any
 
-from odi_assets.spark.archive import Archive, made_cache_folder
-from odi_assets.spark.java import find_java
-from odi_assets.spark.launch import (
+from odi_assets.spark.jvm.archive import Archive, made_cache_folder
+from odi_assets.spark.jvm.java import find_java
+from odi_assets.spark.jvm.launch import (
     DirectStartUnavailable,
     JvmProcess,
     archive_of,
@@ -26,8 +26,8 @@ from odi_assets.spark.launch import (
     launch_command,
     options_of_size,
 )
-from odi_assets.spark.scripts_home import home_for_scripts
-from odi_assets.spark.settings_file import settings_as_argument
+from odi_assets.spark.jvm.scripts_home import home_for_scripts
+from odi_assets.spark.jvm.settings_file import settings_as_argument
 from odi_assets.util.debugging import debugging
 
 LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"

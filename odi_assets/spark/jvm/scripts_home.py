@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from odi_assets.spark.archive import made_cache_folder
-from odi_assets.spark.java import REAL_JAVA, VECTOR_MODULE, Java
+from odi_assets.spark.jvm.archive import made_cache_folder
+from odi_assets.spark.jvm.java import REAL_JAVA, VECTOR_MODULE, Java
 
 SCRATCH = "odi-jvm-"
 """How the names of folders begin that last as long as a process: of a JVM, or of scripts for it."""

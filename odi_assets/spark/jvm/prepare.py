@@ -20,7 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from odi_assets.errors import JavaError
-from odi_assets.spark.archive import (
+from odi_assets.spark.jvm.archive import (
     ARCHIVE_VARIABLE,
     CLASSES,
     FACTS,
@@ -43,8 +43,8 @@ from odi_assets.spark.archive import (
     was_mapped,
     write_private,
 )
-from odi_assets.spark.java import Java, find_java
-from odi_assets.spark.launch import LaunchCommand, launch_command, options_of_size, spark_home
+from odi_assets.spark.jvm.java import Java, find_java
+from odi_assets.spark.jvm.launch import LaunchCommand, launch_command, options_of_size, spark_home
 
 _NEEDED_BYTES = 600 * 1024**2
 _DUMP_SECONDS = 600
@@ -59,7 +59,7 @@ from {__name__} import main
 raise SystemExit(main())
 """
 """What makes an archive behind a command: it lets the command end first."""
-_TRAINING = ("-m", "odi_assets.spark.training")
+_TRAINING = ("-m", "odi_assets.spark.jvm.training")
 _DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Unable to write to shared archive")
 _SPARE_BYTES = 64 * 1024**2
 _NO_REASON = re.compile(
@@ -192,7 +192,7 @@ def _make(java: Java, command: LaunchCommand, class_path: str, folder: Path) -> 
 
 
 def _trained(command: LaunchCommand, class_path: str, options: list[str], making: Path) -> str | None:
-    """Run the work of :mod:`odi_assets.spark.training` in a JVM that leaves an archive; why it did not, or None."""
+    """Run the work of :mod:`odi_assets.spark.jvm.training` in a JVM that leaves an archive; why it did not, or None."""
     line = LaunchCommand(command.java, class_path, command.options, ("pyspark-shell",))
     work = making / "work"
     work.mkdir()

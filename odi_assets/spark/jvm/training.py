@@ -1,6 +1,6 @@
 """What a JVM does so that its class-data archive holds the classes of runs.
 
-``python -m odi_assets.spark.training FOLDER`` reads the JVM's command line, a JSON list, from stdin.
+``python -m odi_assets.spark.jvm.training FOLDER`` reads the JVM's command line, a JSON list, from stdin.
 """
 
 from __future__ import annotations

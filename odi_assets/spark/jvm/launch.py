@@ -29,10 +29,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from odi_assets.spark.archive import JVM_VARIABLES, Archive, cache_folder, find_archive, is_ours, read_facts, was_mapped
-from odi_assets.spark.java import VECTOR_MODULE, Java
-from odi_assets.spark.scripts_home import SCRATCH, home_for_scripts
-from odi_assets.spark.settings_file import SETTINGS_OPTION, SUBMIT_ARGUMENTS, settings_file
+from odi_assets.spark.jvm.archive import (
+    JVM_VARIABLES,
+    Archive,
+    cache_folder,
+    find_archive,
+    is_ours,
+    read_facts,
+    was_mapped,
+)
+from odi_assets.spark.jvm.java import VECTOR_MODULE, Java
+from odi_assets.spark.jvm.scripts_home import SCRATCH, home_for_scripts
+from odi_assets.spark.jvm.settings_file import SETTINGS_OPTION, SUBMIT_ARGUMENTS, settings_file
 
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _OF_THE_LAUNCHER = (

