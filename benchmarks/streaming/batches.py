@@ -38,7 +38,7 @@ def batches(lab: Lab, sizes: Sizes) -> Iterator[Row]:
 
 
 def _ours(spark: SparkSession, pipeline: Pipeline) -> list[float]:
-    from odi_assets.nodes.execution.stream_run import StreamRun
+    from odi_assets.nodes.execution.streams.run import StreamRun
     from odi_assets.nodes.planning.stream import StreamPlan
     from odi_assets.nodes.result import RunInfo
 

@@ -55,7 +55,7 @@ _FILES, _ORDERS = 12, 8
 _POINT = "ODI_BENCHMARK_KILL"
 _DIED = 77
 """The exit code of a run whose JVM died, and that said so."""
-_EXECUTION, _REWIND = "odi_assets.nodes.execution", "odi_assets.nodes.recovery.rewind_stream"
+_EXECUTION, _REWIND = "odi_assets.nodes.execution", "odi_assets.nodes.recovery.streams.rewind"
 POINTS = {
     "batch": f"{_EXECUTION}.stream_batch.BatchCommitter.__call__",
     "late rows": f"{_EXECUTION}.kept_rows.KeptRows._keep_late",
@@ -185,7 +185,7 @@ def outcome(place: Path) -> dict[str, Any]:
 
     from odi_assets.config.graph import NodeKey
     from odi_assets.delta.table import TableHandle
-    from odi_assets.nodes.execution.stream_ledger import records_of
+    from odi_assets.nodes.execution.streams.ledger import records_of
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.project import Project
 
@@ -242,7 +242,7 @@ def _rewind(project: Any, state: Any, place: Path) -> None:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
-    from odi_assets.nodes.recovery.rewind_stream import at_batch
+    from odi_assets.nodes.recovery.streams.rewind import at_batch
 
     key, noted = NodeKey("p", "matched"), place / "rewind.txt"
     records = project.open_batches().of_node(str(key))

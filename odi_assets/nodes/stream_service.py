@@ -14,7 +14,7 @@ from types import FrameType
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.outcomes import failure
-from odi_assets.nodes.execution.stream_run import StreamRun
+from odi_assets.nodes.execution.streams.run import StreamRun
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.planner import NEW_DATA, plan_node

@@ -18,7 +18,7 @@ from odi_assets.cli import main
 from odi_assets.cli.checkpoint.place import CheckpointPlace, open_reader
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
-from odi_assets.nodes.execution import stream_definition
+from odi_assets.nodes.execution.streams import definition as stream_definition
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.sample.examples import Example, create
@@ -127,7 +127,7 @@ def test_a_session_starts_with_the_settings_of_the_project_file(
 
 NOT_AS_IT_STANDS = {
     "orchestration/resources.py": "the file's settings, and over them those that Dagster's own gives the resource",
-    "nodes/execution/stream_definition.py": "the file's settings, but on this machine: it is among the ways above",
+    "nodes/execution/streams/definition.py": "the file's settings, but on this machine: it is among the ways above",
     "cli/checkpoint/place.py": "a checkpoint of no project has no settings: it is among the ways above",
     "streaming/checkpoints/reader.py": "a reader in Python, of whoever has no session and no project",
 }

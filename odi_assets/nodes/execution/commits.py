@@ -24,7 +24,7 @@ from odi_assets.state.records import RunStatus
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.execution.stream_run import StreamRows
+    from odi_assets.nodes.execution.streams.run import StreamRows
 
 _log = logging.getLogger(__name__)
 STEPS = "commits"
@@ -62,7 +62,7 @@ def _committed(
     computed: NodeRows | StreamRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
 ) -> NodeResult:
     if not isinstance(computed, NodeRows):
-        from odi_assets.nodes.execution.stream_run import run_stream
+        from odi_assets.nodes.execution.streams.run import run_stream
 
         return run_stream(computed, run)
     if any(read.goes_on for read in computed.plan.reads):

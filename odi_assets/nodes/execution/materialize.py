@@ -31,7 +31,7 @@ from odi_assets.tables.engine import WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.nodes.execution.stream_run import StreamRows
+    from odi_assets.nodes.execution.streams.run import StreamRows
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
     from odi_assets.state.store.staged import StagedStore
@@ -87,7 +87,7 @@ def compute(plan: NodePlan, spark: SparkSession) -> Computed:
 def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
     node, own = plan.node, None
     if node.config.stream is not None:
-        from odi_assets.nodes.execution.stream_run import StreamRows
+        from odi_assets.nodes.execution.streams.run import StreamRows
 
         return StreamRows(plan, spark)
     if node.config.transform or any(spark.conf.get(key, None) != value for key, value in REQUIRED_CONF.items()):

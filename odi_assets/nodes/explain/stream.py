@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.stream_definition import stream_definition
+from odi_assets.nodes.execution.streams.definition import stream_definition
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.stream_inputs import require_known, stream_inputs
 from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps

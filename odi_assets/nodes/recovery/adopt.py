@@ -52,7 +52,7 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odi_assets.nodes.recovery.adopt_stream import FormerStream
+    from odi_assets.nodes.recovery.streams.adopt import FormerStream
 
 Session = Callable[[], "SparkSession"]
 
@@ -110,7 +110,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     target = TableHandle.open(node.target.location)
     writer = other_writer(node, target)
     if node.config.stream is not None:
-        from odi_assets.nodes.recovery.adopt_stream import stream_to_adopt
+        from odi_assets.nodes.recovery.streams.adopt import stream_to_adopt
 
         found = stream_to_adopt(node, target, writer)
         if found is None:
@@ -162,7 +162,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
     """
     node, target, entry = adoption.node, adoption.target, adoption.entry
     if adoption.stream is not None:
-        from odi_assets.nodes.recovery.adopt_stream import take_over
+        from odi_assets.nodes.recovery.streams.adopt import take_over
 
         take_over(adoption.stream, _facts(adoption))
         return

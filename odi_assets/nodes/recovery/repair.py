@@ -24,8 +24,8 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import kept_tables
 from odi_assets.nodes.planning.stream_marks import checkpoint_base
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.repair_checkpoint import checkpoint_in_use, repair_checkpoint
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.nodes.recovery.streams.repair import checkpoint_in_use, repair_checkpoint
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend

@@ -37,7 +37,7 @@ from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.recovery.rewind_stream import CheckpointRewind
+    from odi_assets.nodes.recovery.streams.rewind import CheckpointRewind
 
 _log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
     node = Node.of(project, key)
     checkpoint = None
     if node.config.stream is not None:
-        from odi_assets.nodes.recovery.rewind_stream import plan_checkpoint
+        from odi_assets.nodes.recovery.streams.rewind import plan_checkpoint
 
         checkpoint = plan_checkpoint(node, before)
     return Rewind(
@@ -361,7 +361,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.checkpoint is not None:
-            from odi_assets.nodes.recovery.rewind_stream import apply_checkpoint
+            from odi_assets.nodes.recovery.streams.rewind import apply_checkpoint
 
             apply_checkpoint(project, node, rewind.checkpoint)
     except BaseException:

@@ -66,7 +66,7 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], 
     except AnalysisException as error:
         condition = error.getCondition() or ""
         if condition.startswith("PARQUET_TYPE"):
-            from odi_assets.sources.files.nanoseconds import with_nanoseconds
+            from odi_assets.sources.files.parquet.nanoseconds import with_nanoseconds
 
             return with_nanoseconds(spark, files, paths, error)
         if condition != "COLUMN_ALREADY_EXISTS":

@@ -22,7 +22,7 @@ from odi_assets.sources.files.folders import (
     with_folder_columns,
 )
 from odi_assets.sources.files.groups import SHOWN, FileGroup, csv_columns, differing, listed, read_as_is
-from odi_assets.sources.files.parquet_columns import parquet_rows, require_whole_microseconds
+from odi_assets.sources.files.parquet.columns import parquet_rows, require_whole_microseconds
 from odi_assets.sources.files.rescued import rescued_rows
 from odi_assets.tables.schema import aligned
 

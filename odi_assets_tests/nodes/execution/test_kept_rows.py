@@ -18,7 +18,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.stream_run import StreamRun
+from odi_assets.nodes.execution.streams.run import StreamRun
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import Kind, examine, kept_gaps
 from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
@@ -229,7 +229,7 @@ def test_an_input_whose_column_changed_its_type_goes_on_under_another_name(box: 
 
 
 def test_batches_that_gave_up_nothing_are_said_once_in_a_while(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("odi_assets.nodes.execution.stream_run._MARKED_EVERY", 2)
+    monkeypatch.setattr("odi_assets.nodes.execution.streams.run._MARKED_EVERY", 2)
     for number in range(4):
         land(box, number, [order(f"o{number}", 0)], [payment(f"o{number}", 0)])
     box.run("matched")

@@ -30,11 +30,11 @@ from odi_assets.errors import (
     TargetBehindStateError,
 )
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution import stream_batch
 from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.execution.stream_batch import BatchCommitter
-from odi_assets.nodes.execution.stream_run import StreamRun
+from odi_assets.nodes.execution.streams import batch as stream_batch
+from odi_assets.nodes.execution.streams.batch import BatchCommitter
+from odi_assets.nodes.execution.streams.run import StreamRun
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.planning.stream import StreamPlan
@@ -43,7 +43,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
-from odi_assets.nodes.recovery.rewind_stream import at_batch
+from odi_assets.nodes.recovery.streams.rewind import at_batch
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.orchestration.assets.kept_rows import kept_rows_checks

@@ -8,7 +8,7 @@ from pyspark.sql import Row, SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.execution.stream_run import StreamRun
+from odi_assets.nodes.execution.streams.run import StreamRun
 from odi_assets.nodes.explain.stream import StreamExplainer
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo

@@ -13,7 +13,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.kept_rows import move_mark
+from odi_assets.nodes.execution.streams.kept_rows import move_mark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.kept_rows import kept_app_id, kept_tables, last_kept, numbers, spans_of
 from odi_assets.nodes.planning.stream_marks import batch_at, checkpoint_named, stream_marks, stream_stamps

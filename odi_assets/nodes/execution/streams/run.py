@@ -18,12 +18,12 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.errors import errors_named
-from odi_assets.nodes.execution.kept_rows import KeptRows
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
-from odi_assets.nodes.execution.stream_batch import BatchCommitter
-from odi_assets.nodes.execution.stream_check import require_fits_checkpoint
-from odi_assets.nodes.execution.stream_definition import late_times
-from odi_assets.nodes.execution.stream_ledger import StreamLedger, records_of
+from odi_assets.nodes.execution.streams.batch import BatchCommitter
+from odi_assets.nodes.execution.streams.check import require_fits_checkpoint
+from odi_assets.nodes.execution.streams.definition import late_times
+from odi_assets.nodes.execution.streams.kept_rows import KeptRows
+from odi_assets.nodes.execution.streams.ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import kept_mark, kept_tables

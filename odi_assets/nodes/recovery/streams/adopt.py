@@ -15,8 +15,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.kept_rows import move_mark
-from odi_assets.nodes.execution.stream_ledger import record_of
+from odi_assets.nodes.execution.streams.kept_rows import move_mark
+from odi_assets.nodes.execution.streams.ledger import record_of
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import Writer
 from odi_assets.nodes.planning.kept_rows import kept_app_id, kept_tables, last_kept

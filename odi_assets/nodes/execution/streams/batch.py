@@ -25,7 +25,7 @@ from odi_assets.tables.engine import WriteSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from odi_assets.nodes.execution.kept_rows import KeptRows
+    from odi_assets.nodes.execution.streams.kept_rows import KeptRows
 
 _SMALL = 4 * 2**20
 """Bytes of the files of a batch whose rows are written by this process: a batch of some ten thousand rows."""

@@ -18,7 +18,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
+from odi_assets.nodes.execution.streams.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
 from odi_assets.nodes.execution.unmatched_rows import evidence_from, unmatched_rows
 from odi_assets.nodes.planning.kept_rows import (
     LATE,
