@@ -57,13 +57,13 @@ _DIED = 77
 """The exit code of a run whose JVM died, and that said so."""
 _EXECUTION, _REWIND = "odi_assets.nodes.execution", "odi_assets.nodes.recovery.streams.rewind"
 POINTS = {
-    "batch": f"{_EXECUTION}.stream_batch.BatchCommitter.__call__",
-    "late rows": f"{_EXECUTION}.kept_rows.KeptRows._keep_late",
-    "unmatched rows": f"{_EXECUTION}.kept_rows.KeptRows.keep_unmatched",
-    "kept rows": f"{_EXECUTION}.kept_rows.write_computed_once",
-    "record of batches": f"{_EXECUTION}.stream_run._record",
-    "end of the run": f"{_EXECUTION}.stream_run.StreamRun._keep_up",
-    "result": f"{_EXECUTION}.stream_run.StreamRun._result",
+    "batch": f"{_EXECUTION}.streams.batch.BatchCommitter.__call__",
+    "late rows": f"{_EXECUTION}.streams.kept_rows.KeptRows._keep_late",
+    "unmatched rows": f"{_EXECUTION}.streams.kept_rows.KeptRows.keep_unmatched",
+    "kept rows": f"{_EXECUTION}.streams.kept_rows.write_computed_once",
+    "record of batches": f"{_EXECUTION}.streams.run._record",
+    "end of the run": f"{_EXECUTION}.streams.run.StreamRun._keep_up",
+    "result": f"{_EXECUTION}.streams.run.StreamRun._result",
     "rewind: copy": f"{_REWIND}.CheckpointFolder.keep_copy",
     "rewind: checkpoint": f"{_REWIND}.CheckpointFolder.truncate",
     "rewind: kept rows": f"{_REWIND}._forget_rows",
