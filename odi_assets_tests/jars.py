@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 _KEPT = Path.home() / ".cache" / "odi_assets_tests" / "jars"
@@ -14,15 +15,22 @@ _FETCH = """
 import sys
 from odi_assets.config.models import SparkConfig
 from odi_assets.spark.session import open_session
-conf = {"spark.jars.ivy": sys.argv[1]}
-open_session(SparkConfig(master="local[1]", packages=sys.argv[2:], conf=conf)).stop()
+conf = {"spark.jars.ivy": sys.argv[1], "spark.driver.extraJavaOptions": sys.argv[2]}
+open_session(SparkConfig(master="local[1]", packages=sys.argv[3:], conf=conf)).stop()
 """
+_TRUSTED = Path("/etc/ssl/certs/java/cacerts")
+"""The certificate authorities of a Debian machine, which a Java of PyPI does not know."""
 _SECONDS = 180
 
 
 def fetched(packages: Sequence[str], wanted: Sequence[str]) -> list[Path]:
     """The JARs ``wanted``, ``group_name-version`` each, of packages and what these need; none if they are not kept yet
-    and cannot be fetched."""
+    and cannot be fetched. One answer for the whole process: the suite's session has the JARs of its start."""
+    return _fetched(tuple(packages), tuple(wanted))
+
+
+@cache
+def _fetched(packages: tuple[str, ...], wanted: tuple[str, ...]) -> list[Path]:
     jars = [_KEPT / f"{name}.jar" for name in wanted]
     if not all(jar.is_file() for jar in jars):
         _fetch(packages, wanted)
@@ -42,7 +50,8 @@ def s3a_jars() -> list[Path]:
 
 def _fetch(packages: Sequence[str], wanted: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", _FETCH, folder, *packages]
+        trusting = f"-Djavax.net.ssl.trustStore={_TRUSTED}" if _TRUSTED.exists() else ""
+        command = [sys.executable, "-c", _FETCH, folder, trusting, *packages]
         try:
             subprocess.run(command, check=True, timeout=_SECONDS, capture_output=True)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):

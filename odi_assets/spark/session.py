@@ -61,6 +61,7 @@ _CONNECT_SECONDS = 60
 LOCAL_MASTER = "local[*]"
 _ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
 _PACKAGES = "spark.jars.packages"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 _log = logging.getLogger(__name__)
@@ -238,8 +239,19 @@ def _start_named(config: SparkConfig) -> Iterator[None]:
     except Exception as error:
         raise OdiError(
             f"Spark did not start (master {config.master or LOCAL_MASTER}): {error}",
-            fix="check `spark.master` and `spark.conf` in the project file; the lines above are Spark's own log",
+            fix=f"check `spark.master` and `spark.conf` in the project file{_packages_advice(config)}; the lines above "
+            "are Spark's own log",
         ) from error
+
+
+def _packages_advice(config: SparkConfig) -> str:
+    """What to look at where JARs cannot be fetched: Spark names them, and does not say why."""
+    return (
+        ", and whether `spark.packages` can be fetched: a Java of PyPI trusts no certificate authority of your own; "
+        f"`spark.conf: {{{_JAVA_OPTIONS}: -Djavax.net.ssl.trustStore=FILE}}` names the ones to trust"
+        if packages_conf(config)
+        else ""
+    )
 
 
 def packages_conf(config: SparkConfig) -> dict[str, str]:

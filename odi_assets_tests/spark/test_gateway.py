@@ -59,6 +59,22 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("jvm")
+def test_a_session_whose_packages_cannot_be_fetched_says_what_its_java_may_not_trust(tmp_path: Path) -> None:
+    conf = {"spark.jars.ivy": str(tmp_path), "spark.driver.extraJavaOptions": "-Dhttps.proxyHost=127.0.0.1"}
+    script = (
+        "from odi_assets.config.models import SparkConfig\n"
+        "from odi_assets.spark.session import open_session\n"
+        f"open_session(SparkConfig(master='local[1]', packages=['no.such:thing:1'], conf={conf!r}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    assert "no.such#thing;1: not found" in done.stderr
+    assert "-Djavax.net.ssl.trustStore=FILE" in done.stderr
+
+
+@pytest.mark.usefixtures("jvm")
 def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_path: Path) -> None:
     """As Java 24 and later do, which need not be here: the warning comes from a program that runs this Java."""
     real = find_java().executable
