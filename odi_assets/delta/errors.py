@@ -168,15 +168,21 @@ def data_reads(what: str, location: Location, owner: Owner = NODE) -> Iterator[N
 
     Raises:
         DamagedTableError: a file is gone, or cannot be read.
+        OdiError: as of :func:`deltalake_calls`; the store did not answer, or refused, among others.
     """
     import pyarrow as pa
 
     with deltalake_calls(what, location, owner):
         try:
             yield
-        except pa.ArrowException as error:
-            # The stream broke off. It does not say where.
-            raise unreadable(location, "a data file", error) from error
+        except Exception as error:
+            # A stream that breaks off: arro3 has no type for it, and pyarrow one for all of its errors.
+            if not isinstance(error, pa.ArrowException) and type(error) is not Exception:
+                raise
+            found = translated(error, what, location, owner)
+            found.__cause__ = error
+            is_damage = type(found) is owner.error and not cannot_look(found)
+            raise (unreadable(location, "a data file", error) if is_damage else found) from error
 
 
 def unreadable(location: Location, path: str, error: Exception) -> DamagedTableError:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.delta.errors import DamagedTableError
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.test_tables_repair import empty, halve, ids
 from odi_assets_tests.nodes.planning.test_behind import NODES, land
@@ -65,6 +68,16 @@ def test_a_data_file_that_is_gone_or_cut_is_found_and_each_remedy_leads_on(
     assert odi("run").code == 0
     assert ids(box, "raw") == ids(box, "copy") == [1, 2]
     assert odi("doctor").code == 0
+
+
+@pytest.mark.parametrize("read", [pa.table, lambda found: found.read_all()], ids=["pyarrow", "arro3"])
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_lost_file_is_one_error_whatever_reads_its_rows(
+    box: Sandbox, lose: Callable[[Path], None], read: Callable[[Any], Any]
+) -> None:
+    lose(data_file(box))
+    with pytest.raises(DamagedTableError, match="odi doctor --deep"), box.table("raw").reads("reading rows"):
+        read(box.table("raw").table.scan())
 
 
 @pytest.mark.parametrize("version", [0, 1])

