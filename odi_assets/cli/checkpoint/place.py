@@ -15,6 +15,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
+from odi_assets.streaming.checkpoints.inspect import local_path
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -41,13 +42,16 @@ class CheckpointPlace:
 
     @contextmanager
     def on_this_machine(self, *, logs_only: bool = False) -> Iterator[CheckpointPlace]:
-        """The checkpoint as files of this machine: itself, or a copy of one in a store.
+        """The checkpoint as files of this machine: itself, or a copy of one in a store. Who reads it finds its damage.
 
         Raises:
-            CheckpointError: there is none, or it is damaged, or the store cannot be read.
+            CheckpointError: there is none in the store, or the store cannot be read.
         """
+        if local_path(self.location.uri) is not None:
+            yield self
+            return
         with copy_of_remote(self.location, logs_only=logs_only) as copy:
-            yield self if copy is None else replace(self, location=Location(str(copy)))
+            yield replace(self, location=Location(str(copy)))
 
     def records(self) -> Sequence[BatchRecord]:
         """The records of the node's batches in ``meta_batches``; nothing for a checkpoint of no node."""

@@ -17,6 +17,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from odi_assets.cli import main
 from odi_assets.streaming.checkpoints import judge
 
+LOG_FILES = ("metadata", "commits/1", "commits/3", "offsets/1", "offsets/3")
+"""Of a checkpoint with the batches 0 to 3."""
+
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +53,22 @@ def test_metadata_and_files_need_no_spark(
     assert of_node.remedy.endswith("(odi state rewind shop.orders --list)")
     assert main(["checkpoint", "files", "copy"]) == 1
     assert "the query cannot go on" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "v1", '{"v', "v1\n{", "v1\n[]", "\x00"])
+@pytest.mark.parametrize(
+    "file", ["commits/3", "offsets/3", "commits/1", "offsets/1", "metadata", "state/0/_metadata/metadata"]
+)
+def test_a_log_file_that_is_torn_anyhow_is_a_fault_with_a_remedy(
+    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], file: str, text: str
+) -> None:
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    for place in (copy / file, *copy.glob(f"{file}/*")) if file.startswith("state") else (copy / file,):
+        if place.is_file():
+            place.write_text(text, encoding="utf-8")
+            place.with_name(f".{place.name}.crc").unlink(missing_ok=True)
+    told = printed(capfd, "files", str(copy), code=1)
+    assert any(fault["path"].startswith(file) and fault["remedy"] for fault in told["faults"]), told["faults"]
 
 
 def test_a_checkpoint_in_a_store_is_copied_here_and_errors_name_the_store(
