@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.spark.jvm.gateway import quiet_options, trust_options
+from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, quiet_options, trust_options
 from odi_assets.spark.jvm.java import Java, find_java
 from odi_assets.spark.progress import running_stages
 
@@ -118,6 +118,32 @@ def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_pat
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "said later\n")
+
+
+INTERRUPTED = """
+from odi_assets.config.models import SparkConfig
+from odi_assets.spark.session import open_session
+handle = open_session(SparkConfig(master="local[1]"))
+handle.spark._jvm.java.lang.Thread.currentThread().interrupt()
+handle.spark.sparkContext._jsc.sc().cleaner().get().doCleanupBroadcast(14, True)
+handle.stop()
+"""
+"""What happens now and then when a session stops: its cleaner of memory is interrupted between two steps."""
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_cleaner_of_memory_that_a_stop_interrupts_is_no_error_of_the_command(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != LOG_LEVEL_VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 KEPT = """
