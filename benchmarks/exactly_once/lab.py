@@ -63,11 +63,14 @@ class Pipeline:
         self._landed = count()
 
     def land(self, files: Path) -> Path:
-        """A folder with the Parquet files of another one, which are new to the pipeline; their bytes are shared."""
+        """A folder with copies of the Parquet files of another one, which are new to the pipeline.
+
+        A new link to a file changes the times of all its links: files that are known already would be looked at again.
+        """
         folder = self.landing / f"{next(self._landed):05}"
         folder.mkdir()
         for file in files.glob("*.parquet"):
-            (folder / file.name).hardlink_to(file)
+            shutil.copyfile(file, folder / file.name)
         return folder
 
     def plan(self, node: str) -> NodePlan:

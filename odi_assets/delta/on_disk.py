@@ -7,13 +7,14 @@ cleaned away. Stores answer once what they were given is kept; there, nothing is
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.damage import LAST_CHECKPOINT, LOG, actions_in, log_file
+from odi_assets.delta.damage import LAST_CHECKPOINT, LOG, log_file
 from odi_assets.delta.errors import deltalake_calls
 from odi_assets.util.durable import sync_file, sync_files, sync_folder
 
@@ -79,7 +80,9 @@ def sync_written(location: Location, version: int) -> bool:
     if raw is None:
         # Cleaned already: a checkpoint that covers it is on the disk.
         return False
-    sync_data(location, [unquote(one["add"]["path"]) for one in actions_in(raw) if "add" in one])
+    # A commit of system tables has an action for each of thousands of keys; only those that add files are parsed.
+    added = [json.loads(line).get("add") for line in raw.splitlines() if b'"add"' in line]
+    sync_data(location, [unquote(action["path"]) for action in added if action])
     return sync_commit(location, version)
 
 
