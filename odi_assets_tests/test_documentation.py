@@ -12,11 +12,9 @@ from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.config.models import AutomationConfig
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets_tests.pages import DOCUMENTS, ROOT, blocks, is_as_printed, project_of
 
 LANDED = {
@@ -38,12 +36,9 @@ def test_the_project_file_of_a_document_runs(
     (tmp_path / "landing" / "orders").mkdir(parents=True)
     (tmp_path / "landing" / "orders" / "a.csv").write_text(csv, encoding="utf-8")
     project = Project.load(tmp_path / "odibi.yaml")
-    state = project.open_state()
-    written = {}
-    for key in project.pipeline_nodes():
-        result = commit(compute(plan_node(project, state, key), spark), state, RunInfo("documentation"))
-        written[key.node] = result.rows_written
-    assert written == expected
+    history = RunHistory(project, project.open_state(), "documentation")
+    results = [run_node(NodeRun(history, key, lambda: spark)) for key in project.pipeline_nodes()]
+    assert {result.key.node: result.rows_written for result in results} == expected
 
 
 def test_the_session_of_a_document_goes_as_it_is_printed_there(

@@ -19,12 +19,10 @@ from benchmarks.deliveries.oracle import UNFIT, Expected, Lenient, expected
 from benchmarks.deliveries.writers import FAULTS, WRITERS, Delivery
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.request import RunRequest
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
+from odi_assets.state.records import RunStatus
 
 _NODE = """
 project: deliveries
@@ -111,11 +109,9 @@ def _loaded(spark: SparkSession, root: Path, delivery: Delivery, is_rescued: boo
     (root / "landing" / delivery.name).write_bytes(delivery.data)
     (root / "odibi.yaml").write_text(_NODE.format(read=json.dumps(read)), encoding="utf-8")
     project = Project.load(root / "odibi.yaml")
-    state = project.open_state()
-    plan = plan_node(project, state, NodeKey("p", "n"), RunRequest())
-    if plan.nothing_new:
+    history = RunHistory(project, project.open_state(), f"run-{next(_runs)}")
+    if run_node(NodeRun(history, NodeKey("p", "n"), lambda: spark)).status is RunStatus.NO_DATA:
         return []
-    commit(compute(plan, spark), state, RunInfo(f"run-{next(_runs)}"))
     found: list[dict[str, Any]] = deltalake.DeltaTable(str(root / "lake/n")).to_pyarrow_table().to_pylist()
     return found
 

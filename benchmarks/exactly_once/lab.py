@@ -80,27 +80,20 @@ class Pipeline:
         return plan_node(self.project, self.state, NodeKey("p", node))
 
     def run(self, spark: SparkSession, node: str) -> NodeResult:
-        """The whole protocol: note the attempt, plan, compute, commit, advance, record.
+        """The whole protocol.
 
         Raises:
             RuntimeError: there was nothing to do, which would be measured as very fast.
         """
         from odi_assets.config.graph import NodeKey
-        from odi_assets.nodes.execution.commits import commit
-        from odi_assets.nodes.execution.materialize import compute
-        from odi_assets.nodes.history import attempts
-        from odi_assets.nodes.history.attempts import record
-        from odi_assets.nodes.node import code_version
-        from odi_assets.nodes.result import RunInfo
+        from odi_assets.nodes.run_history import RunHistory
+        from odi_assets.nodes.run_node import NodeRun, run_node
+        from odi_assets.state.records import RunStatus
 
-        key = NodeKey("p", node)
-        run = RunInfo(f"run-{next(self._runs)}", code_version=code_version(self.project, key))
-        attempts.begin(self.project, key, run)
-        plan = self.plan(node)
-        if plan.nothing_new:
-            raise RuntimeError(f"{key}: {plan.summary}")
-        result = commit(compute(plan, spark), self.state, run)
-        record(self.project, self.state, result, run)
+        history = RunHistory(self.project, self.state, f"run-{next(self._runs)}")
+        result = run_node(NodeRun(history, NodeKey("p", node), lambda: spark))
+        if result.status is RunStatus.NO_DATA:
+            raise RuntimeError(f"{result.key}: {result.increment}")
         return result
 
     def seconds(self, spark: SparkSession, node: str) -> float:

@@ -1,7 +1,7 @@
-"""One attempt of one node in a child process: what a Dagster step does, in the same order and by the same functions.
+"""One attempt of one node in a child process.
 
-See ``orchestration/assets.py`` and ``orchestration/io_manager.py``. Dagster itself is left out, for it takes longer to
-start a run than the run takes here; the sweep kills whole ``odi run`` processes besides, which leave nothing out.
+Dagster is left out: it takes longer to start a run than the run takes here. The sweep kills whole ``odi run`` processes
+besides, which leave nothing out.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ import dagster as dg
 
 from benchmarks.kill_sweep.jvm import adopt
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import Computed, NoRows, compute
-from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes import run_node as protocol
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.nodes.result import NodeResult
-from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
+from odi_assets.nodes.run_history import RunHistory
 from odi_assets.orchestration.runs.reconcile import repair_history
 
 PROTOCOL = "node"
@@ -39,27 +36,8 @@ def run_node(spec: dict[str, Any], tell: Tell) -> NodeResult:
     state = project.open_state()
     with dg.DagsterInstance.ephemeral() as instance:
         repair_history(project, instance, state)
-    run = dg.DagsterRun(job_name="p", run_id=spec.get("run_id") or str(uuid.uuid4()), tags={TRIGGER_TAG: "cli"})
-    history = RunHistory(project, state, run)
-    key = NodeKey.parse(spec["node"])
-    info = history.start(key)
+    history = RunHistory(project, state, spec.get("run_id") or str(uuid.uuid4()), "cli")
+    run = protocol.NodeRun(history, NodeKey.parse(spec["node"]), lambda: adopt(spec["port"], spec["secret"]))
     tell("began")
-    plan: NodePlan | None = None
-    try:
-        plan = plan_node(project, state, key, RunRequest(spec["full_refresh"], bounds=_bounds(spec)))
-        result = commit(_computed(plan, spec), state, info)
-    except BaseException as error:
-        history.fail(plan or key, info, error, ())
-        raise
-    history.finish(result, info)
-    return result
-
-
-def _bounds(spec: dict[str, Any]) -> Bounds | None:
-    return Bounds.of(*spec["bounds"]) if spec["bounds"] else None
-
-
-def _computed(plan: NodePlan, spec: dict[str, Any]) -> Computed:
-    if plan.nothing_new:
-        return NoRows(plan)
-    return compute(plan, adopt(spec["port"], spec["secret"]))
+    bounds = Bounds.of(*spec["bounds"]) if spec["bounds"] else None
+    return protocol.run_node(run, RunRequest(spec["full_refresh"], bounds=bounds))

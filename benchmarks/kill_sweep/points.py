@@ -40,8 +40,8 @@ class Point:
 
 POINTS = (
     Point("history repaired, notes still there", "odi_assets.orchestration.runs.reconcile.end", "before", "repair"),
-    Point("before planning", "odi_assets.orchestration.runs.history.begin", "after"),
-    Point("planned", "benchmarks.kill_sweep.attempt.plan_node", "after"),
+    Point("before planning", "odi_assets.nodes.run_history.begin", "after"),
+    Point("planned", "odi_assets.nodes.run_node.plan_node", "after"),
     Point("upper bound fixed", "odi_assets.nodes.execution.materialize.resolve", "after"),
     Point("before the ledger", "odi_assets.sources.files.ledger.write", "before", "ledger"),
     Point("half of the ledger", "odi_assets.sources.files.ledger.pq.write_table", "half", "ledger"),
@@ -52,9 +52,9 @@ POINTS = (
     Point("committed, not acknowledged", "odi_assets.delta.commit._commit_once", "after"),
     Point("before advance", "odi_assets.nodes.execution.materialize.advance", "before"),
     Point("advanced", "odi_assets.nodes.execution.materialize.advance", "after"),
-    Point("before the row of history", "odi_assets.orchestration.runs.history.record", "before"),
+    Point("before the row of history", "odi_assets.nodes.run_history.record", "before"),
     Point("row of history written, note still there", "odi_assets.nodes.history.attempts.end", "before"),
-    Point("after the row of history", "odi_assets.orchestration.runs.history.record", "after"),
+    Point("after the row of history", "odi_assets.nodes.run_history.record", "after"),
 )
 """In the order in which a run comes by."""
 

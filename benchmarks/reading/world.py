@@ -22,13 +22,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.reading.facts import Fact
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 
 _runs = itertools.count(1)
 _KEY = NodeKey("p", "n")
@@ -155,13 +152,8 @@ class World:
     def run(self, *, full: bool = False) -> None:
         """Run the node. Raises what the run raises."""
         project = Project.load(self.root / "odibi.yaml")
-        state = project.open_state()
-        plan = plan_node(project, state, _KEY, RunRequest(full_refresh=full, accept_loss=full))
-        run = RunInfo(f"run-{next(_runs)}")
-        if plan.nothing_new:
-            no_data(plan, state, run)
-        else:
-            commit(compute(plan, self.spark), state, run)
+        history = RunHistory(project, project.open_state(), f"run-{next(_runs)}")
+        run_node(NodeRun(history, _KEY, lambda: self.spark), RunRequest(full_refresh=full, accept_loss=full))
 
     def command(self, *arguments: str) -> tuple[int, str]:
         """What `odi` does with arguments, in this process: its exit code, and what it says on stderr."""

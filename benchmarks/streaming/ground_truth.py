@@ -54,19 +54,17 @@ def main(orders: int = ORDERS) -> int:
 def _compared(spark: SparkSession, root: Path, settings: str, orders: int, true: Truth) -> int:
     """How many answers are wrong: with all evidence, with a cleaned log, and without ``meta_batches``."""
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.execution.commits import commit
-    from odi_assets.nodes.execution.materialize import compute
-    from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.result import RunInfo
+    from odi_assets.nodes.run_history import RunHistory
+    from odi_assets.nodes.run_node import NodeRun, run_node
     from odi_assets.sample.examples import project_file
 
     text = project_file("stream").replace("state_partitions: 2", "state_partitions: 2\n" + _lines(settings), 1)
     (root / "odibi.yaml").write_text(text, encoding="utf-8")
     write(root / "landing", orders, IN_FILE, EVERY)
     project = Project.load(root / "odibi.yaml")
-    key, state = NodeKey("orders_payments", "paid_orders"), project.open_state()
-    commit(compute(plan_node(project, state, key), spark), state, RunInfo("ground-truth"))
+    key = NodeKey("orders_payments", "paid_orders")
+    run_node(NodeRun(RunHistory(project, project.open_state(), "ground-truth"), key, lambda: spark))
     keys = list(true.keys)
 
     whole = _answers(spark, project, key, keys, settings)

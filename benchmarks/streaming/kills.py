@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -210,31 +211,30 @@ def _child(place: Path, point: str | None) -> None:
     """Run the node once, or take it back by two batches if ``point`` is one of a rewind; die at the point."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.errors import SparkDiedError
-    from odi_assets.nodes.execution.advance import no_data
-    from odi_assets.nodes.execution.commits import commit
-    from odi_assets.nodes.execution.materialize import compute
-    from odi_assets.nodes.planning.planner import plan_node
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.result import RunInfo
+    from odi_assets.nodes.run_history import RunHistory
+    from odi_assets.nodes.run_node import NodeRun, run_node
     from odi_assets.spark.session import open_session
 
     project = Project.load(place / "odibi.yaml")
-    state, run = project.open_state(), RunInfo(f"run-{os.getpid()}")
+    state = project.open_state()
     if point is not None and not point.startswith("rewind"):
         _install(*point.split(" ", 3))
     if point is not None and "rewind" in point:
         _rewind(project, state, place)
         return
-    plan = plan_node(project, state, NodeKey("p", "matched"))
-    if plan.nothing_new:
-        no_data(plan, state, run)
-        return
-    session = open_session(project.config.spark)
-    try:
-        commit(compute(plan, session.spark), state, run)
-    except SparkDiedError:
-        sys.exit(_DIED)
-    session.stop()
+    with ExitStack() as opened:
+
+        def open_spark() -> Any:
+            session = open_session(project.config.spark)
+            opened.callback(session.stop)
+            return session.spark
+
+        history = RunHistory(project, state, f"run-{os.getpid()}")
+        try:
+            run_node(NodeRun(history, NodeKey("p", "matched"), open_spark))
+        except SparkDiedError:
+            sys.exit(_DIED)
 
 
 def _rewind(project: Any, state: Any, place: Path) -> None:

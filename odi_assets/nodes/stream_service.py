@@ -8,23 +8,24 @@ import signal
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.outcomes import failure
-from odi_assets.nodes.execution.streams.run import StreamRun
-from odi_assets.nodes.history import attempts
-from odi_assets.nodes.node import code_version
-from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
-from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.execution.streams.run import StreamService
+from odi_assets.nodes.planning.planner import NEW_DATA
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.spark.death import death_named
+from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.spark.session import open_session
 from odi_assets.streaming.query.run import BatchProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -54,26 +55,17 @@ def serve(
         raise ConfigError(
             f"{key} is no stream", fix=f"run it with odi run {key.pipeline} --node {key.node}", node=str(key)
         )
-    state = project.open_state()
-    run = RunInfo(str(uuid.uuid4()), SERVICE, code_version=code_version(project, key), partial=True)
-    attempts.begin(project, key, run)
-    plan = None
-    try:
-        plan = plan_node(project, state, key, request)
-        assert isinstance(plan, StreamPlan)
-        with death_named(f"{key} ran"), _stop_signals() as handled_by:
+    history = RunHistory(project, project.open_state(), str(uuid.uuid4()), SERVICE, is_partial=lambda _: True)
+    with ExitStack() as opened:
+        handled_by = opened.enter_context(_stop_signals())
+
+        def open_spark() -> SparkSession:
             session = open_session(project.config.spark, app_name=f"odi stream run {key}")
-            try:
-                stream = StreamRun(plan, session.spark, run, interval, on_batch)
-                handled_by(stream.stop_after_batch)
-                result = stream.execute()
-            finally:
-                session.stop()
-    except BaseException as error:
-        attempts.record(project, state, failure(plan or key, run, error), run)
-        raise
-    attempts.record(project, state, result, run)
-    return result
+            opened.callback(session.stop)
+            return session.spark
+
+        service = StreamService(interval, on_batch, handled_by)
+        return run_node(NodeRun(history, key, open_spark, service=service), request)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
-from odi_assets.orchestration.runs.history import RunHistory
+from odi_assets.orchestration.runs.history import DagsterRunHistory
 from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, project_tags
 from odi_assets.orchestration.runs.reconcile import repair_history
 from odi_assets.util.collector import collector_paused
@@ -133,14 +133,14 @@ def resources(
         required_resource_keys={names.resources + STATE},
         description="Writes a row of run history for each node of a run.",
     )
-    def run_history(context: dg.InitResourceContext) -> RunHistory:
+    def run_history(context: dg.InitResourceContext) -> DagsterRunHistory:
         run, instance = context.run, context.instance
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
         instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), **project_tags(project)})
         state: StateResource = getattr(context.resources, names.resources + STATE)
         repair_history(project, instance, state.backend)
-        return RunHistory(project, state.backend, run, listener, {} if results is None else results)
+        return DagsterRunHistory.of_run(project, state.backend, run, listener, results)
 
     found = {
         SPARK: SparkResource(project_file=str(project.path), environment=project.chosen),

@@ -18,7 +18,7 @@ from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunSummary
 from odi_assets.orchestration.definitions import build_job
 from odi_assets.orchestration.naming import DagsterNames
-from odi_assets.orchestration.runs.history import TRIGGER_TAG, RunHistory
+from odi_assets.orchestration.runs.history import TRIGGER_TAG, DagsterRunHistory
 from odi_assets.orchestration.runs.in_flight import unfinished_runs
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets.orchestration.runs.reconcile import INTERRUPTS
@@ -113,7 +113,7 @@ def _run(
     finally:
         run = instance.get_run_by_id(run_id)
         if run is not None and len(results) < len(keys):
-            RunHistory(project, state, run, listener, results).skip(keys, _reason(failure))
+            DagsterRunHistory.of_run(project, state, run, listener, results).skip(keys, _reason(failure))
     if failure is not None and _is_interrupt(failure):
         # Dagster ends the run and returns; who pressed Ctrl-C wants the whole command to end.
         raise KeyboardInterrupt

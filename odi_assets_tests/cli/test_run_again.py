@@ -34,15 +34,12 @@ def slow(df):
     if not pathlib.Path("overtaken").exists():
         pathlib.Path("overtaken").touch()
         from odi_assets.config.graph import NodeKey
-        from odi_assets.nodes.execution.commits import commit
-        from odi_assets.nodes.execution.materialize import compute
-        from odi_assets.nodes.planning.planner import plan_node
         from odi_assets.nodes.project import Project
-        from odi_assets.nodes.result import RunInfo
+        from odi_assets.nodes.run_history import RunHistory
+        from odi_assets.nodes.run_node import NodeRun, run_node
         project = Project.load("odibi.yaml")
-        state = project.open_state()
-        plan = plan_node(project, state, NodeKey("shop", "orders"))
-        commit(compute(plan, df.sparkSession), state, RunInfo("the-winner"))
+        history = RunHistory(project, project.open_state(), "the-winner")
+        run_node(NodeRun(history, NodeKey("shop", "orders"), lambda: df.sparkSession))
     return df
 """
 

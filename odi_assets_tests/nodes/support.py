@@ -13,15 +13,14 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.history.attempts import record
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import Bounds, RunRequest
-from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, finish, run_node
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.reader import read_table
 
@@ -65,16 +64,15 @@ class Sandbox:
     def run(self, node: str, *, start: str | None = None, end: str | None = None, **how: Any) -> NodeResult:
         if start and end:
             how["bounds"] = Bounds.of(start, end)
-        return self.finish(self.plan(node, **how))
+        return run_node(self._begun(node), RunRequest(**how))
 
     def finish(self, plan: NodePlan) -> NodeResult:
-        run = RunInfo(f"run-{next(_runs)}")
-        if plan.nothing_new:
-            result = no_data(plan, self.state, run)
-        else:
-            result = commit(compute(plan, self.spark), self.state, run)
-        record(self.project, self.state, result, run)
-        return result
+        """Run what was planned before."""
+        return finish(self._begun(plan.node.key.node), compute(plan, self.spark))
+
+    def _begun(self, node: str) -> NodeRun:
+        history = RunHistory(self.project, self.state, f"run-{next(_runs)}")
+        return NodeRun(history, NodeKey(self.pipeline, node), lambda: self.spark)
 
     def hwm(self, node: str) -> Any:
         return self.state.get_hwm(f"{self.pipeline}.{node}")

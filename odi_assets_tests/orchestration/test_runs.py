@@ -452,17 +452,17 @@ def test_a_history_that_cannot_be_written_is_told_in_a_line_and_hides_no_result(
     caplog: pytest.LogCaptureFixture,
     fails_at: str,
 ) -> None:
-    from odi_assets.orchestration.runs import history
+    from odi_assets.nodes import run_history
 
     land(loaded.root, "2024-01-03")
-    real = history.record
+    real = run_history.record
 
     def full(project: Project, state: Any, result: NodeResult, *rest: Any) -> None:
         if result.key.node in ("sales", "sales_by_day") or fails_at == "raw_sales":
             raise StateError("the state cannot be written: no space left on device")
         real(project, state, result, *rest)
 
-    monkeypatch.setattr(history, "record", full)
+    monkeypatch.setattr(run_history, "record", full)
     summary = run_pipeline(loaded, "shop", instance=instance)
     assert not summary.success
     assert len(summary.results) == len(NODES)

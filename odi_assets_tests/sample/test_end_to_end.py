@@ -18,13 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.history.attempts import record
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sample.landing import arrive, hold
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.reader import read_table
@@ -41,14 +38,9 @@ def delivered(folder: Path) -> list[dict[str, str]]:
 
 def run_all(folder: Path, spark: SparkSession, run_id: str) -> dict[str, NodeResult]:
     project = Project.load(folder / "odibi.yaml")
-    state, results = project.open_state(), {}
-    for key in project.pipeline_nodes("flights"):
-        run = RunInfo(run_id)
-        plan = plan_node(project, state, key)
-        result = no_data(plan, state, run) if plan.nothing_new else commit(compute(plan, spark), state, run)
-        record(project, state, result, run)
-        results[key.node] = result
-    return results
+    history = RunHistory(project, project.open_state(), run_id)
+    keys = project.pipeline_nodes("flights")
+    return {key.node: run_node(NodeRun(history, key, lambda: spark)) for key in keys}
 
 
 def table(folder: Path, spark: SparkSession, node: str) -> DataFrame:

@@ -1,24 +1,20 @@
-"""One materialization: read, transform, commit, advance. ``planning`` has made the plan before."""
+"""The steps of a materialization once its plan is made: read, transform, commit, advance. ``run_node`` takes them."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Union
 
 from odi_assets.delta.commit import Stamp
-from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import TableConflictError
-from odi_assets.nodes.execution.advance import advance, no_data
+from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.call_sites import without_call_sites
@@ -26,17 +22,14 @@ from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
-from odi_assets.tables.engine import WriteSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.nodes.execution.streams.run import StreamRows
+    from odi_assets.nodes.execution.streams.run import StreamRows, StreamService
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
     from odi_assets.state.store.staged import StagedStore
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,28 +61,31 @@ Computed = Union["NodeRows", NoRows, "StreamRows"]
 """A stream node gives ``StreamRows``: its batches are read and committed one after the other."""
 
 
-def compute(plan: NodePlan, spark: SparkSession) -> Computed:
+def compute(plan: NodePlan, spark: SparkSession, service: StreamService | None = None) -> Computed:
     """Read and transform what ``plan`` names. Lazy, except for what has to be resolved first.
 
     A node with code of its own gets a session of its own: a clone of ``spark``, until its rows are written.
+
+    Args:
+        service: of a stream that goes on until it is stopped: it waits for what is new.
 
     Raises:
         IncrementError: rows have no cursor.
         ConfigError, TransformError, SourceError, TableError: the sources or the transform are not right.
         SparkDiedError: the JVM died, or had no memory left.
     """
-    if plan.nothing_new:
+    if plan.nothing_new and service is None:
         return NoRows(plan)
     with remedies_named(plan.node), death_named(f"{plan.node} ran"):
+        if plan.node.config.stream is not None:
+            from odi_assets.nodes.execution.streams.run import StreamRows
+
+            return StreamRows(plan, spark, service)
         return _computed(plan, spark)
 
 
-def _computed(plan: NodePlan, spark: SparkSession) -> Computed:
+def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
     node, own = plan.node, None
-    if node.config.stream is not None:
-        from odi_assets.nodes.execution.streams.run import StreamRows
-
-        return StreamRows(plan, spark)
     if node.config.transform or any(spark.conf.get(key, None) != value for key, value in REQUIRED_CONF.items()):
         from odi_assets.spark.own_session import OwnSession
 
@@ -134,20 +130,6 @@ def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[],
     return open_store
 
 
-def commit_again(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
-    """Plan, compute and write ``rows`` again after a conflict, until there is none."""
-
-    def attempt() -> NodeResult:
-        plan = rows.plan
-        computed = compute(plan_node(plan.node.project, state, plan.node.key, plan.request), rows.spark)
-        if isinstance(computed, NoRows):
-            return no_data(computed.plan, state, run)
-        assert isinstance(computed, NodeRows)
-        return commit_once(computed, state, run)
-
-    return raced(attempt, lost=lambda error: isinstance(error, TableConflictError))
-
-
 def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Write ``rows`` and their HWM in one commit.
 
@@ -155,17 +137,7 @@ def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult
         TableConflictError: another commit changed what this write had read; nothing was written.
         FencedError: another run committed this increment first; nothing was written.
     """
-    plan, write, replaced = rows.plan, rows.plan.node.config.write, rows.plan.write.replace
-    spec = WriteSpec(
-        plan.write.mode,
-        write.keys,
-        plan.node.partition_by,
-        None if replaced is None else tuple({replaced.column: value} for value in replaced.values),
-        write.schema_policy,
-        write.delete_when,
-        write.only_if_newer,
-        write.mode,
-    )
+    plan = rows.plan
     facts = plan.commit_facts(run).to_json()
     if rows.store is not None:
         from odi_assets.nodes.execution.node_store import stage
@@ -181,7 +153,7 @@ def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         errors_named(plan.node, plan.reads),
     ):
-        written = EmbeddedEngine().write(rows.df, plan.target, spec, stamp)
+        written = EmbeddedEngine().write(rows.df, plan.target, plan.write_spec, stamp)
         rows_read = rows.counts.total(written.rows_written)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,9 @@ from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
+
+STEPS = "commits"
+"""Key of the metrics of a run that made several commits: how many."""
 
 
 def succeeded(
@@ -52,6 +55,31 @@ def succeeded(
         partitions=_partition_values(plan, written.partitions) if plan.node.config.partition else (),
         metrics=metrics,
     )
+
+
+def as_one(results: Sequence[NodeResult]) -> NodeResult:
+    """The result of a run that committed the steps of a snapshot one by one."""
+    first, last = results[0], results[-1]
+    partitions = dict.fromkeys(value for one in results for value in one.partitions)
+    metrics = {**last.metrics, STEPS: len(results)}
+    for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted"):
+        if name in last.metrics:
+            metrics[name] = _sum([one.metrics.get(name) for one in results])
+    return replace(
+        last,
+        status=RunStatus.SUCCESS if RunStatus.SUCCESS in [one.status for one in results] else last.status,
+        increment=first.increment if len(results) == 1 else f"{first.increment}; … {last.increment}",
+        rows_read=_sum([one.rows_read for one in results]),
+        rows_written=_sum([one.rows_written for one in results]),
+        hwm_before=first.hwm_before,
+        partitions=tuple(partitions),
+        metrics=metrics,
+    )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:

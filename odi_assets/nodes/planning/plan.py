@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import WriteMode
@@ -16,6 +16,7 @@ from odi_assets.nodes.result import RunInfo
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text, node_value
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
+from odi_assets.tables.engine import WriteSpec
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -151,6 +152,37 @@ class NodePlan:
         known = {name: identity for name, identity in measures.items() if identity is not None}
         return HwmOrigin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
 
+    @property
+    def write_spec(self) -> WriteSpec:
+        """How the table's engine is to write the rows."""
+        write, replaced = self.node.config.write, self.write.replace
+        return WriteSpec(
+            self.write.mode,
+            write.keys,
+            self.node.partition_by,
+            None if replaced is None else tuple({replaced.column: value} for value in replaced.values),
+            write.schema_policy,
+            write.delete_when,
+            write.only_if_newer,
+            write.mode,
+        )
+
+    def commit_facts(self, run: RunInfo) -> CommitFacts:
+        """What a commit of this plan says of the node and of its run."""
+        project = self.node.project
+        return CommitFacts(
+            node=str(self.node),
+            project=project.config.project,
+            root=str(project.root.resolve()),
+            run_id=run.run_id,
+            attempt=run.attempt,
+            mode=self.write.mode.value,
+            increment=self.summary,
+            code_version=run.code_version,
+            positions=self.inputs,
+            partial=run.partial,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json``."""
         after = self.hwm_after
@@ -198,30 +230,21 @@ class ResolvedPlan(NodePlan):
         """What the commit of this plan says of itself."""
         from odi_assets.nodes.planning.known_rows import known_by
 
-        entry, bounds, origin, hwm = self.start.entry, self.request.bounds, self.origin(None), None
+        entry, bounds, hwm = self.start.entry, self.request.bounds, None
         inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
         read_at = {read.name: read.snapshot.table_version for read in self.reads}
         versions = {name: version for name in inputs if (version := read_at.get(name)) is not None}
         if self.moves_hwm:
             following = [read for read in self.reads if read.follows]
             remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
-            hwm = CommittedHwm.of(self.hwm_after, remembered, origin.measures)
+            hwm = CommittedHwm.of(self.hwm_after, remembered, self.origin(None).measures)
         elif self.ends_hwm:
             hwm = CommittedHwm.of(None)
-        return CommitFacts(
-            node=str(self.node),
-            project=origin.project,
-            root=origin.root,
-            run_id=run.run_id,
-            attempt=run.attempt,
-            mode=self.write.mode.value,
-            increment=self.summary,
-            code_version=run.code_version,
-            positions=self.inputs,
+        return replace(
+            super().commit_facts(run),
             state_revision=entry.revision if entry else 0,
             state_updated_at=self.start.seen_at,
             inputs={str(resolve(self.node.key, inputs[name].node)): version for name, version in versions.items()},
-            partial=run.partial,
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
             hwm=hwm,
             known_by=known_by(self.node),

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import Computed
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.run_node import NodeRun, finish
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_metadata, observation_metadata
 from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of
-from odi_assets.orchestration.runs.history import BACKFILL_TAG, RunHistory
-from odi_assets.orchestration.runs.selection import skipped_with
+from odi_assets.orchestration.runs.history import BACKFILL_TAG, DagsterRunHistory
 from odi_assets.spark.death import death_named
 from odi_assets.state.records import RunStatus
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from odi_assets.connections.location import Location
     from odi_assets.orchestration.assets.frames import AssetTable
     from odi_assets.orchestration.assets.inputs import Wanted
-    from odi_assets.orchestration.resources import SparkResource, StateResource
+    from odi_assets.orchestration.resources import SparkResource
 
 IO_MANAGER = "delta_io_manager"
 ROW_COUNT = "dagster/partition_row_count"
@@ -41,14 +40,11 @@ SPARK, STATE, HISTORY = "spark", "state", "run_history"
 
 @dataclass(frozen=True)
 class StepOutput:
-    """The output of a node's step: rows not computed yet, and the run they are for.
+    """The output of a node's step: rows not computed yet, and the run they are for; or the result of a node that a
+    resumed run leaves out."""
 
-    ``computed`` is None for a node that a resumed run leaves out.
-    """
-
-    computed: Computed | None
-    run: RunInfo
-    partition_key: str | None = None
+    run: NodeRun
+    work: Computed | NodeResult
 
 
 @dataclass
@@ -70,32 +66,20 @@ class DeltaIOManager(dg.IOManager):
         if not isinstance(obj, StepOutput):
             self._write_frame(context, obj)
             return
-        if obj.computed is None:
+        if isinstance(obj.work, NodeResult):
             suppress_materialization(context)
             return
-        names = DagsterNames.of(self.project)
-        history: RunHistory = getattr(context.resources, names.resources + HISTORY)
-        state: StateResource = getattr(context.resources, names.resources + STATE)
-        plan = obj.computed.plan
-        try:
-            progress = partial(history.progress, plan.node.key)
-            result = commit(obj.computed, state.backend, obj.run, progress=progress)
-        except BaseException as error:
-            skipped = skipped_with(self.project, plan.node.key, context.step_context.job_def, error)
-            history.fail(plan, obj.run, error, skipped, obj.partition_key)
-            show_idle_nodes(self.project, history, context.log_event)
-            raise
-        history.finish(result, obj.run, obj.partition_key)
-        partition = partition_of(self.project, plan.node.key)
-        if result.status is RunStatus.NO_DATA:
-            _report_nothing_new(context, result)
-        elif partition is not None:
-            self._report_partitions(context, result, obj.run, partition)
-        else:
-            context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
-            context.add_output_metadata(materialization_metadata(result))
-        if history.failed:
-            show_idle_nodes(self.project, history, context.log_event)
+        history: DagsterRunHistory = getattr(context.resources, self.project.resource_prefix + HISTORY)
+        with idle_nodes_shown(self.project, history, context.log_event):
+            result = finish(obj.run, obj.work)
+            partition = partition_of(self.project, result.key)
+            if result.status is RunStatus.NO_DATA:
+                _report_nothing_new(context, result)
+            elif partition is not None:
+                self._report_partitions(context, result, obj.run.info, partition)
+            else:
+                context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
+                context.add_output_metadata(materialization_metadata(result))
 
     def _report_partitions(
         self, context: dg.OutputContext, result: NodeResult, run: RunInfo, partition: PartitionConfig
@@ -214,13 +198,24 @@ def _step(context: Any) -> tuple[str, str]:
     return context.dagster_run.run_id, context.step.key
 
 
-def show_idle_nodes(
-    project: Project, history: RunHistory, log_event: Callable[[dg.AssetMaterialization], None]
-) -> None:
+@contextmanager
+def idle_nodes_shown(
+    project: Project, history: DagsterRunHistory, log_event: Callable[[dg.AssetMaterialization], None]
+) -> Iterator[None]:
     """In a run in which a node failed, report nodes that had nothing to do as materialized, as they were before.
 
     Dagster paints each asset red that a failed run was to materialize and did not. The data version stays as it was.
     """
+    try:
+        yield
+    finally:
+        if history.failed:
+            _show_idle_nodes(project, history, log_event)
+
+
+def _show_idle_nodes(
+    project: Project, history: DagsterRunHistory, log_event: Callable[[dg.AssetMaterialization], None]
+) -> None:
     for result in history.results.values():
         partitioned = partition_of(project, result.key) is not None
         if result.status is not RunStatus.NO_DATA or partitioned or result.key in history.shown_idle:

@@ -8,7 +8,6 @@ schema of its configuration, which takes longer than all the rest.
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +15,18 @@ import dagster as dg
 from pydantic import Field
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.execution.materialize import NoRows, compute
 from odi_assets.nodes.node import code_version
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
 from odi_assets.nodes.result import ROWS_BELOW
+from odi_assets.nodes.run_node import NodeRun, prepare
 from odi_assets.orchestration.assets.io_manager import (
     HISTORY,
     IO_MANAGER,
     SPARK,
     STATE,
     StepOutput,
-    show_idle_nodes,
+    idle_nodes_shown,
 )
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
@@ -39,8 +37,7 @@ from odi_assets.orchestration.runs.selection import skipped_with
 if TYPE_CHECKING:
     from odi_assets.orchestration.assets.sources import Sources
     from odi_assets.orchestration.resources import SparkResource
-    from odi_assets.orchestration.runs.history import RunHistory
-    from odi_assets.state.backend import StateBackend
+    from odi_assets.orchestration.runs.history import DagsterRunHistory
 
 _TABLE = "result"
 
@@ -168,48 +165,28 @@ def _computed(
     config: NodeRunConfig,
 ) -> StepOutput:
     prefix = project.resource_prefix
-    history: RunHistory = getattr(context.resources, prefix + HISTORY)
-    state: StateBackend = getattr(context.resources, prefix + STATE).backend
+    history: DagsterRunHistory = getattr(context.resources, prefix + HISTORY)
     spark: SparkResource = getattr(context.resources, prefix + SPARK)
-    partition = _partition_label(context)
-    run = history.start(key, context.retry_number, partition)
-    plan = None
-    try:
-        partition_config = project.graph.node(key).partition
-        partitions = run_bounds(context, partition_config) if partition_config else None
-        wanted = RunRequest.of_run(
-            context.run.tags,
-            full_refresh=config.full_refresh,
-            adopt=config.adopt,
-            accept_loss=config.accept_loss,
-            partitions=partitions,
+    with idle_nodes_shown(project, history, context.log_event):
+        run = NodeRun(
+            history,
+            key,
+            lambda: spark.spark_session,
+            retry_number=context.retry_number,
+            partition_key=_partition_label(context),
+            gives_up=partial(skipped_with, project, key, context.job_def),
+            log=context.log,
         )
-        if wanted.adopt:
-            from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
-
-            adoption = plan_adoption(project, state, key, lambda: spark.spark_session)
-            if adoption is not None:
-                context.log.info("%s is adopted: %s", key, "; ".join(adoption.changes))
-                apply_adoption(state, adoption)
-        if wanted.resume and history.left_out(key, run) is not None:
-            return StepOutput(None, run, partition)
-        if above := [up for up in project.graph.upstream(key) if not history.has_table(up)]:
-            from odi_assets.nodes.planning.forecast import missing_inputs
-
-            missing = missing_inputs(project, key, above)
-            wanted = replace(wanted, inputs_wait=any(map(history.is_idle, missing)))
-        plan = plan_node(project, state, key, wanted)
-        context.log.info("%s: %s", key, plan.summary)
-        for loss in plan.losses:
-            context.log.warning("%s: its full refresh loses %s", key, loss)
-        # If nothing is new, there is no reason to start Spark.
-        computed = NoRows(plan) if plan.nothing_new else compute(plan, spark.spark_session)
-    except BaseException as error:
-        skipped = skipped_with(project, key, context.job_def, error)
-        history.fail(plan or key, run, error, skipped, partition)
-        show_idle_nodes(project, history, context.log_event)
-        raise
-    return StepOutput(computed, run, partition)
+        with run.failures_recorded():
+            partition = project.graph.node(key).partition
+            request = RunRequest.of_run(
+                context.run.tags,
+                full_refresh=config.full_refresh,
+                adopt=config.adopt,
+                accept_loss=config.accept_loss,
+                partitions=run_bounds(context, partition) if partition else None,
+            )
+        return StepOutput(run, prepare(run, request))
 
 
 def _partition_label(context: dg.OpExecutionContext) -> str | None:

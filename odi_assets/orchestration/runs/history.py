@@ -1,31 +1,23 @@
-"""One run's rows of ``meta_runs``, and its progress for a listener."""
+"""The run history of a Dagster run: what Dagster knows of the run, for the rows of its nodes."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from functools import partial
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import OdiError
-from odi_assets.nodes.events import Listener, NodeEvent, nobody
-from odi_assets.nodes.execution.outcomes import failure
-from odi_assets.nodes.history.attempts import begin, record
-from odi_assets.nodes.node import code_version
-from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.events import Listener, nobody
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import PARTIAL, NodeResult, RunInfo, is_cancellation
+from odi_assets.nodes.result import NodeResult
+from odi_assets.nodes.run_history import RunHistory
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import RunRecord, RunStatus
 
 TRIGGER_TAG = "odi/trigger"
 BACKFILL_TAG = "dagster/backfill"
 _TRIGGERS = {"dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor", BACKFILL_TAG: "backfill"}
-logger = logging.getLogger(__name__)
 
 
 def run_trigger(run: dg.DagsterRun) -> str:
@@ -42,128 +34,32 @@ def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
 
 
 @dataclass
-class RunHistory:
-    """Records each node of one run when it ends.
+class DagsterRunHistory(RunHistory):
+    """The history of one Dagster run.
 
     Attributes:
-        results: the nodes that ended, in that order.
-        failed: a node failed, or was cancelled.
-        shown_idle: nodes with nothing to do that were reported as materialized (see ``io_manager.show_idle_nodes``).
+        shown_idle: nodes with nothing to do that were reported as materialized (see ``io_manager.idle_nodes_shown``).
     """
 
-    project: Project
-    state: StateBackend
-    run: dg.DagsterRun
-    listener: Listener = nobody
-    results: dict[NodeKey, NodeResult] = field(default_factory=dict)
-    failed: bool = False
     shown_idle: set[NodeKey] = field(default_factory=set)
-    _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
 
-    def start(self, key: NodeKey, retry_number: int = 0, partition_key: str | None = None) -> RunInfo:
-        """A node begins; ``retry_number`` counts the retries of its step within the run."""
-        run_retries = int(self.run.tags.get("dagster/retry_number", 0))
-        info = RunInfo(
-            run_id=self.run.run_id,
-            trigger=run_trigger(self.run),
-            attempt=1 + retry_number + run_retries,
-            code_version=code_version(self.project, key),
-            started_at=datetime.now(UTC),
-            partial=is_partial(self.run, self.project, key.pipeline),
+    @classmethod
+    def of_run(
+        cls,
+        project: Project,
+        state: StateBackend,
+        run: dg.DagsterRun,
+        listener: Listener = nobody,
+        results: dict[NodeKey, NodeResult] | None = None,
+    ) -> DagsterRunHistory:
+        """The history of ``run``, which puts the results of its nodes into ``results``, if that is given."""
+        return cls(
+            project,
+            state,
+            run.run_id,
+            run_trigger(run),
+            int(run.tags.get("dagster/retry_number", 0)),
+            partial(is_partial, run, project),
+            listener,
+            {} if results is None else results,
         )
-        begin(self.project, key, info, partition_key)
-        try:
-            self.listener(NodeEvent("started", key))
-        except BaseException as error:
-            self.fail(key, info, error, (), partition_key)
-            raise
-        return info
-
-    def finish(self, result: NodeResult, info: RunInfo, partition_key: str | None = None) -> None:
-        """A node has ended, with data or without. Listeners are called, even if no row of it can be written.
-
-        Raises:
-            StateError: the row cannot be written.
-        """
-        if is_partial(self.run, self.project, result.key.pipeline):
-            result = replace(result, metrics={**result.metrics, PARTIAL: True})
-        try:
-            record(self.project, self.state, result, info, partition_key)
-        except OdiError as error:
-            if result.status in (RunStatus.SUCCESS, RunStatus.NO_DATA):
-                result = replace(result, status=RunStatus.FAILURE, error=_unrecorded(result, error))
-            raise
-        finally:
-            self.results[result.key] = result
-            self.listener(NodeEvent("finished", result.key, result))
-
-    def progress(self, key: NodeKey, text: str) -> None:
-        """A node that makes several commits has made one."""
-        logger.info("%s: %s", key, text)
-        self.listener(NodeEvent("progressed", key, reason=text))
-
-    def left_out(self, key: NodeKey, info: RunInfo) -> NodeResult | None:
-        """Record a node that a resumed run leaves out, and return its result; None if the node has to run.
-
-        Raises:
-            SourceError, TableError: a source cannot be examined.
-        """
-        from odi_assets.nodes.history.resume import last_rows, left_out, verdict
-
-        if key.pipeline not in self._before:
-            rows = last_rows(self.state, self.project, key.pipeline, self.run.run_id)
-            self._before[key.pipeline] = rows
-        found = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
-        if not found.skip:
-            self.listener(NodeEvent("decided", key, reason=found.reason))
-            return None
-        result = left_out(self.project, key, found)
-        self.finish(result, info)
-        return result
-
-    def has_table(self, key: NodeKey) -> bool:
-        """Whether this run has found the table of a node, or made it."""
-        known = self.results.get(key)
-        return known is not None and known.table_version is not None
-
-    def is_idle(self, key: NodeKey) -> bool:
-        """Whether the last run of a node, this one or one before it, found nothing to read, and there was no table."""
-        last: NodeResult | RunRecord | None = self.results.get(key)
-        if last is None:
-            last = next(iter(self.state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
-        return last is not None and last.status is RunStatus.NO_DATA and last.table_version is None
-
-    def fail(
-        self,
-        node: NodeKey | NodePlan,
-        info: RunInfo,
-        error: BaseException,
-        skipped: Iterable[NodeKey],
-        partition_key: str | None = None,
-    ) -> None:
-        """Record a node that failed or was cancelled, and the ``skipped`` nodes that have not ended. Never hides
-        ``error``."""
-        key = node.node.key if isinstance(node, NodePlan) else node
-        self.failed = True
-        try:
-            self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
-        except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen
-            logger.error("the failure of %s has no row in the run history: %s", key, unwritten)
-        self.skip(skipped, "the run was cancelled before it began" if is_cancellation(error) else f"{key} failed")
-
-    def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
-        """Record nodes that this run does not reach. If a row cannot be written, say so, and go on."""
-        for key in keys:
-            if key in self.results:
-                continue
-            info = RunInfo(self.run.run_id, run_trigger(self.run), code_version=code_version(self.project, key))
-            uri = self.project.target(key).uri
-            try:
-                self.finish(NodeResult(key, RunStatus.SKIPPED, seconds=0.0, uri=uri, error=reason), info)
-            except OdiError as unwritten:
-                logger.error("that %s was skipped has no row in the run history: %s", key, unwritten)
-
-
-def _unrecorded(result: NodeResult, error: OdiError) -> str:
-    done = "it had nothing to do" if result.table_version is None else f"its table is at version {result.table_version}"
-    return f"{done}, and its row of history could not be written (a later run writes it): {error}"

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, SourceError, TransformError
-from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.execution.streams.definition import late_times
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.run_node import commit
 from odi_assets.spark.connect_worker import Redacted
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.execution.test_streams import event

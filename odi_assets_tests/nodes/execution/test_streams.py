@@ -30,13 +30,11 @@ from odi_assets.errors import (
     TargetBehindStateError,
 )
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.execution.streams import batch as stream_batch
 from odi_assets.nodes.execution.streams.batch import BatchCommitter
-from odi_assets.nodes.execution.streams.run import StreamRun
+from odi_assets.nodes.execution.streams.run import StreamService
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 from odi_assets.nodes.project import Project
@@ -45,6 +43,8 @@ from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.streams.rewind import at_batch
 from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, commit, run_node
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
 from odi_assets.orchestration.automation.source_lag import Watch
@@ -403,9 +403,9 @@ def test_a_service_stops_after_its_batch(plain: Sandbox, spark: SparkSession) ->
     plain.land("events/3.json", [event("d", 3)])
     plan = plain.plan("events")
     assert isinstance(plan, StreamPlan)
-    service = StreamRun(plan, spark, RunInfo("service"), "100 milliseconds")
-    service.on_batch = lambda _: service.stop_after_batch()
-    result = service.execute()
+    stops: list[Callable[[], None]] = []
+    service = StreamService("100 milliseconds", on_batch=lambda _: stops[0](), on_start=stops.append)
+    result = commit(compute(plan, spark, service), plain.state, RunInfo("service"))
     assert (result.status, result.rows_written, result.increment) == (RunStatus.SUCCESS, 1, "batch 2")
     assert matching(plain, "events") is Match.IN_STEP
 
@@ -420,9 +420,8 @@ def test_the_project_file_of_the_document_runs(tmp_path: Path, spark: SparkSessi
         (tmp_path / "landing" / name).mkdir(parents=True)
         (tmp_path / "landing" / name / "1.json").write_text(json.dumps(line))
     project = Project.load(tmp_path / "odibi.yaml")
-    key, state = NodeKey("shop", "matched"), project.open_state()
-    result = commit(compute(plan_node(project, state, key), spark), state, RunInfo("documentation"))
-    assert result.rows_written == 1
+    history = RunHistory(project, project.open_state(), "documentation")
+    assert run_node(NodeRun(history, NodeKey("shop", "matched"), lambda: spark)).rows_written == 1
 
 
 # -- tables as inputs --------------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import Computed, compute
 from odi_assets.nodes.planning.range import require_ranges
 from odi_assets.nodes.request import Bounds
 from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_node import commit
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -149,7 +149,7 @@ def test_two_backfills_at_once_of_different_days_are_both_computed_once(
     box.run("raw")
     box.run("by_day")
     one, two = computed(box, "by_day", D1, D2), computed(box, "by_day", D2, D3)
-    monkeypatch.setattr("odi_assets.nodes.execution.materialize.plan_node", None)
+    monkeypatch.setattr("odi_assets.nodes.run_node.plan_node", None)
     assert [finish(box, work) for work in (one, two)] == [RunStatus.SUCCESS] * 2
     assert [(str(row[0]), row[1]) for row in box.rows("by_day")] == [(D1, 1), (D2, 1), (D3, 1)]
 

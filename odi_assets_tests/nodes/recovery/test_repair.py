@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
-from odi_assets.nodes.execution.commits import commit
 from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.history.attempts import record
 from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_node import commit
 from odi_assets.orchestration.runs.reconcile import reconcile, repair_history
 from odi_assets.state.records import RunStatus
 from odi_assets.util.process import process_name

@@ -15,12 +15,9 @@ from pyspark.sql import SparkSession
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sample.olake import UNAVAILABLE, current_rows
 from odi_assets.tables.reader import read_table
 
@@ -71,12 +68,8 @@ class Olake:
         for key in (changes, orders):
             if key == orders and not TableHandle.open(self.project.target(changes)).exists:
                 return []
-            plan = plan_node(self.project, self.state, key)
-            run = RunInfo(f"run-{key}-{self.files}")
-            if plan.nothing_new:
-                no_data(plan, self.state, run)
-            else:
-                commit(compute(plan, self.spark), self.state, run)
+            history = RunHistory(self.project, self.state, f"run-{self.files}")
+            run_node(NodeRun(history, key, lambda: self.spark))
         table = TableHandle.open(self.project.target(orders))
         rows = read_table(self.spark, table).select("id", "note", "amount").orderBy("id").collect()
         return [(row.id, row.note, row.amount) for row in rows]

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.nodes.execution.commits import commit
-from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import RunInfo
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sources.sql.dialects import Mssql, Mysql, Postgres
 from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, Server
 
@@ -43,7 +41,6 @@ def test_its_project_file_runs(
     for name, value in {"HOST": "127.0.0.1", "PORT": str(server.port), "PASSWORD": PASSWORD}.items():
         monkeypatch.setenv(f"SHOP_DB_{name}", value)
     project = Project.load(tmp_path / "odibi.yaml")
-    state = project.open_state()
-    plans = (plan_node(project, state, key) for key in project.pipeline_nodes())
-    found = [commit(compute(plan, spark), state, RunInfo("documentation")) for plan in plans]
+    history = RunHistory(project, project.open_state(), "documentation")
+    found = [run_node(NodeRun(history, key, lambda: spark)) for key in project.pipeline_nodes()]
     assert {result.key.node: result.rows_written for result in found} == {"orders": 2, "customers": 2, "shipments": 3}

@@ -28,7 +28,7 @@ POINTS = (
     ("odi_assets.delta.commit._commit_once", "after"),
     ("odi_assets.nodes.execution.materialize.advance", "before"),
     ("odi_assets.nodes.execution.materialize.advance", "after"),
-    ("odi_assets.nodes.execution.commits.plan_node", "after"),
+    ("odi_assets.nodes.run_node.plan_node", "after"),
 )
 
 

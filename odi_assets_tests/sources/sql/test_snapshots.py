@@ -52,9 +52,9 @@ class Killed(BaseException):
 
 def step(box: Sandbox, monkeypatch: pytest.MonkeyPatch, commits: int = 1) -> None:
     """A run that is killed after so many commits."""
-    from odi_assets.nodes.execution import commits as made_commits
+    from odi_assets.nodes import run_node
 
-    real, made = made_commits.commit_once, itertools.count(1)
+    real, made = run_node.commit_once, itertools.count(1)
 
     def killed(*args: Any) -> Any:
         result = real(*args)
@@ -63,7 +63,7 @@ def step(box: Sandbox, monkeypatch: pytest.MonkeyPatch, commits: int = 1) -> Non
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(made_commits, "commit_once", killed)
+        patched.setattr(run_node, "commit_once", killed)
         with pytest.raises(Killed):
             box.run("events")
 
@@ -305,16 +305,16 @@ def test_a_full_refresh_begins_a_snapshot_and_goes_on_when_it_is_killed(
     box = make(cursors("rows: 2"))
     box.run("events")
     server.execute("DELETE FROM events WHERE id IN (1, 6)")
-    from odi_assets.nodes.execution import commits as made_commits
+    from odi_assets.nodes import run_node
 
-    real = made_commits.commit_once
+    real = run_node.commit_once
 
     def killed(*args: Any) -> Any:
         real(*args)
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(made_commits, "commit_once", killed)
+        patched.setattr(run_node, "commit_once", killed)
         with pytest.raises(Killed):
             box.run("events", full_refresh=True)
     assert ids(box) == [2, 3]

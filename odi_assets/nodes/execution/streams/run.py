@@ -40,7 +40,6 @@ from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.relocate import name_own_schemas
 from odi_assets.streaming.query.run import BatchProgress, RunningQuery, checkpoint_conf, query_conf, query_error
 from odi_assets.streaming.query.truncate import CheckpointFolder
-from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -57,11 +56,32 @@ _RECORDED_EVERY = 5.0
 
 
 @dataclass(frozen=True)
+class StreamService:
+    """A run of a stream node that goes on until it is stopped.
+
+    Attributes:
+        interval: how often it looks for new data, as Spark takes it: ``10 seconds``.
+        on_batch: called with each batch as it ends.
+        on_start: called with a function that ends the run after the batch that it computes; a signal handler may call
+            that function.
+    """
+
+    interval: str
+    on_batch: Callable[[BatchProgress], None] | None = None
+    on_start: Callable[[Callable[[], None]], None] | None = None
+
+
+@dataclass(frozen=True)
 class StreamRows:
-    """A stream's batches, not computed yet, with the plan they come from."""
+    """A stream's batches, not computed yet, with the plan they come from.
+
+    Attributes:
+        service: of a run that goes on until it is stopped; else the run takes what is there, and ends.
+    """
 
     plan: NodePlan
     spark: SparkSession
+    service: StreamService | None = None
 
 
 @dataclass(frozen=True)
@@ -107,15 +127,13 @@ class StreamRun:
         plan: of the node.
         spark: the session that computes it, in a clone.
         run: the run of the history.
-        interval: of a service, how often it looks for new data; None: it takes what is there, and ends.
-        on_batch: called with each batch as it ends.
+        service: of a run that goes on until it is stopped; None: it takes what is there, and ends.
     """
 
     plan: StreamPlan
     spark: SparkSession
     run: RunInfo
-    interval: str | None = None
-    on_batch: Callable[[BatchProgress], None] | None = None
+    service: StreamService | None = None
     _query: RunningQuery | None = None
     _stopping: bool = False
     _counts: BatchCounts = BatchCounts()
@@ -159,7 +177,7 @@ class StreamRun:
     @property
     def _runs_batches(self) -> bool:
         """Whether the query is started: a service waits for what comes."""
-        return self.plan.has_batches or self.interval is not None
+        return self.plan.has_batches or self.service is not None
 
     def _times_known(self) -> Mapping[str, str] | None:
         """The times of late rows that the last batch recorded, if the node's definition has not changed since."""
@@ -192,9 +210,8 @@ class StreamRun:
         if plan.cut_short and plan.marks.last is not None:
             last = plan.marks.last.batch
             CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))
-        query = RunningQuery(
-            rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
-        )
+        interval = None if self.service is None else self.service.interval
+        query = RunningQuery(rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], interval)
         self._query = query
         if self._stopping:
             query.stop_after_batch()
@@ -203,8 +220,8 @@ class StreamRun:
             for progress in query.batches():
                 ledger.note(progress)
                 self._counts += BatchCounts.of(progress)
-                if self.on_batch is not None:
-                    self.on_batch(progress)
+                if self.service is not None and self.service.on_batch is not None:
+                    self.service.on_batch(progress)
                 if time.monotonic() - written > _RECORDED_EVERY:
                     _record(ledger, log.query())
                     written = time.monotonic()
@@ -258,7 +275,7 @@ class StreamRun:
             RunStatus.SUCCESS,
             seconds=max(0.0, time.time() - self.run.started_at.timestamp()),
             uri=plan.target.location.uri,
-            increment=batches if self.interval else f"{batches}: {plan.summary}",
+            increment=batches if self.service else f"{batches}: {plan.summary}",
             rows_read=counts.rows_in,
             rows_written=sum(record.rows_out or 0 for record in own),
             rows_total=table.rows,
@@ -285,38 +302,17 @@ class StreamRun:
 
 def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
     """What commits the batches of ``plan``."""
-    node, project = plan.node, plan.node.project
-    write, settings = node.config.write, node.config.stream
+    node, mode, settings = plan.node, plan.node.config.write.mode, plan.node.config.stream
     assert settings is not None
-    facts = CommitFacts(
-        node=str(node),
-        project=project.config.project,
-        root=str(project.root.resolve()),
-        run_id=run.run_id,
-        attempt=run.attempt,
-        mode=write.mode.value,
-        increment=plan.summary,
-        code_version=run.code_version,
-        positions=plan.inputs,
-        partial=run.partial,
-    )
-    spec = WriteSpec(
-        write.mode,
-        write.keys,
-        node.partition_by,
-        None,
-        write.schema_policy,
-        write.delete_when,
-        write.only_if_newer,
-        write.mode,
-    )
+    # A full refresh replaces the table in its first batch only.
+    facts = replace(plan.commit_facts(run), mode=mode.value)
     tables, marks = kept_tables(node), {mark.which: mark for mark in plan.kept}
     kept = KeptRows(facts, tables, marks, settings.retain_batches or _SPARKS_RETENTION) if tables else None
     return BatchCommitter(
         str(node),
         plan.target.location,
         plan.write.app_id,
-        spec,
+        replace(plan.write_spec, mode=mode),
         facts,
         plan.checkpoint,
         plan.streams,
@@ -355,10 +351,13 @@ def _record(ledger: StreamLedger, query: str | None) -> TableHandle:
 
 
 def run_stream(rows: StreamRows, run: RunInfo) -> NodeResult:
-    """Take in what the inputs of a stream node have now, and end.
+    """Take in what the inputs of a stream node have now, and end; a service goes on until it is stopped.
 
     Raises:
         OdiError: what ended the query.
     """
     assert isinstance(rows.plan, StreamPlan)
-    return StreamRun(rows.plan, rows.spark, run).execute()
+    stream = StreamRun(rows.plan, rows.spark, run, rows.service)
+    if rows.service is not None and rows.service.on_start is not None:
+        rows.service.on_start(stream.stop_after_batch)
+    return stream.execute()
