@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from odi_assets.config.models import SparkConfig
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
+from odi_assets.spark.death import death_of_spark
 from odi_assets.spark.jvm.archive import Archive
 from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
@@ -85,8 +86,13 @@ class SessionHandle:
         If its JVM had no class-data archive, one is made for the next JVM. Nobody waits for it.
         """
         if self.started_here:
-            self.spark.stop()
             self.started_here = False
+            try:
+                self.spark.stop()
+            except Exception as error:
+                # A JVM that died is stopped. Whoever met its death says of what it died.
+                if death_of_spark(error) is None:
+                    raise
             if self.archive is not None and self.archive.can_be_made:
                 from odi_assets.spark.jvm.prepare import prepare_in_background
 

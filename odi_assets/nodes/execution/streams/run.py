@@ -127,13 +127,15 @@ class StreamRun:
         plan: of the node.
         spark: the session that computes it, in a clone.
         run: the run of the history.
-        service: of a run that goes on until it is stopped; None: it takes what is there, and ends.
+        interval: of a service, how often it looks for new data; None: it takes what is there, and ends.
+        on_batch: called with each batch as it ends.
     """
 
     plan: StreamPlan
     spark: SparkSession
     run: RunInfo
-    service: StreamService | None = None
+    interval: str | None = None
+    on_batch: Callable[[BatchProgress], None] | None = None
     _query: RunningQuery | None = None
     _stopping: bool = False
     _counts: BatchCounts = BatchCounts()
@@ -177,7 +179,7 @@ class StreamRun:
     @property
     def _runs_batches(self) -> bool:
         """Whether the query is started: a service waits for what comes."""
-        return self.plan.has_batches or self.service is not None
+        return self.plan.has_batches or self.interval is not None
 
     def _times_known(self) -> Mapping[str, str] | None:
         """The times of late rows that the last batch recorded, if the node's definition has not changed since."""
@@ -210,8 +212,9 @@ class StreamRun:
         if plan.cut_short and plan.marks.last is not None:
             last = plan.marks.last.batch
             CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))
-        interval = None if self.service is None else self.service.interval
-        query = RunningQuery(rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], interval)
+        query = RunningQuery(
+            rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
+        )
         self._query = query
         if self._stopping:
             query.stop_after_batch()
@@ -220,8 +223,8 @@ class StreamRun:
             for progress in query.batches():
                 ledger.note(progress)
                 self._counts += BatchCounts.of(progress)
-                if self.service is not None and self.service.on_batch is not None:
-                    self.service.on_batch(progress)
+                if self.on_batch is not None:
+                    self.on_batch(progress)
                 if time.monotonic() - written > _RECORDED_EVERY:
                     _record(ledger, log.query())
                     written = time.monotonic()
@@ -275,7 +278,7 @@ class StreamRun:
             RunStatus.SUCCESS,
             seconds=max(0.0, time.time() - self.run.started_at.timestamp()),
             uri=plan.target.location.uri,
-            increment=batches if self.service else f"{batches}: {plan.summary}",
+            increment=batches if self.interval else f"{batches}: {plan.summary}",
             rows_read=counts.rows_in,
             rows_written=sum(record.rows_out or 0 for record in own),
             rows_total=table.rows,
@@ -357,7 +360,10 @@ def run_stream(rows: StreamRows, run: RunInfo) -> NodeResult:
         OdiError: what ended the query.
     """
     assert isinstance(rows.plan, StreamPlan)
-    stream = StreamRun(rows.plan, rows.spark, run, rows.service)
-    if rows.service is not None and rows.service.on_start is not None:
-        rows.service.on_start(stream.stop_after_batch)
+    service = rows.service
+    if service is None:
+        return StreamRun(rows.plan, rows.spark, run).execute()
+    stream = StreamRun(rows.plan, rows.spark, run, service.interval, service.on_batch)
+    if service.on_start is not None:
+        service.on_start(stream.stop_after_batch)
     return stream.execute()
