@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TransformError
 from odi_assets.sources.errors import error_text, read_errors_named
+from odi_assets.spark.connectors import missing_connector
 from odi_assets.util.user_code import error_with_place, worker_error_with_place
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
-    """Within, an error of Spark raises a SourceError if it is about what one of ``reads`` reads, and a TransformError
-    that names the line if Python of the user's failed in one of Spark's workers."""
+    """Within, an error of Spark raises a SourceError if it is about what one of ``reads`` reads, a ConfigError if Spark
+    lacks the connector of a store, and a TransformError that names the line if Python of the user's failed in one of
+    Spark's workers."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -26,7 +28,10 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
         with read_errors_named(str(node), [read.snapshot.read_error for read in reads]):
             yield
     except (PySparkException, Py4JError) as error:
-        failure = worker_error_with_place(error_text(error), node.project.root)
+        text = error_text(error)
+        if (lacking := missing_connector(text, str(node))) is not None:
+            raise lacking from error
+        failure = worker_error_with_place(text, node.project.root)
         if failure is None:
             raise
         raise TransformError(f"{node}: its Python failed in a worker of Spark: {failure}", node=str(node)) from error
