@@ -9,9 +9,9 @@ from pathlib import Path
 from odi_assets.errors import ConfigError
 
 _MISSING = {
-    # What Hadoop says: with its own name of the scheme's file system, or with the class that odi asks for.
+    # The class that odi asks for, or that Hadoop's own settings name.
     re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found"): "s3a",
-    re.compile(r'No FileSystem for scheme "?abfss?\b'): "abfss",
+    re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.azurebfs\.\w+ not found"): "abfss",
     re.compile(r"ClassNotFoundException: Class com\.google\.cloud\.hadoop\.[\w.]+ not found"): "gs",
 }
 _PACKAGES = {
@@ -25,8 +25,9 @@ def missing_connector(text: str, who: str) -> ConfigError | None:
     """The error for a session that lacks a store's connector, if the ``text`` of an error of Spark says so.
 
     Example:
-        >>> missing_connector('No FileSystem for scheme "abfss"', "shop.orders").fix
-        "name it in the project file: `spark: {packages: ['org.apache.hadoop:hadoop-azure:3.5.0']}`"
+        >>> text = "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+        >>> missing_connector(text, "shop.orders").fix
+        "name it in the project file: `spark: {packages: ['org.apache.hadoop:hadoop-aws:3.5.0']}`"
     """
     scheme = next((scheme for missing, scheme in _MISSING.items() if missing.search(text)), None)
     if scheme is None:
