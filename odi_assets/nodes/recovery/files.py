@@ -144,7 +144,9 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
         [] if deep else [("what is inside data files, and commits before a checkpoint", "odi doctor --deep reads them")]
     )
     if deep:
-        found.append(("bytes of data files whose writer made no checksum of them", "they were decoded, not compared"))
+        found.append(
+            ("bytes of data files whose writer made no checksum of them", "Such files were decoded, not compared")
+        )
     streams = [key for key in keys if project.graph.node(key).stream is not None]
     found += [
         (f"older batches in the checkpoint of {key}", f"odi checkpoint files {key} reads them") for key in streams
