@@ -52,6 +52,7 @@ class Stamp:
         fences: False for bounded runs: their number admits no writer before others, and the next number is taken when
             another run came first. Their rows hold only for the table as the handle has it, so they are never written
             to a later one.
+        late_facts: facts that are known only once the rows are written.
         transactions: app transactions that the commit has beside the fence.
     """
 
@@ -62,6 +63,20 @@ class Stamp:
     fences: bool = True
     late_facts: Callable[[], Mapping[str, Any]] | None = None
     transactions: Sequence[tuple[str, int]] = ()
+
+    @classmethod
+    def next_on(
+        cls,
+        handle: TableHandle,
+        app_id: str,
+        facts: Mapping[str, Any],
+        *,
+        late_facts: Callable[[], Mapping[str, Any]] | None = None,
+        transactions: Sequence[tuple[str, int]] = (),
+    ) -> Stamp:
+        """The stamp of the commit on ``handle`` that comes next among those that ``app_id`` fences."""
+        number = handle.transaction_number(app_id) + 1
+        return cls(app_id, number, facts, late_facts=late_facts, transactions=transactions)
 
     def properties(self, facts: Mapping[str, Any], *, max_retries: int | None = None) -> CommitProperties:
         """A commit's properties: these ``facts`` of the commit, ours, and its transactions."""

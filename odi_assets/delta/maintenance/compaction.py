@@ -121,7 +121,7 @@ def rows_in_files(handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
 
 
 def _commit(handle: TableHandle, groups: Sequence[Sequence[LiveFile]], facts: Mapping[str, Any]) -> Compaction:
-    stamp = Stamp(APP_ID, handle.transaction_number(APP_ID) + 1, facts)
+    stamp = Stamp.next_on(handle, APP_ID, facts)
     folder = f"{WRITE_FOLDER}={stamp.write_id}"
     partitions: dict[str, dict[str, str | None]] = {}
     lacking: dict[str, set[str]] = {}

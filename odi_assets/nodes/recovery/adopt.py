@@ -170,9 +170,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         read.before_commit()
     version = None
     if target.exists:
-        fence = app_id(node.key)
-        facts = _facts(adoption).to_json()
-        stamp = Stamp(fence, target.transaction_number(fence) + 1, facts)
+        stamp = Stamp.next_on(target, app_id(node.key), _facts(adoption).to_json())
         version = commit(target, target.schema_json, target.partition_columns, FileChanges("rows", ()), stamp)
     if adoption.hwm_after is not None:
         state.compare_and_set(

@@ -347,7 +347,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
     run = RunInfo(run_id, REWIND)
     fence = app_id(rewind.key)
     node = Node.of(project, rewind.key)
-    stamp = Stamp(fence, rewind.handle.transaction_number(fence) + 1, _facts(node, rewind, run_id).to_json())
+    stamp = Stamp.next_on(rewind.handle, fence, _facts(node, rewind, run_id).to_json())
     # A bounded run in flight began from rows that are about to leave.
     ranges = app_id(rewind.key, bounded=True)
     also = [(ranges, rewind.handle.transaction_number(ranges) + 1)]

@@ -61,7 +61,7 @@ class StepAttempt:
         # A commit that others came before is made on a later version. From here on it is looked for.
         earliest = 0 if handle.version is None else handle.version + 1
         own = ((self._app_id(asset), earliest + 1),)
-        return Stamp(fence, handle.transaction_number(fence) + 1, facts, transactions=own)
+        return Stamp.next_on(handle, fence, facts, transactions=own)
 
     def earlier(self, asset: str, handle: TableHandle) -> CommittedStamp | None:
         """The commit of an earlier attempt at the same materialization, if Dagster does not know of it."""

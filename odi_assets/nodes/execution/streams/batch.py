@@ -145,9 +145,9 @@ class BatchCommitter:
         spec = self.spec
         if self.replaces and facts.batch == 0 and handle.exists:
             spec = replace(spec, mode=WriteMode.OVERWRITE)
-        stamp = Stamp(
+        stamp = Stamp.next_on(
+            handle,
             self.app_id,
-            handle.transaction_number(self.app_id) + 1,
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
             late_facts=lambda: {"stream": self._known_late(facts).to_json()},
         )

@@ -148,7 +148,7 @@ class KeptRows:
         if frame is None:
             move_mark(handle, fence, said)
         else:
-            stamp = Stamp(fence, handle.transaction_number(fence) + 1, said.to_json())
+            stamp = Stamp.next_on(handle, fence, said.to_json())
             write_computed_once(frame, handle, _APPEND, stamp)
 
     def _gaps(
@@ -169,7 +169,7 @@ class KeptRows:
 
 def move_mark(table: TableHandle, fence: str, facts: CommitFacts) -> None:
     """Commit what ``facts`` say under a fence of a table, and no row."""
-    stamp = Stamp(fence, table.transaction_number(fence) + 1, facts.to_json())
+    stamp = Stamp.next_on(table, fence, facts.to_json())
     schema = table.schema_json if table.exists else EMPTY_TABLE
     commit(table, schema, table.partition_columns if table.exists else (), FileChanges("rows", ()), stamp)
 
