@@ -68,11 +68,10 @@ def _of_pandas(frame: pd.DataFrame, name: str) -> pa.Table:
     """
     import pyarrow as pa
 
-    labels = list(frame.columns)
-    odd = [label for label in labels if not isinstance(label, str | int)]
+    odd = [label for label in frame.columns if not isinstance(label, str | int)]
     if odd:
         raise _refused(name, f"has a column whose label is {odd[0]!r}", "give each column a text as its name")
-    frame = frame.set_axis([str(label) for label in labels], axis="columns") if labels else frame
+    # The frame itself is not copied: pandas would do that to set an axis, or to drop an index.
     frame = _with_index(frame, name)
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     return rows if len(frame) else _undecided(frame, rows)
@@ -82,14 +81,14 @@ def _with_index(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     names = list(frame.index.names)
     if names == [None]:
         if frame.index.dtype.kind in "iu" or not len(frame):
-            return frame.reset_index(drop=True)
+            return frame
         raise _refused(
             name,
             f"has an index of {frame.index.dtype} without a name, which would be lost",
             "name it, frame.rename_axis('…'), and it becomes a column; or leave it out, frame.reset_index(drop=True)",
         )
     texts = [str(level) for level in names if level is not None]
-    taken = next((text for text in texts if text in frame.columns or texts.count(text) > 1), None)
+    taken = next((text for text in texts if text in map(str, frame.columns) or texts.count(text) > 1), None)
     if len(texts) < len(names) or taken is not None:
         what = f"has an index and a column that are both named `{taken}`" if taken else f"has an index named {names}"
         raise _refused(
