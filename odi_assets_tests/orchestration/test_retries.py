@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
+from odi_assets.nodes import run_node
 from odi_assets.nodes.execution import materialize
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import RunSummary
-from odi_assets.orchestration.assets import io_manager
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.naming import asset_key
 from odi_assets.orchestration.run import run_pipeline
@@ -91,7 +91,7 @@ def test_a_failed_run_that_dagster_executes_again_from_the_failure_duplicates_no
 def test_of_two_runs_at_once_the_one_that_comes_second_names_the_first(
     project: Project, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, winners = io_manager.commit, []
+    real, winners = run_node.commit, []
 
     def overtaken(*arguments: Any, **named: Any) -> Any:
         if not winners:
@@ -99,7 +99,7 @@ def test_of_two_runs_at_once_the_one_that_comes_second_names_the_first(
             winners[0] = run_pipeline(project, "shop", nodes=["raw_sales"], instance=instance)
         return real(*arguments, **named)
 
-    monkeypatch.setattr(io_manager, "commit", overtaken)
+    monkeypatch.setattr(run_node, "commit", overtaken)
     second = run_pipeline(project, "shop", nodes=["raw_sales"], instance=instance)
     first: RunSummary | None = winners[0]
     assert first is not None

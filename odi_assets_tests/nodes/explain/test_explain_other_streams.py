@@ -10,6 +10,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.streams.run import StreamRun
 from odi_assets.nodes.explain.stream import StreamExplainer
+from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
 from odi_assets.streaming.explain.verdicts import KeyExplanation
@@ -165,7 +166,8 @@ def test_the_times_that_decide_are_known_until_the_definition_changes(sandbox: S
     """With Spark Connect, another process has to look at the query."""
     plan = sandbox.plan("windows")
     assert isinstance(plan, StreamPlan)
-    same, other = (StreamRun(plan, sandbox.spark, RunInfo("x", code_version=code)) for code in (None, "other"))
+    codes = (code_version(sandbox.project, plan.node.key), "other")
+    same, other = (StreamRun(plan, sandbox.spark, RunInfo("x", code_version=code)) for code in codes)
     assert "df.at" in (same._times_known() or {})["df"]
     assert other._times_known() is None
 
