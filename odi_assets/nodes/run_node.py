@@ -1,4 +1,4 @@
-r"""One run of one node, from its plan to its row of history: the order that all runs keep.
+"""One run of one node, from its plan to its row of history: the order that all runs keep.
 
 plan → read → transform → commit → advance → record
 

@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -56,15 +57,18 @@ def serve(
             f"{key} is no stream", fix=f"run it with odi run {key.pipeline} --node {key.node}", node=str(key)
         )
     history = RunHistory(project, project.open_state(), str(uuid.uuid4()), SERVICE, is_partial=lambda _: True)
+    handlers: list[Callable[[Callable[[], None]], None]] = []
     with ExitStack() as opened:
-        handled_by = opened.enter_context(_stop_signals())
 
+        @cache
         def open_spark() -> SparkSession:
+            # Until then a signal ends the process at once: there is no batch that it would break off.
+            handlers.append(opened.enter_context(_stop_signals()))
             session = open_session(project.config.spark, app_name=f"odi stream run {key}")
             opened.callback(session.stop)
             return session.spark
 
-        service = StreamService(interval, on_batch, handled_by)
+        service = StreamService(interval, on_batch, on_start=lambda stop: handlers[0](stop))
         return run_node(NodeRun(history, key, open_spark, service=service), request)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from odi_assets.connections.location import Location
 from odi_assets.delta import on_disk
-from odi_assets.delta.on_disk import sync_folder_of
+from odi_assets.delta.on_disk import sync_folder_of, sync_written
 
 
 @pytest.fixture
@@ -45,3 +47,24 @@ def test_files_that_go_as_a_checkpoint_is_put_on_the_disk_do_not_end_the_run(
     monkeypatch.setattr(on_disk.os, "walk", cleaned)
     sync_folder_of(Location(str(tmp_path)), since=1.0)
     assert synced == [tmp_path.name, "3.delta", "state"]
+
+
+def test_of_a_commit_of_many_keys_only_what_adds_files_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: list[str]
+) -> None:
+    actions: list[dict[str, Any]] = [{"txn": {"appId": f"key {number}", "version": 1}} for number in range(2000)]
+    actions[1000:1000] = [{"add": {"path": "part%201.parquet"}}, {"txn": {"appId": "add", "version": 1}}]
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / f"{1:020d}.json").write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+    (tmp_path / "part 1.parquet").touch()
+    parsed: list[bytes] = []
+    loads = json.loads
+
+    def counted(line: bytes) -> Any:
+        parsed.append(line)
+        return loads(line)
+
+    monkeypatch.setattr(on_disk.json, "loads", counted)
+    assert not sync_written(Location(str(tmp_path)), 1), "there is no checkpoint"
+    assert synced == ["part 1.parquet", tmp_path.name, f"{1:020d}.json", "_delta_log"]
+    assert len(parsed) == 2

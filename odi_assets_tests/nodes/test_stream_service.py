@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
-from odi_assets.nodes.stream_service import _stop_signals
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.stream_service import _stop_signals, serve
 
 pytestmark = pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals are handled in the main thread"
@@ -34,3 +37,39 @@ def test_sigterm_waits_for_the_session_and_does_not_reach_what_the_service_start
     assert signal.getsignal(signal.SIGTERM) == before
     ended = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=lambda: None)
     assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, "")
+
+
+STREAM = """
+project: test
+connections: {lake: {type: local, base_path: lake}}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: p
+  nodes:
+  - name: events
+    read: {connection: lake, format: json, path: landing, schema: "id BIGINT"}
+    stream: {}
+    write: {connection: lake, path: events, mode: append}
+"""
+
+
+def test_a_signal_ends_a_service_at_once_as_long_as_there_is_no_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that does not answer keeps the plan waiting."""
+
+    class Ended(BaseException):
+        pass
+
+    def ended(*_: object) -> None:
+        raise Ended
+
+    (tmp_path / "odibi.yaml").write_text(STREAM, encoding="utf-8")
+    project = Project.load(tmp_path / "odibi.yaml")
+    monkeypatch.setattr("odi_assets.nodes.run_node.plan_node", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        with pytest.raises(Ended):
+            serve(project, NodeKey("p", "events"), "1 second")
+    finally:
+        signal.signal(signal.SIGTERM, before)

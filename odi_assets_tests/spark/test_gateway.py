@@ -90,6 +90,19 @@ def test_a_session_whose_packages_cannot_be_fetched_says_what_its_java_may_not_t
     assert "-Djavax.net.ssl.trustStore=FILE" in done.stderr
 
 
+def executed(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A process of Python that executed ``script``."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
 @pytest.mark.usefixtures("jvm")
 def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_path: Path) -> None:
     """As Java 24 and later do, which need not be here: the warning comes from a program that runs this Java."""
@@ -107,16 +120,7 @@ def test_what_newer_javas_warn_of_because_of_sparks_options_is_not_shown(tmp_pat
         "handle.spark._jvm.java.lang.System.err.println('said later')\n"
         "handle.stop()\n"
     )
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = executed(script, tmp_path, {**os.environ, "JAVA_HOME": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, "said later\n")
 
 
@@ -134,15 +138,7 @@ handle.stop()
 @pytest.mark.usefixtures("jvm")
 def test_a_cleaner_of_memory_that_a_stop_interrupts_is_no_error_of_the_command(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != LOG_LEVEL_VARIABLE}
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = executed(INTERRUPTED, tmp_path, environment)
     assert (done.returncode, done.stderr) == (0, "")
 
 

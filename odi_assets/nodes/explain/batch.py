@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.explain.absence import Absence
 from odi_assets.nodes.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
 from odi_assets.nodes.explain.spans import Stay, stays
@@ -51,8 +52,9 @@ def trace(
         SourceError, TableError: something on the way cannot be read.
     """
     found = Trace(project, spark, state, keys)
-    for followed in followed_nodes(project, spark, key, tuple(columns)):
-        _look(found, followed)
+    with errors_named(Node.of(project, key), ()):
+        for followed in followed_nodes(project, spark, key, tuple(columns)):
+            _look(found, followed)
     return [_conclusion(found, str(key), one) for one in keys]
 
 

@@ -16,6 +16,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
@@ -116,9 +117,14 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     _require_auditable(node, target)
+    with errors_named(node, ()):
+        return _compared(node, target, spark, state, by)
+
+
+def _compared(node: Node, target: TableHandle, spark: SparkSession, state: StateBackend, by: str | None) -> Audit:
     marks = _marks(node, state, target)
     frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
-    made = transformed(spark, node.config, project.root, frames, str(node))
+    made = transformed(spark, node.config, node.project.root, frames, str(node))
     table = read_table(spark, target)
     source = as_stored(made, table.schema, target.partition_columns)
     table = as_stored(table, table.schema, target.partition_columns)
@@ -131,7 +137,7 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
     if any(one.versions for one in found):
         scope = replace(scope, versions=True)
     return Audit(
-        key,
+        node.key,
         _by_text(ranges),
         scope.compared,
         (*scope.notes, *_not_loaded(node, marks)),

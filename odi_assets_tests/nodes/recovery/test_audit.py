@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.recovery.audit import differences
 from odi_assets_tests.nodes.recovery.audits import (
     DAMAGE,
@@ -115,6 +115,13 @@ def test_what_is_above_the_mark_is_no_difference(tmp_path: Path, spark: SparkSes
     found = audited(box)
     assert found.differing == ()
     assert any(note.startswith("not loaded yet of lake:source") for note in found.notes)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, spark: SparkSession) -> None:
+    box, _ = loaded(tmp_path, spark, "csv by a cursor", "append", random.Random(3))
+    box.land("in/broken.csv", ["id,at,v,day", "x,2024-03-02T08:00:00Z,a,2024-03-02"])
+    with pytest.raises(SourceError, match=r"in/broken\.csv cannot be read"):
+        audited(box)
 
 
 def test_ranges_are_as_long_as_they_are_wanted(tmp_path: Path, spark: SparkSession) -> None:
