@@ -7,12 +7,14 @@ start Spark, as the project file says, in processes of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import pyarrow as pa
@@ -25,7 +27,7 @@ from odi_assets_tests.as_shipped.installed import Installed
 from odi_assets_tests.as_shipped.shop_databases import of_mariadb, of_postgres, server_of
 from odi_assets_tests.jdbc import needs_drivers
 from odi_assets_tests.pages import PAGES, blocks, project_of
-from odi_assets_tests.sources.sql.servers import Server
+from odi_assets_tests.sources.sql.servers import PASSWORD, Server
 
 MATERIALIZE = "dagster asset materialize -m odi_assets.definitions --select '*'"
 Deliver = Callable[[Path, int], None]
@@ -40,6 +42,7 @@ class Delivery:
         written: the rows that each node writes when part 0, and when part 1 has landed.
         first: the command that loads part 0.
         reads_again: a run without anything new reads rows, for its project says so.
+        secrets: what no file may hold and no command may print.
     """
 
     deliver: Deliver
@@ -47,6 +50,7 @@ class Delivery:
     variables: Mapping[str, str] = field(default_factory=dict)
     first: str = MATERIALIZE
     reads_again: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 def run_twice(installed: Installed, folder: Path, case: Delivery) -> None:
@@ -65,6 +69,21 @@ def run_twice(installed: Installed, folder: Path, case: Delivery) -> None:
         results = json.loads(installed.done("odi run --json", folder, **case.variables))
         assert {one["status"] for one in results} == {"NO_DATA"}
     installed.done("odi doctor", folder, **case.variables)
+    if case.secrets:
+        ended = installed.run("odi run --full-refresh --yes", folder, **case.variables, ODI_SPARK_LOG_LEVEL="info")
+        assert ended.returncode == 0, ended.stderr
+        assert " INFO " in ended.stderr, "Spark says what it does"
+        require_hidden(case.secrets, folder, ended.stdout + ended.stderr)
+
+
+def require_hidden(secrets: Iterable[str], folder: Path, printed: str) -> None:
+    """No file below ``folder`` and nothing that was printed holds a secret, as it is or as files and URLs spell it."""
+    places = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    places["what was printed"] = printed.encode()
+    for secret in secrets:
+        spelled = {secret, json.dumps(secret)[1:-1], quote(secret, safe=""), b64encode(secret.encode()).decode()}
+        found = [name for name, raw in places.items() if any(one.encode() in raw for one in spelled)]
+        assert not found, f"a secret stands in {found}"
 
 
 def csv_files(*parts: str) -> Deliver:
@@ -160,12 +179,14 @@ def test_the_project_of_a_database_fetches_its_driver_and_runs(
     # The lag of orders reads those before the high-water mark once more.
     later = {"orders": 3, "customers": 2, "shipments": 1}
     deliveries = (written, later)
-    case = Delivery(lambda _, part: shop.deliver(part), deliveries, shop.variables, reads_again=True)
+    case = Delivery(
+        lambda _, part: shop.deliver(part), deliveries, shop.variables, reads_again=True, secrets=(PASSWORD,)
+    )
     run_twice(installed, tmp_path, case)
     if said:
         wanted = said | {"spark.master": "local[3]", "spark.jars.packages": Mysql.package}
         sessions = [*map(settings_of, events.iterdir())]
-        assert len(sessions) == 2, "one of Dagster, and one of the shell"
+        assert len(sessions) == 3, "one of Dagster, and two of the shell"
         assert all(wanted.items() <= settings.items() for settings in sessions)
 
 
@@ -200,9 +221,11 @@ def bucket(name: str) -> Iterator[str]:
 @pytest.mark.usefixtures("jvm")
 def test_a_project_whose_state_is_in_a_bucket_runs(installed: Installed, tmp_path: Path) -> None:
     with bucket("state") as address:
-        keys = "access_key_id: a, secret_access_key: s"
+        keys = 'access_key_id: a, secret_access_key: "${STORE_SECRET}"'
         store = f"  store: {{type: s3, bucket: state, region: us-east-1, endpoint: '{address}', {keys}}}\n"
         text = project_of("README.md").replace("system: {connection: lake", f"{store}system: {{connection: store")
         (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
-        run_twice(installed, tmp_path, DELIVERIES["README.md"])
+        secret = "of+the/store"
+        case = replace(DELIVERIES["README.md"], variables={"STORE_SECRET": secret}, secrets=(secret,))
+        run_twice(installed, tmp_path, case)
     assert not (tmp_path / "lake" / "system").exists()
